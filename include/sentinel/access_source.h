@@ -1,0 +1,52 @@
+// The access-source seam: where page access counts come from (DESIGN 6).
+//
+// Called by the recorder: arm() and disarm() from the training thread between and within ops,
+// drain() after every op. Implementations are thread-safe against the faults they take, and
+// noexcept: errors are negative errno values.
+//
+// A count is an *opening*: an armed page faults when touched, the fault opens and counts it and
+// puts it in the faulting thread's window, a FIFO of W opened pages; it is armed again when W
+// other pages were opened by that thread after it, or when its range is disarmed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace sentinel {
+
+struct SourceInfo {
+  std::string name;
+  bool exact = true;              // every opening is counted
+  bool reads_writes_apart = false;
+  std::uint32_t page_bytes = 4096;
+  double event_cost_us = 0;       // rough cost of one opening, for choosing a sampling stride
+};
+
+// Bytes [begin, begin + bytes), page aligned. One page in `stride` is tracked, stratified: one at a
+// seeded-random place in each run of `stride` pages; each opening then counts `stride`.
+struct ArmRange {
+  std::uintptr_t begin = 0;
+  std::size_t bytes = 0;
+  std::uint32_t stride = 1;
+  std::uint32_t tag = 0;  // the owner's (a tensor's id); comes back in PageCount
+};
+
+struct PageCount {
+  std::uint32_t tag = 0;
+  std::uint64_t reads = 0, writes = 0;  // openings since the last drain, scaled by stride
+};
+
+class AccessSource {
+ public:
+  virtual ~AccessSource() = default;
+  virtual const SourceInfo& info() const = 0;
+  virtual int arm(std::span<const ArmRange> ranges) noexcept = 0;
+  virtual int disarm(std::span<const ArmRange> ranges) noexcept = 0;
+  // Appends one PageCount per tag opened since the last drain; openings are never lost.
+  virtual int drain(std::vector<PageCount>& out) noexcept = 0;
+};
+
+}  // namespace sentinel

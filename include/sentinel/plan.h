@@ -1,0 +1,75 @@
+// A plan: where each tensor lies and when it moves. Made by plan/ (pure), checked by verify(),
+// explained by explain(), walked by the live engine and by the simulator.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sentinel/ids.h"
+
+namespace sentinel {
+
+enum class Pool : std::uint8_t {
+  short_lived,  // the reserved space: always in fast memory, reused, never migrated
+  long_lived,   // groups of equal lifetime
+  persistent    // fixed addresses given before the plan was made
+};
+
+// Where one step-allocated tensor lies. `offset` counts from the start of the plan's region, a
+// range of addresses (not of fast memory) that the engine reserves; two tensors whose lifetimes
+// overlap never overlap in it. Persistent tensors keep their own address and have no entry.
+struct Placement {
+  TensorId tensor;
+  GroupId group;
+  std::uint64_t offset = 0;
+};
+
+struct Group {
+  Pool pool = Pool::long_lived;
+  std::uint64_t offset = 0, bytes = 0;  // granule aligned, in the plan's region
+  LayerId first_layer, last_layer;
+  std::string reason;
+};
+
+enum class Direction : std::uint8_t { promote, demote };
+
+struct Move {
+  TensorId tensor;
+  Direction direction = Direction::promote;
+  OpId trigger;    // promote: issued at this op's start; demote: issued at this op's end
+  OpId deadline;   // promote: must have arrived when this op starts; demote: same as trigger
+  std::uint32_t tier = 1;  // the slower tier involved (index into Machine::tiers)
+  std::string reason;
+};
+
+struct IntervalPoint {  // one point of the paper's Figure 5
+  std::uint32_t layers = 0;
+  double exposed_us = 0;
+  double reserved_bytes = 0;  // RS(MIL)
+  bool fits = false;          // Equation 1
+};
+
+struct Plan {
+  std::uint32_t version = 1;
+  std::string policy, machine, model;
+  std::uint64_t profile_signature = 0;  // ProfileMeta::signature of the profile it was made from
+  std::uint64_t fast_bytes = 0;         // the budget it was made for
+  std::uint64_t granule_bytes = 0;
+  std::uint64_t region_bytes = 0;       // addresses to reserve for placements
+  std::uint64_t reserved_bytes = 0;     // short-lived pool, at its largest
+  std::uint64_t peak_fast_bytes = 0;    // planned peak, granules, all pools
+  std::uint32_t interval_layers = 0;    // 0 for policies without intervals
+  std::vector<Placement> placements;    // sorted by tensor
+  std::vector<Group> groups;
+  std::vector<Move> moves;              // sorted by (trigger op, demote before promote, order of issue)
+  std::vector<OpId> streamed_ops;       // working set exceeds the budget
+  std::vector<IntervalPoint> curve;
+  std::uint64_t smallest_budget = 0;            // that works at all
+  std::uint64_t smallest_unstreamed_budget = 0;  // the paper's bound, section IV-E
+  std::uint64_t effort = 0;
+  double predicted_step_us = 0;
+};
+
+}  // namespace sentinel

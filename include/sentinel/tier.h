@@ -1,0 +1,45 @@
+// The tier and executor seams (DESIGN 3, 8). A tier is a place for frames; an executor moves frames
+// between two tiers asynchronously with native error codes; a partial move is a normal result.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace sentinel {
+
+// A slow tier that holds frames (fixed-size blocks) in numbered slots.
+// Thread-safe. Errors are negative errno values.
+class Tier {
+ public:
+  virtual ~Tier() = default;
+  virtual std::uint64_t capacity() const = 0;  // bytes; 0 = unlimited
+  virtual bool byte_addressable() const = 0;
+  virtual std::int64_t reserve() noexcept = 0;         // a slot, or -ENOSPC …
+  virtual void release(std::int64_t slot) noexcept = 0;
+};
+
+struct Transfer {
+  bool write = false;  // fast to slow
+  std::int64_t slot = 0;
+  void* frame = nullptr;
+  std::uint64_t cookie = 0;  // the caller's
+};
+
+struct Completion {
+  std::uint64_t cookie = 0;
+  int error = 0;  // 0 or a positive errno; a short transfer has been retried to its end or failed
+};
+
+// Used by one thread at a time, except wake().
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  virtual std::size_t depth() const = 0;  // transfers that may be in flight
+  virtual int submit(const Transfer&) noexcept = 0;
+  // Blocks until a completion or a wake() arrives; returns how many were written to `out`.
+  virtual std::size_t wait(std::span<Completion> out) noexcept = 0;
+  virtual void wake() noexcept = 0;  // from any thread: makes wait() return
+};
+
+}  // namespace sentinel
