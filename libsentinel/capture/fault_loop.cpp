@@ -1,0 +1,271 @@
+#include "capture/fault_loop.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "capture/uffd_abi.h"
+#include "capture/uffd_open.h"
+#include "sentinel/error.h"
+
+namespace sentinel {
+namespace {
+
+constexpr std::uintptr_t kPage = 4096;
+thread_local const FaultLoop* runs_on_this_thread = nullptr;
+
+// The ioctls that fill pages share one life: they report the bytes done or a negative errno in a
+// field of their own, stop at the first present page, and answer EAGAIN while a remap's notice is
+// unread. `call(offset, length)` issues one; `again()` says whether to try on.
+struct Filled {
+  int error = 0;
+  std::size_t done = 0;
+  bool skipped = false;
+};
+
+template <class Call, class Again>
+Filled fill(std::size_t length, bool skip_present, Call call, Again again) noexcept {
+  Filled filled;
+  while (filled.done < length) {
+    const std::int64_t result = call(filled.done, length - filled.done);
+    if (result > 0) {
+      filled.done += static_cast<std::size_t>(result);
+    } else if (result == -EEXIST && skip_present) {
+      filled.done += kPage;
+      filled.skipped = true;
+    } else if ((result != -EAGAIN && result != -EINTR) || !again()) {
+      filled.error = static_cast<int>(result);
+      break;
+    }
+  }
+  return filled;
+}
+
+// The field is only valid where the ioctl succeeded or made partial progress.
+std::int64_t outcome(int rc, std::int64_t field) noexcept {
+  return rc == 0 || field > 0 ? field : -errno;
+}
+
+}  // namespace
+
+std::unique_ptr<FaultLoop> FaultLoop::open(const Options& options) {
+  const UffdHandle handle = open_userfaultfd(options.backend, options.features);
+  return std::unique_ptr<FaultLoop>(new FaultLoop(handle.fd, handle.features));
+}
+
+FaultLoop::FaultLoop(int uffd, std::uint64_t features)
+    : uffd_(uffd),
+      stop_event_(eventfd(0, EFD_CLOEXEC)),
+      features_(features),
+      queue_(std::make_unique<uffd_msg[]>(kQueue)) {
+  if (stop_event_ < 0) {
+    const int code = errno;
+    close(uffd_);
+    throw Error("creating the fault loop's eventfd", code);
+  }
+  // The loop thread must never run a signal handler: it might touch registered memory.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+FaultLoop::~FaultLoop() {
+  if (uffd_ < 0) return;  // abandoned
+  stop();
+  close(uffd_);
+  close(stop_event_);
+}
+
+void FaultLoop::stop() noexcept {
+  const std::uint64_t one = 1;
+  while (write(stop_event_, &one, sizeof one) < 0 && errno == EINTR) {
+  }
+  thread_.join();
+}
+
+void FaultLoop::abandon_in_child() noexcept {
+  if (uffd_ < 0) return;
+  close(uffd_);
+  close(stop_event_);
+  uffd_ = stop_event_ = -1;
+  thread_.detach();
+}
+
+bool FaultLoop::can_move() const noexcept { return features_ & UFFD_FEATURE_MOVE; }
+bool FaultLoop::can_count() const noexcept { return features_ & UFFD_FEATURE_MINOR_SHMEM; }
+bool FaultLoop::can_replace() const noexcept { return features_ & UFFD_FEATURE_EVENT_REMAP; }
+
+void FaultLoop::set_missing_handler(FaultHandler run, void* context) noexcept {
+  const std::lock_guard hold(callbacks_lock_);
+  missing_ = {run, context};
+}
+
+void FaultLoop::set_minor_handler(FaultHandler run, void* context) noexcept {
+  const std::lock_guard hold(callbacks_lock_);
+  minor_ = {run, context};
+}
+
+// --- the loop thread
+
+void FaultLoop::run() noexcept {
+  pthread_setname_np(pthread_self(), "sentinel-fault");
+  runs_on_this_thread = this;
+  pollfd wait[2] = {{uffd_, POLLIN, 0}, {stop_event_, POLLIN, 0}};
+  for (;;) {
+    if (poll(wait, 2, -1) < 0) continue;
+    if (wait[0].revents & POLLIN) read_messages();
+    while (queued_ > 0) {
+      // Copied out: answering may read more messages into the ring.
+      const uffd_msg message = queue_[head_];
+      head_ = (head_ + 1) % kQueue;
+      --queued_;
+      answer(message);
+    }
+    if (wait[1].revents != 0 || (wait[0].revents & (POLLERR | POLLNVAL))) return;
+  }
+}
+
+std::size_t FaultLoop::read_messages() noexcept {
+  const std::size_t tail = (head_ + queued_) % kQueue;
+  const std::size_t room = std::min({kQueue - queued_, kQueue - tail, kBatch});
+  const ssize_t bytes = read(uffd_, &queue_[tail], room * sizeof(uffd_msg));
+  if (bytes <= 0) return 0;  // EAGAIN: resolved by somebody else meanwhile
+  const std::size_t got = static_cast<std::size_t>(bytes) / sizeof(uffd_msg);
+  queued_ += got;
+  return got;
+}
+
+void FaultLoop::answer(const uffd_msg& message) noexcept {
+  // A remap's notice needs no answer beyond having been read.
+  if (message.event != UFFD_EVENT_PAGEFAULT) return;
+  faults_.fetch_add(1, std::memory_order_relaxed);
+  const auto& fault = message.arg.pagefault;
+  const Fault told{fault.address, static_cast<pid_t>(fault.feat.ptid),
+                   (fault.flags & UFFD_PAGEFAULT_FLAG_WRITE) != 0,
+                   (fault.flags & UFFD_PAGEFAULT_FLAG_MINOR) != 0};
+  const std::lock_guard hold(callbacks_lock_);
+  const Callback& callback = told.minor ? minor_ : missing_;
+  if (callback.run)
+    callback.run(callback.context, told);
+  else
+    resolve_plainly(told);
+}
+
+void FaultLoop::resolve_plainly(const Fault& fault) noexcept {
+  const std::uintptr_t page = fault.address & ~(kPage - 1);
+  const int rc = fault.minor ? cont(page, kPage) : zero(page, kPage);
+  if (rc != 0) wake(page, kPage);  // unmapped meanwhile: let the access find out
+}
+
+bool FaultLoop::on_loop_thread() const noexcept { return runs_on_this_thread == this; }
+
+// EAGAIN: a remap is under way, and goes on when its notice has been read. Reading is this thread's
+// task; other threads wait for it.
+bool FaultLoop::let_pass() noexcept {
+  if (!on_loop_thread() || read_messages() == 0) sched_yield();
+  return true;
+}
+
+// --- what handlers and other threads do to ranges
+
+int FaultLoop::register_range(std::uintptr_t address, std::size_t length, bool missing,
+                              bool minor) noexcept {
+  uffdio_register request{};
+  request.range = {address, length};
+  request.mode =
+      (missing ? UFFDIO_REGISTER_MODE_MISSING : 0) | (minor ? UFFDIO_REGISTER_MODE_MINOR : 0);
+  return ioctl(uffd_, UFFDIO_REGISTER, &request) == 0 ? 0 : -errno;
+}
+
+int FaultLoop::unregister_range(std::uintptr_t address, std::size_t length) noexcept {
+  uffdio_range range{address, length};
+  return ioctl(uffd_, UFFDIO_UNREGISTER, &range) == 0 ? 0 : -errno;
+}
+
+int FaultLoop::wake(std::uintptr_t address, std::size_t length) noexcept {
+  uffdio_range range{address, length};
+  return ioctl(uffd_, UFFDIO_WAKE, &range) == 0 ? 0 : -errno;
+}
+
+int FaultLoop::cont(std::uintptr_t address, std::size_t length, Wake waking) noexcept {
+  const auto call = [&](std::size_t offset, std::size_t rest) {
+    uffdio_continue request{};
+    request.range = {address + offset, rest};
+    request.mode = waking == Wake::no ? UFFDIO_CONTINUE_MODE_DONTWAKE : 0;
+    const int rc = ioctl(uffd_, UFFDIO_CONTINUE, &request);
+    return outcome(rc, request.mapped);
+  };
+  const Filled filled = fill(length, true, call, [this] { return let_pass(); });
+  if (filled.skipped && waking == Wake::yes) wake(address, length);  // EEXIST wakes nobody
+  return filled.error;
+}
+
+int FaultLoop::copy(std::uintptr_t to, std::uintptr_t from, std::size_t length,
+                    Wake waking) noexcept {
+  const auto call = [&](std::size_t offset, std::size_t rest) {
+    uffdio_copy request{};
+    request.dst = to + offset;
+    request.src = from + offset;
+    request.len = rest;
+    request.mode = waking == Wake::no ? UFFDIO_COPY_MODE_DONTWAKE : 0;
+    const int rc = ioctl(uffd_, UFFDIO_COPY, &request);
+    return outcome(rc, request.copy);
+  };
+  const Filled filled = fill(length, true, call, [this] { return let_pass(); });
+  if (filled.skipped && waking == Wake::yes) wake(to, length);
+  return filled.error;
+}
+
+int FaultLoop::zero(std::uintptr_t address, std::size_t length, Wake waking) noexcept {
+  const auto call = [&](std::size_t offset, std::size_t rest) {
+    uffdio_zeropage request{};
+    request.range = {address + offset, rest};
+    request.mode = waking == Wake::no ? UFFDIO_ZEROPAGE_MODE_DONTWAKE : 0;
+    const int rc = ioctl(uffd_, UFFDIO_ZEROPAGE, &request);
+    return outcome(rc, request.zeropage);
+  };
+  const Filled filled = fill(length, true, call, [this] { return let_pass(); });
+  if (filled.skipped && waking == Wake::yes) wake(address, length);
+  return filled.error;
+}
+
+int FaultLoop::move(std::uintptr_t to, std::uintptr_t from, std::size_t length, std::size_t* moved,
+                    Wake waking) noexcept {
+  const auto call = [&](std::size_t offset, std::size_t rest) {
+    uffdio_move request{};
+    request.dst = to + offset;
+    request.src = from + offset;
+    request.len = rest;
+    request.mode = waking == Wake::no ? UFFDIO_MOVE_MODE_DONTWAKE : 0;
+    const int rc = ioctl(uffd_, UFFDIO_MOVE, &request);
+    return outcome(rc, request.move);
+  };
+  // A page that somebody else holds for long answers EAGAIN for long: the caller has a copy.
+  int patience = 1000;
+  const Filled filled = fill(length, false, call, [&] { return --patience > 0 && let_pass(); });
+  if (moved) *moved = filled.done;
+  return filled.error;
+}
+
+int FaultLoop::replace_mapping(std::uintptr_t address, std::size_t length,
+                               std::uintptr_t prepared) noexcept {
+  if (on_loop_thread()) return -EDEADLK;
+  if (!can_replace()) return -EOPNOTSUPP;  // the registration would be lost
+  void* const at = mremap(reinterpret_cast<void*>(prepared), length, length,
+                          MREMAP_MAYMOVE | MREMAP_FIXED, reinterpret_cast<void*>(address));
+  if (at == MAP_FAILED) return -errno;
+  // Who waits for a fault of the old mapping would wait for ever: nobody else resolves it.
+  return wake(address, length);
+}
+
+}  // namespace sentinel

@@ -1,0 +1,139 @@
+// One userfaultfd and one thread that answers its faults, for the whole arena. Counting hangs on
+// its MINOR faults (a memfd page that is in the page cache, but not in the page table), the
+// execution engine's guard on its MISSING faults (no page at all).
+//
+// Conditions that hold for everything here:
+// - Addresses and lengths are multiples of the page size, except Fault::address, which is exact
+//   where the kernel offers that and a page's start elsewhere.
+// - Functions that are noexcept return 0 or a negative errno, may be called from any thread and
+//   allocate nothing. "Loop thread" is the one that runs the fault handlers.
+// - Kernel-mode accesses (read(2) into a registered page, O_DIRECT, process_vm_readv) raise faults
+//   like any other; a process that may only handle user-mode faults is refused at open().
+// - The object, the handlers and what they touch must lie in memory that is never registered.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+struct uffd_msg;
+
+namespace sentinel {
+
+struct Fault {
+  std::uintptr_t address = 0;
+  pid_t tid = 0;  // the faulting thread
+  bool write = false;
+  bool minor = false;  // MINOR fault; otherwise MISSING
+};
+
+// Runs on the loop thread. Must resolve the fault (cont, copy, move) or make sure that somebody
+// soon does; the faulting thread sleeps until then. A fault may be reported again after it has been
+// resolved, and after replace_mapping() a fault of the old mapping may still arrive: resolving it
+// finds the page present, which cont() and copy() take for success. Must not allocate, log, touch
+// registered memory, or take a lock that a faulting thread may hold.
+using FaultHandler = void (*)(void* context, const Fault&) noexcept;
+
+class FaultLoop {
+ public:
+  enum class Backend : std::uint8_t { automatic, syscall, device };
+  enum class Wake : std::uint8_t { yes, no };
+
+  struct Options {
+    Backend backend = Backend::automatic;  // device first, where it may be opened
+    std::uint64_t features =
+        ~std::uint64_t{0};  // UFFD_FEATURE_* to use, of those that are known here
+  };
+
+  // Starts the loop thread. Throws Error, which says what to do, where kernel-mode faults may not
+  // be handled or the kernel lacks what every use needs (THREAD_ID, MISSING_SHMEM).
+  static std::unique_ptr<FaultLoop> open(const Options&);
+  static std::unique_ptr<FaultLoop> open() { return open(Options{}); }
+
+  // Stops the thread and closes the descriptor, which unregisters every range.
+  ~FaultLoop();
+  FaultLoop(const FaultLoop&) = delete;
+  FaultLoop& operator=(const FaultLoop&) = delete;
+
+  std::uint64_t features() const noexcept { return features_; }  // UFFD_FEATURE_* in use
+  bool can_move() const noexcept;                                // UFFDIO_MOVE: Linux 6.8
+  bool can_count() const noexcept;    // MINOR faults on shared memory: Linux 5.14
+  bool can_replace() const noexcept;  // EVENT_REMAP
+
+  // A null handler resolves faults as though the range were not registered: the cached page is
+  // mapped, a missing one is zero-filled. When these return, the old handler no longer runs. Not to
+  // be called from a handler.
+  void set_missing_handler(FaultHandler, void* context) noexcept;
+  void set_minor_handler(FaultHandler, void* context) noexcept;
+
+  int register_range(std::uintptr_t address, std::size_t length, bool missing, bool minor) noexcept;
+  int unregister_range(std::uintptr_t address,
+                       std::size_t length) noexcept;  // wakes who waits there
+
+  // Maps the cached pages of a MINOR range. Pages that are mapped already are skipped; -EFAULT
+  // where the cache has no page.
+  int cont(std::uintptr_t address, std::size_t length, Wake = Wake::yes) noexcept;
+  // Fills absent pages. -EEXIST pages are skipped: they have their contents already.
+  int copy(std::uintptr_t to, std::uintptr_t from, std::size_t length, Wake = Wake::yes) noexcept;
+  // Zero-fills absent pages; -EEXIST ones are skipped.
+  int zero(std::uintptr_t address, std::size_t length, Wake = Wake::yes) noexcept;
+  // Moves private anonymous pages (UFFDIO_MOVE) without copying; both ranges' faults must belong to
+  // this loop or `from` be plain anonymous memory. On failure (-EBUSY: a page is pinned or shared
+  // with a child; -EEXIST: `to` has a page; -ENOENT: `from` lacks one) *moved tells how many
+  // leading bytes have arrived; a partial move is a normal result.
+  int move(std::uintptr_t to, std::uintptr_t from, std::size_t length, std::size_t* moved = nullptr,
+           Wake = Wake::yes) noexcept;
+  int wake(std::uintptr_t address, std::size_t length) noexcept;
+
+  // Atomically puts the mapping at `prepared` (one VMA, registered with this loop in the modes
+  // wanted) in the place of whatever is mapped at `address`, which is unmapped; other threads may
+  // use the range all along, finding either the old or the new contents. The new mapping keeps its
+  // pages, its registration and its flags; whoever waits for a fault of the old one tries again.
+  // This is the switch between counting and moving. Blocks until the loop thread has read the
+  // kernel's notice: never call it from a handler (-EDEADLK).
+  int replace_mapping(std::uintptr_t address, std::size_t length, std::uintptr_t prepared) noexcept;
+
+  // In a forked child: closes the descriptors and forgets the thread, which the child lacks. The
+  // child's copies of registered ranges raise no faults. The object can then be destroyed or
+  // leaked.
+  void abandon_in_child() noexcept;
+
+  int descriptor() const noexcept { return uffd_; }
+  std::uint64_t faults() const noexcept { return faults_.load(std::memory_order_relaxed); }
+
+ private:
+  // Every message read and not yet answered. Faults are read before events, each blocked thread has
+  // one fault at most: enough for as many threads, less the batch.
+  static constexpr std::size_t kQueue = 1024;
+  static constexpr std::size_t kBatch = 64;
+  struct Callback {
+    FaultHandler run = nullptr;
+    void* context = nullptr;
+  };
+
+  FaultLoop(int uffd, std::uint64_t features);
+  void run() noexcept;
+  std::size_t read_messages() noexcept;
+  void answer(const uffd_msg&) noexcept;
+  void resolve_plainly(const Fault&) noexcept;
+  bool let_pass() noexcept;
+  void stop() noexcept;
+  bool on_loop_thread() const noexcept;
+
+  int uffd_ = -1, stop_event_ = -1;
+  std::uint64_t features_ = 0;
+  std::unique_ptr<uffd_msg[]> queue_;  // ring; loop thread only
+  std::size_t head_ = 0, queued_ = 0;
+  std::atomic<std::uint64_t> faults_{0};
+  std::mutex callbacks_lock_;  // held while a handler runs
+  Callback missing_, minor_;
+  std::atomic<pid_t> loop_tid_{0};
+  std::thread thread_;
+};
+
+}  // namespace sentinel

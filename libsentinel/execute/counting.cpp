@@ -1,0 +1,120 @@
+// The switch between counting and moving: the arena's mapping is replaced at the same addresses,
+// atomically, while other threads may go on using it (DESIGN 6).
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "alloc/ranges.h"
+#include "execute/engine.h"
+
+namespace sentinel {
+
+void Engine::count_with(CountFault count, void* source) noexcept {
+  count_fault_ = nullptr;
+  count_source_ = source;
+  count_fault_ = count;
+}
+
+bool Engine::count_fault(const Fault& fault) noexcept {
+  const auto count = count_fault_.load();
+  return count != nullptr && count(count_source_, fault);
+}
+
+// Every resident block is taken out and copied into the memory file; a thread that touches one
+// meanwhile waits. Then the file's mapping takes the arena's place in one step.
+int Engine::start_counting() noexcept {
+  if (counting_ || !loop_->can_count()) return counting_ ? -EALREADY : -EOPNOTSUPP;
+  Guard guard(lock_);
+  wait_until_settled(guard);
+  guard.unlock();
+  const int code = to_shared();
+  guard.lock();
+  if (code == 0) {
+    counting_ = true;
+    shared_->count(true);
+  }
+  thaw();
+  return code;
+}
+
+int Engine::stop_counting() noexcept {
+  if (!counting_) return -EALREADY;
+  Guard guard(lock_);
+  wait_until_settled(guard);
+  guard.unlock();
+  const int code = to_moved();
+  guard.lock();
+  if (code == 0) {
+    counting_ = false;
+    shared_->count(false);
+  }
+  thaw();
+  return code;
+}
+
+void Engine::thaw() noexcept {
+  frozen_ = false;
+  if (!reader_) {  // no slow tier, no promoter: frames are there for whoever waited
+    Guard guard(lock_, std::adopt_lock);
+    while (!demanded_.empty()) start_promotion(demanded_.front(), guard);
+    guard.release();
+    return;
+  }
+  reader_->wake();
+  writer_->wake();
+}
+
+// The frames that blocks in transit need are within the budget but for one: the copy under way.
+int Engine::to_shared() noexcept {
+  for (const auto token : free_) frames_in_pool_->destroy(token);
+  frames_ -= free_.size();
+  free_.clear();
+  std::vector<BlockIndex> copied;
+  int code = 0;
+  for (const auto index : resident_) {
+    Token token = kNoToken;
+    if (code = frames_in_pool_->take(index, token); code != 0) break;
+    if (blocks_[index].live != 0)
+      std::memcpy(shared_->buffer(index, token), frames_in_pool_->buffer(index, token), kGranule);
+    frames_in_pool_->destroy(token);
+    copied.push_back(index);
+  }
+  if (code == 0) {
+    const auto prepared = map_shared(shared_->descriptor(), arena_bytes_, kGranule);
+    code = loop_->register_range(prepared, arena_bytes_, true, true);
+    if (code == 0) code = loop_->replace_mapping(arena_, arena_bytes_, prepared);
+    if (code != 0) munmap(reinterpret_cast<void*>(prepared), arena_bytes_);
+  }
+  if (code == 0) backing_ = shared_.get();
+  else for (const auto index : copied) copy_back(index);
+  return code;
+}
+
+int Engine::to_moved() noexcept {
+  const auto prepared = reserve_anonymous(arena_bytes_, kGranule);
+  int code = loop_->register_range(prepared, arena_bytes_, true, false);
+  if (code == 0) code = loop_->replace_mapping(arena_, arena_bytes_, prepared);
+  if (code != 0) {
+    munmap(reinterpret_cast<void*>(prepared), arena_bytes_);
+    return code;
+  }
+  backing_ = frames_in_pool_.get();
+  for (const auto index : resident_) copy_back(index);
+  frames_ -= free_.size();  // a token of the memory file names no frame of the pool
+  free_.clear();
+  return 0;
+}
+
+// From the memory file to a frame in the arena.
+void Engine::copy_back(BlockIndex index) noexcept {
+  const auto token = frames_in_pool_->create();
+  if (token < 0) fail("could not get memory for a frame", -token);
+  if (blocks_[index].live != 0)
+    std::memcpy(frames_in_pool_->buffer(index, token), shared_->buffer(index, token), kGranule);
+  shared_->scrub(index, token);
+  if (const int code = frames_in_pool_->install(index, token); code != 0)
+    fail("could not put a frame in its place", -code);
+}
+
+}  // namespace sentinel

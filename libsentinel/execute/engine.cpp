@@ -1,0 +1,310 @@
+#include "execute/engine.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "alloc/ranges.h"
+#include "base/units.h"
+#include "sentinel/error.h"
+
+namespace sentinel {
+namespace {
+
+constexpr std::uint64_t kUnlimited = ~0ull / kGranule;
+// What one instruction can touch: three operands, each across a boundary.
+constexpr std::uint64_t kFramesPerThread = 6;
+constexpr std::uint64_t kFramesInFlight = 8;
+
+std::thread start_thread(auto&& body) {
+  sigset_t all, previous;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &previous);  // signals are the training threads' business
+  std::thread thread(body);
+  pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+  return thread;
+}
+
+}  // namespace
+
+Engine::Engine(const EngineOptions& options)
+    : options_(options),
+      arena_bytes_(options.arena_bytes),
+      arena_(reserve_anonymous(arena_bytes_, kGranule)),
+      loop_(FaultLoop::open()),
+      shared_(std::make_unique<SharedFrames>(*loop_, arena_, arena_bytes_)),
+      blocks_(arena_bytes_ / kGranule),
+      demanded_(blocks_, QueueId::demand),
+      prefetches_(blocks_, QueueId::prefetch),
+      evictions_(blocks_, QueueId::evict),
+      budget_frames_(kUnlimited) {
+  resident_.reserve(blocks_.size());
+  free_.reserve(blocks_.size());
+  loop_->set_missing_handler(&Engine::on_missing, this);
+  loop_->set_minor_handler(&Engine::on_minor, this);
+  frames_in_pool_ = options_.use_move && loop_->can_move()
+                        ? make_moved_frames(*loop_, arena_, arena_bytes_)
+                        : make_copied_frames(*loop_, arena_, arena_bytes_);
+  backing_ = frames_in_pool_.get();
+  if (const int code = loop_->register_range(arena_, arena_bytes_, true, false); code != 0)
+    throw Error("could not guard the arena", -code);
+}
+
+Engine::~Engine() {
+  {
+    const Guard guard(lock_);
+    stop_ = true;
+  }
+  if (promoter_.joinable()) {
+    reader_->wake();
+    writer_->wake();
+    promoter_.join();
+    demoter_.join();
+  }
+  loop_.reset();
+  munmap(reinterpret_cast<void*>(arena_), arena_bytes_);
+}
+
+std::uint64_t Engine::minimum_bytes(unsigned threads) {
+  return (kFramesInFlight + kFramesPerThread * threads) * kGranule;
+}
+
+void Engine::open_slow_tier() {
+  if (slow_) return;
+  slow_ = std::make_unique<SlowFile>(SlowFile::Options{.directory = options_.slow_directory,
+                                                       .frame_bytes = kGranule,
+                                                       .need_bytes = 64 * kGranule,
+                                                       .allow_memory = options_.allow_memory_tier});
+  ExecutorOptions io{options_.io, options_.depth, kGranule, options_.inject};
+  reader_ = make_executor(*slow_, io);
+  writer_ = make_executor(*slow_, io);
+  promoter_ = start_thread([this] { promoter(); });
+  demoter_ = start_thread([this] { demoter(); });
+}
+
+void Engine::set_budget(std::uint64_t bytes) {
+  if (bytes == 0) {
+    const Guard guard(lock_);
+    budget_frames_ = kUnlimited;
+    return;
+  }
+  open_slow_tier();
+  Guard guard(lock_);
+  budget_frames_ = bytes / kGranule;
+  while (frames_ > budget_frames_) {
+    if (!free_.empty()) {
+      backing_->destroy(free_.back());
+      free_.pop_back();
+      --frames_;
+      continue;
+    }
+    want_frames(std::min<std::size_t>(options_.depth, frames_ - budget_frames_));
+    settled_.wait(guard);
+  }
+  counters_.peak_frames = frames_;
+}
+
+void Engine::occupy(std::uintptr_t address, std::uint64_t bytes) noexcept {
+  const Guard guard(lock_);
+  const auto now = clock_.load(std::memory_order_relaxed) << 24;
+  for_blocks(address, bytes, [&](BlockIndex index) {
+    auto& block = blocks_[index];
+    ++block.live;
+    ++block.wanted;
+    block.used = now;
+    if (block.queue == QueueId::evict) evictions_.remove(index);
+  });
+}
+
+void Engine::vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept {
+  const Guard guard(lock_);
+  for_blocks(address, bytes, [&](BlockIndex index) {
+    auto& block = blocks_[index];
+    if (wanted) --block.wanted;
+    if (--block.live != 0) return;
+    if (block.state == BlockState::leaving) block.discard = true;
+    if (block.queue == QueueId::prefetch) prefetches_.remove(index);
+    if (block.state == BlockState::absent && block.queue == QueueId::none) make_absent_or_empty(block);
+  });
+}
+
+// An absent block in which nothing lives has nothing to keep.
+void Engine::make_absent_or_empty(Block& block) noexcept {
+  block.state = block.live == 0 || block.discard ? BlockState::empty : BlockState::absent;
+  block.discard = false;
+  if (block.state == BlockState::empty) release_slot(block);
+}
+
+void Engine::release_slot(Block& block) noexcept {
+  if (block.slot >= 0) slow_->release(block.slot);
+  block.slot = -1;
+}
+
+void Engine::touch(std::uintptr_t address, std::uint64_t bytes) noexcept {
+  const Guard guard(lock_);
+  const auto now = clock_.load(std::memory_order_relaxed) << 24;
+  for_blocks(address, bytes, [&](BlockIndex index) {
+    auto& block = blocks_[index];
+    block.used = now;
+    if (block.queue == QueueId::evict && block.wanted != 0) evictions_.remove(index);
+  });
+}
+
+void Engine::demote(std::uintptr_t address, std::uint64_t bytes) noexcept {
+  const Guard guard(lock_);
+  for_blocks(address, bytes, [&](BlockIndex index) {
+    auto& block = blocks_[index];
+    if (--block.wanted != 0) return;
+    if (block.queue == QueueId::prefetch) prefetches_.remove(index);
+    if (block.state == BlockState::resident) evict(index);
+  });
+}
+
+void Engine::promote(std::uintptr_t address, std::uint64_t bytes) noexcept {
+  const Guard guard(lock_);
+  for_blocks(address, bytes, [&](BlockIndex index) {
+    auto& block = blocks_[index];
+    ++block.wanted;
+    block.used = clock_.load(std::memory_order_relaxed) << 24;
+    if (block.queue == QueueId::evict) evictions_.remove(index);
+    if (block.state == BlockState::leaving) block.recalled = true;
+    if (block.state == BlockState::absent && block.queue == QueueId::none) prefetches_.push(index);
+  });
+  if (reader_) reader_->wake();
+}
+
+void Engine::await(std::uintptr_t address, std::uint64_t bytes) noexcept {
+  Guard guard(lock_);
+  for_blocks(address, bytes, [&](BlockIndex index) {
+    auto& block = blocks_[index];
+    if (block.state == BlockState::resident || block.state == BlockState::empty) return;
+    begin_wait();
+    while (block.state != BlockState::resident && block.state != BlockState::empty) {
+      if (block.state == BlockState::leaving) block.recalled = true;
+      if (block.state == BlockState::absent) demand(index);
+      settled_.wait(guard);
+    }
+    end_wait();
+  });
+}
+
+void Engine::begin_wait() noexcept {
+  if (waiters_++ == 0) wait_began_ = Clock::now();
+}
+
+void Engine::end_wait() noexcept {
+  if (--waiters_ == 0)
+    counters_.stall_us += std::chrono::duration<double, std::micro>(Clock::now() - wait_began_).count();
+}
+
+void Engine::demand(BlockIndex index) noexcept {
+  auto& block = blocks_[index];
+  if (block.queue == QueueId::demand) return;
+  if (block.queue == QueueId::prefetch) prefetches_.remove(index);
+  demanded_.push(index);
+  if (reader_) reader_->wake();
+}
+
+void Engine::set_resident(BlockIndex index) noexcept {
+  auto& block = blocks_[index];
+  block.state = BlockState::resident;
+  block.token = kNoToken;
+  block.recalled = false;
+  const std::uint64_t now = clock_.load(std::memory_order_relaxed) << 24;
+  block.used = std::max<std::uint64_t>(block.used & ~0xffffffull, now) | (++arrivals_ & 0xffffff);
+  block.place = static_cast<std::uint32_t>(resident_.size());
+  resident_.push_back(index);
+  if (std::exchange(block.faulted, false)) end_wait();
+  else if (block.live != 0 && block.wanted == 0) evict(index);  // demoted while it arrived
+  // While counting, whoever was woken by the install has faulted again and was told to wait.
+  if (counting_) loop_->wake(arena_ + index * kGranule, kGranule);
+  settled_.notify_all();
+}
+
+void Engine::unset_resident(BlockIndex index) noexcept {
+  const auto place = blocks_[index].place;
+  resident_[place] = resident_.back();
+  blocks_[resident_[place]].place = place;
+  resident_.pop_back();
+}
+
+// A frame that may be used now: a free one, a new one within the budget, or one that lies idle in a
+// block where nothing lives any more.
+Token Engine::free_frame(Guard& guard) noexcept {
+  if (!free_.empty()) {
+    const auto token = free_.back();
+    free_.pop_back();
+    return token;
+  }
+  if (frames_ >= budget_frames_) return kNoToken;
+  ++frames_;
+  counters_.peak_frames = std::max(counters_.peak_frames, frames_);
+  guard.unlock();
+  const auto token = backing_->create();
+  guard.lock();
+  if (token < 0) fail("could not get memory for a frame", -token);
+  return token;
+}
+
+void Engine::evict(BlockIndex index) noexcept {
+  if (blocks_[index].queue != QueueId::none) return;
+  evictions_.push(index);
+  if (writer_) writer_->wake();
+}
+
+// Sees to it that `count` frames become free: what is being written counts; then dead blocks, then
+// blocks that no plan wants, then those used longest ago.
+void Engine::want_frames(std::size_t count) noexcept {
+  const auto under_way = leaving_ + evictions_.size();
+  if (under_way >= count || frozen_) return;
+  const auto needed = std::min(count - under_way, resident_.size());
+  const auto rank = [this](BlockIndex index) {
+    const auto& block = blocks_[index];
+    const std::uint64_t kind = block.live == 0 ? 0 : block.wanted == 0 ? 1 : 2;
+    return std::pair{kind, block.used};
+  };
+  for (std::size_t n = 0; n < needed; ++n) {
+    auto best = kNoBlock;
+    for (const auto index : resident_)
+      if (blocks_[index].queue == QueueId::none && (best == kNoBlock || rank(index) < rank(best)))
+        best = index;
+    if (best == kNoBlock) return;
+    evict(best);
+  }
+}
+
+void Engine::wait_until_settled(Guard& guard) noexcept {
+  frozen_ = true;
+  settled_.wait(guard, [this] { return arriving_ == 0 && leaving_ == 0; });
+}
+
+EngineCounters Engine::counters() const {
+  const Guard guard(lock_);
+  return counters_;
+}
+
+void Engine::reset_peak() {
+  const Guard guard(lock_);
+  counters_.peak_frames = frames_;
+}
+
+// Nothing wrong has been computed yet and nothing must be: the thread that needs the bytes is held
+// in its fault, so the process ends here.
+void Engine::fail(const char* what, int error) noexcept {
+  char text[512];
+  const int n = snprintf(text, sizeof text,
+                         "sentinel: training stopped: %s: %s (slow tier: %s). No wrong number was "
+                         "computed; resume from the last checkpoint.\n",
+                         what, strerror(error), options_.slow_directory.c_str());
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, text, static_cast<std::size_t>(n));
+  _exit(125);
+}
+
+}  // namespace sentinel

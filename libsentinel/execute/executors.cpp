@@ -1,0 +1,93 @@
+#include "execute/executors.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <charconv>
+#include <map>
+
+#include "sentinel/error.h"
+
+namespace sentinel {
+namespace {
+
+struct Injection {
+  bool write = false;
+  std::uint64_t at = 0;  // the how-manieth transfer of its kind, from 1
+  int error = 0;
+};
+
+Injection parse_injection(std::string_view text) {
+  static const std::map<std::string_view, int> errors{
+      {"EIO", EIO}, {"ENOSPC", ENOSPC}, {"short", EIO}, {"ETIMEDOUT", ETIMEDOUT}};
+  const auto first = text.find(':'), second = text.find(':', first + 1);
+  Injection injection;
+  if (first != std::string_view::npos && second != std::string_view::npos) {
+    const auto kind = text.substr(0, first), number = text.substr(first + 1, second - first - 1);
+    const auto error = errors.find(text.substr(second + 1));
+    std::from_chars(number.data(), number.data() + number.size(), injection.at);
+    injection.write = kind == "write";
+    if ((kind == "write" || kind == "read") && injection.at > 0 && error != errors.end()) {
+      injection.error = error->second;
+      return injection;
+    }
+  }
+  throw Error(fmt::format("\"{}\" is no fault to inject; write for example write:3:EIO", text));
+}
+
+class InjectingExecutor final : public Executor {
+ public:
+  InjectingExecutor(std::unique_ptr<Executor> inner, const std::string& text)
+      : inner_(std::move(inner)), injection_(parse_injection(text)) {}
+
+  std::size_t depth() const override { return inner_->depth(); }
+  void wake() noexcept override { inner_->wake(); }
+
+  int submit(const Transfer& transfer) noexcept override {
+    if (transfer.write == injection_.write && ++seen_ == injection_.at) doomed_ = transfer.cookie;
+    return inner_->submit(transfer);
+  }
+
+  std::size_t wait(std::span<Completion> out) noexcept override {
+    const auto count = inner_->wait(out);
+    for (auto& completion : out.first(count))
+      if (seen_ >= injection_.at && completion.cookie == doomed_) completion.error = injection_.error;
+    return count;
+  }
+
+ private:
+  std::unique_ptr<Executor> inner_;
+  Injection injection_;
+  std::uint64_t seen_ = 0, doomed_ = ~0ull;
+};
+
+std::unique_ptr<Executor> make_plain(const SlowFile& file, const ExecutorOptions& options) {
+  if (options.backend == IoBackend::threads) return make_thread_executor(file, options);
+  if (options.backend == IoBackend::uring) return make_uring_executor(file, options);
+  try {
+    return make_uring_executor(file, options);
+  } catch (const Error&) {
+    return make_thread_executor(file, options);
+  }
+}
+
+}  // namespace
+
+IoBackend parse_io_backend(const std::string& text) {
+  if (text.empty() || text == "auto") return IoBackend::automatic;
+  if (text == "uring") return IoBackend::uring;
+  if (text == "threads") return IoBackend::threads;
+  throw Error(fmt::format("\"{}\" is no I/O backend; known: auto, uring, threads", text));
+}
+
+std::unique_ptr<Executor> make_injecting_executor(std::unique_ptr<Executor> inner, const std::string& inject) {
+  return std::make_unique<InjectingExecutor>(std::move(inner), inject);
+}
+
+std::unique_ptr<Executor> make_executor(const SlowFile& file, const ExecutorOptions& options) {
+  auto executor = make_plain(file, options);
+  if (options.inject.empty()) return executor;
+  return make_injecting_executor(std::move(executor), options.inject);
+}
+
+}  // namespace sentinel

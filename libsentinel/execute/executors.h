@@ -1,0 +1,30 @@
+// Executors between frames in memory and the slots of a SlowFile.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "execute/slow_file.h"
+#include "sentinel/tier.h"
+
+namespace sentinel {
+
+enum class IoBackend { automatic, uring, threads };
+IoBackend parse_io_backend(const std::string& text);  // throws Error
+
+struct ExecutorOptions {
+  IoBackend backend = IoBackend::automatic;  // io_uring where it is permitted, else threads
+  std::size_t depth = 8;
+  std::uint64_t frame_bytes = 0;
+  // For tests: "write:3:EIO" fails the third write, "read:1:short" ends it half-way.
+  std::string inject;
+};
+
+std::unique_ptr<Executor> make_executor(const SlowFile&, const ExecutorOptions&);
+
+// Each throws Error where the mechanism is refused.
+std::unique_ptr<Executor> make_uring_executor(const SlowFile&, const ExecutorOptions&);
+std::unique_ptr<Executor> make_thread_executor(const SlowFile&, const ExecutorOptions&);
+std::unique_ptr<Executor> make_injecting_executor(std::unique_ptr<Executor>, const std::string& inject);
+
+}  // namespace sentinel

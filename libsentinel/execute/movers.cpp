@@ -1,0 +1,179 @@
+// The promoter and the demoter. Each owns one executor and waits on it alone: for transfers to
+// complete and for wake().
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "execute/engine.h"
+
+namespace sentinel {
+namespace {
+
+constexpr std::size_t kBatch = 16;
+
+}  // namespace
+
+void Engine::promoter() noexcept {
+  std::array<Completion, kBatch> done;
+  Guard guard(lock_);
+  while (!stop_) {
+    start_promotions(guard);
+    guard.unlock();
+    const auto count = reader_->wait(done);
+    guard.lock();
+    for (std::size_t i = 0; i < count; ++i) arrived(done[i], guard);
+  }
+}
+
+void Engine::demoter() noexcept {
+  std::array<Completion, kBatch> done;
+  Guard guard(lock_);
+  while (!stop_) {
+    start_demotions(guard);
+    guard.unlock();
+    const auto count = writer_->wait(done);
+    guard.lock();
+    for (std::size_t i = 0; i < count; ++i) left(done[i], guard);
+  }
+}
+
+// Demand first, and it evicts what it needs; a prefetch starts only on a frame that is free already.
+void Engine::start_promotions(Guard& guard) noexcept {
+  while (!frozen_ && arriving_ < reader_->depth() && !demanded_.empty()) {
+    const auto index = demanded_.front();
+    const auto state = blocks_[index].state;
+    if (state != BlockState::absent && state != BlockState::empty) {
+      demanded_.remove(index);
+      continue;
+    }
+    if (!start_promotion(index, guard)) return want_frames(demanded_.size());
+  }
+  while (!frozen_ && arriving_ < reader_->depth() && demanded_.empty() && !prefetches_.empty()) {
+    const auto index = prefetches_.front();
+    if (blocks_[index].state != BlockState::absent) prefetches_.remove(index);
+    else if (!start_promotion(index, guard)) return;
+  }
+}
+
+// False: no frame. The block is marked before the lock is dropped, so no one else handles it.
+bool Engine::start_promotion(BlockIndex index, Guard& guard) noexcept {
+  auto& block = blocks_[index];
+  if (block.state == BlockState::empty) {
+    (block.queue == QueueId::demand ? demanded_ : prefetches_).remove(index);
+    if (give(index, guard)) return true;
+    demand(index);
+    return false;
+  }
+  const auto token = free_frame(guard);
+  if (token == kNoToken) return false;
+  if (block.state != BlockState::absent) {  // changed while a frame was made
+    free_.push_back(token);
+    return true;
+  }
+  if (block.queue != QueueId::none) (block.queue == QueueId::demand ? demanded_ : prefetches_).remove(index);
+  block.state = BlockState::arriving;
+  block.token = token;
+  ++arriving_;
+  const int code = reader_->submit({false, block.slot, backing_->buffer(index, token), index});
+  if (code != 0) fail("could not start a read", -code);
+  return true;
+}
+
+// An empty block's first touch: a frame with unspecified contents. False: no frame.
+bool Engine::give(BlockIndex index, Guard& guard) noexcept {
+  auto& block = blocks_[index];
+  block.state = BlockState::arriving;
+  ++arriving_;
+  const auto token = free_frame(guard);
+  if (token != kNoToken) {
+    install(index, token, guard);
+    return true;
+  }
+  block.state = BlockState::empty;
+  --arriving_;
+  return false;
+}
+
+void Engine::install(BlockIndex index, Token token, Guard& guard) noexcept {
+  guard.unlock();
+  const int code = backing_->install(index, token);
+  guard.lock();
+  if (code != 0) fail("could not put a frame in its place", -code);
+  --arriving_;
+  set_resident(index);
+}
+
+void Engine::arrived(const Completion& completion, Guard& guard) noexcept {
+  const auto index = static_cast<BlockIndex>(completion.cookie);
+  auto& block = blocks_[index];
+  if (completion.error != 0) fail("could not read a tensor back", completion.error);
+  release_slot(block);  // the copy in memory may be written from now on
+  counters_.promoted_bytes += kGranule;
+  install(index, block.token, guard);
+}
+
+void Engine::start_demotions(Guard& guard) noexcept {
+  while (!frozen_ && leaving_ < writer_->depth() && !evictions_.empty()) {
+    const auto index = evictions_.pop();
+    if (blocks_[index].state == BlockState::resident) take_out(index, guard);
+  }
+}
+
+// First the block becomes inaccessible, then it is written: a write by the training threads in
+// between waits in its fault and recalls the block, so nothing is lost.
+void Engine::take_out(BlockIndex index, Guard& guard) noexcept {
+  auto& block = blocks_[index];
+  block.state = BlockState::leaving;
+  block.discard = block.live == 0;
+  unset_resident(index);
+  ++leaving_;
+  guard.unlock();
+  Token token = kNoToken;
+  const int code = backing_->take(index, token);
+  guard.lock();
+  block.token = token;
+  if (code != 0) {  // pinned, or shared with a child: it stays; another block will be chosen
+    --leaving_;
+    const bool touched = block.faulted;
+    set_resident(index);
+    if (touched) loop_->wake(arena_ + index * kGranule, kGranule);
+    block.used = (clock_.load(std::memory_order_relaxed) + 1) << 24;
+    return;
+  }
+  if (block.discard) return discard(index, token);
+  block.slot = slow_->reserve();
+  if (block.slot < 0) fail("could not get space for a tensor", static_cast<int>(-block.slot));
+  const int submitted = writer_->submit({true, block.slot, backing_->buffer(index, token), index});
+  if (submitted != 0) fail("could not start a write", -submitted);
+}
+
+// Nothing lives in the block: its frame is free at once, unless somebody has begun to use it again.
+void Engine::discard(BlockIndex index, Token token) noexcept {
+  auto& block = blocks_[index];
+  backing_->scrub(index, token);
+  free_.push_back(token);
+  --leaving_;
+  block.token = kNoToken;
+  make_absent_or_empty(block);
+  if (std::exchange(block.recalled, false)) demand(index);
+  reader_->wake();
+  settled_.notify_all();
+}
+
+void Engine::left(const Completion& completion, Guard& guard) noexcept {
+  const auto index = static_cast<BlockIndex>(completion.cookie);
+  auto& block = blocks_[index];
+  if (completion.error != 0) fail("could not write a tensor out", completion.error);
+  counters_.demoted_bytes += kGranule;
+  if (block.recalled) {  // its bytes are still in the frame
+    release_slot(block);
+    block.discard = false;
+    --leaving_;
+    block.state = BlockState::arriving;
+    ++arriving_;
+    return install(index, block.token, guard);
+  }
+  discard(index, block.token);
+}
+
+}  // namespace sentinel

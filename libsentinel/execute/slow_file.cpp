@@ -1,0 +1,131 @@
+#include "execute/slow_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/magic.h>
+#include <poll.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+
+#include "base/units.h"
+#include "sentinel/error.h"
+
+namespace sentinel {
+namespace {
+
+constexpr std::int64_t kGrowSlots = 64;  // slots added to the file at a time
+
+void refuse_memory(const std::string& directory) {
+  struct statfs fs;
+  if (statfs(directory.c_str(), &fs) != 0)
+    throw Error(fmt::format("could not use {} as the slow tier; name a directory on an SSD with "
+                            "--slow DIR or SENTINEL_DIR", directory), errno);
+  if (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC)
+    throw Error(fmt::format("{} lies in memory (tmpfs): tensors moved there would save nothing. Name "
+                            "a directory on a disk with --slow DIR, or force it with "
+                            "SENTINEL_ALLOW_TMPFS=1", directory));
+}
+
+void refuse_full(const std::string& directory, std::uint64_t need) {
+  struct statvfs fs;
+  if (statvfs(directory.c_str(), &fs) != 0) return;
+  const auto available = static_cast<std::uint64_t>(fs.f_bavail) * fs.f_frsize;
+  if (available < need)
+    throw Error(fmt::format("{} has {} free, but {} are needed for the tensors that leave memory; "
+                            "make room or name another directory with --slow DIR",
+                            directory, print_bytes(available), print_bytes(need)), ENOSPC);
+}
+
+}  // namespace
+
+SlowFile::SlowFile(const Options& options) : frame_bytes_(options.frame_bytes) {
+  if (!options.allow_memory) refuse_memory(options.directory);
+  refuse_full(options.directory, options.need_bytes);
+  open_unlinked(options);
+  free_.reserve(1 << 16);
+}
+
+// O_TMPFILE where the file system has it: there is then no moment at which the file has a name.
+void SlowFile::open_unlinked(const Options& options) {
+  const auto flags = O_RDWR | O_CLOEXEC;
+  for (const int direct : {O_DIRECT, 0}) {
+    fd_ = open(options.directory.c_str(), flags | O_TMPFILE | direct, 0600);
+    if (fd_ < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT || errno == EINVAL)) {
+      auto name = options.directory + "/sentinel-XXXXXX";
+      fd_ = mkostemp(name.data(), O_CLOEXEC | direct);
+      if (fd_ >= 0) unlink(name.c_str());
+    }
+    direct_ = direct != 0;
+    if (fd_ >= 0) return;
+  }
+  throw Error(fmt::format("could not create a file in {}; name a writable directory on an SSD with "
+                          "--slow DIR", options.directory), errno);
+}
+
+SlowFile::~SlowFile() {
+  close(fd_);
+  for (const auto& child : children_) close(child.alive);
+}
+
+std::uint64_t SlowFile::capacity() const {
+  struct statvfs fs;
+  return fstatvfs(fd_, &fs) == 0 ? static_cast<std::uint64_t>(fs.f_bavail) * fs.f_frsize : 0;
+}
+
+// Space is allocated before it is promised: a full disk shows here, not in the middle of a write.
+std::int64_t SlowFile::reserve() noexcept {
+  const std::lock_guard guard(lock_);
+  if (free_.empty()) reap();
+  if (free_.empty()) {
+    const auto chunk = frame_bytes_ * kGrowSlots;
+    if (fallocate(fd_, 0, static_cast<off_t>(offset(slots_)), static_cast<off_t>(chunk)) != 0 &&
+        errno != EOPNOTSUPP)
+      return -errno;
+    generation_of_.resize(static_cast<std::size_t>(slots_ + kGrowSlots));
+    for (auto i = kGrowSlots; i-- > 0;) free_.push_back(slots_ + i);
+    slots_ += kGrowSlots;
+  }
+  const auto slot = free_.back();
+  free_.pop_back();
+  generation_of_[static_cast<std::size_t>(slot)] = generation_;
+  return slot;
+}
+
+void SlowFile::release(std::int64_t slot) noexcept {
+  const std::lock_guard guard(lock_);
+  (child_may_read(slot) ? kept_ : free_).push_back(slot);
+}
+
+bool SlowFile::child_may_read(std::int64_t slot) const noexcept {
+  const auto reserved = generation_of_[static_cast<std::size_t>(slot)];
+  return std::any_of(children_.begin(), children_.end(),
+                     [&](const Child& child) { return reserved < child.generation; });
+}
+
+void SlowFile::keep_for_child(int alive) noexcept {
+  const std::lock_guard guard(lock_);
+  reap();
+  children_.push_back({alive, ++generation_});
+}
+
+// Forgets children that have gone (their end of the pipe is closed) and frees what was kept for them.
+void SlowFile::reap() noexcept {
+  std::erase_if(children_, [](const Child& child) {
+    pollfd poll_fd{child.alive, POLLIN, 0};
+    const bool gone = poll(&poll_fd, 1, 0) > 0 && (poll_fd.revents & (POLLHUP | POLLERR)) != 0;
+    if (gone) close(child.alive);
+    return gone;
+  });
+  std::erase_if(kept_, [this](std::int64_t slot) {
+    if (child_may_read(slot)) return false;
+    free_.push_back(slot);
+    return true;
+  });
+}
+
+}  // namespace sentinel

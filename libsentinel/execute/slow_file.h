@@ -1,0 +1,62 @@
+// The SSD tier: one unlinked file, readable by its owner only, cut into slots of one frame each.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "sentinel/tier.h"
+
+namespace sentinel {
+
+class SlowFile final : public Tier {
+ public:
+  struct Options {
+    std::string directory;
+    std::uint64_t frame_bytes = 0;
+    std::uint64_t need_bytes = 0;  // free space to insist on; 0: none
+    bool allow_memory = false;     // a tmpfs is refused otherwise: it would not save any memory
+  };
+
+  // Throws Error (what to do included) where the directory is missing, in memory, full or read-only.
+  explicit SlowFile(const Options&);
+  ~SlowFile() override;
+  SlowFile(const SlowFile&) = delete;
+  SlowFile& operator=(const SlowFile&) = delete;
+
+  std::uint64_t capacity() const override;
+  bool byte_addressable() const override { return false; }
+  std::int64_t reserve() noexcept override;
+  void release(std::int64_t slot) noexcept override;
+
+  int descriptor() const { return fd_; }
+  bool direct() const { return direct_; }
+  std::uint64_t offset(std::int64_t slot) const { return static_cast<std::uint64_t>(slot) * frame_bytes_; }
+
+  // A child was forked: slots written so far keep their contents until it has gone. `alive` is the
+  // read end of a pipe whose write end only the child holds. Takes ownership of it.
+  void keep_for_child(int alive) noexcept;
+
+ private:
+  struct Child {
+    int alive = -1;
+    std::uint64_t generation = 0;  // slots reserved before it are the child's to read
+  };
+
+  void open_unlinked(const Options&);
+  void reap() noexcept;
+  bool child_may_read(std::int64_t slot) const noexcept;
+
+  std::uint64_t frame_bytes_;
+  int fd_ = -1;
+  bool direct_ = true;
+  mutable std::mutex lock_;  // guards all below
+  std::int64_t slots_ = 0;   // allocated on disk
+  std::vector<std::int64_t> free_, kept_;
+  std::vector<std::uint64_t> generation_of_;  // per slot: generation_ when it was reserved
+  std::vector<Child> children_;
+  std::uint64_t generation_ = 0;
+};
+
+}  // namespace sentinel

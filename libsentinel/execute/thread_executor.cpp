@@ -1,0 +1,113 @@
+#include <unistd.h>
+
+#include <cerrno>
+#include <condition_variable>
+#include <csignal>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "execute/executors.h"
+
+namespace sentinel {
+namespace {
+
+// Where io_uring is refused: `depth` threads, each with one blocking transfer at a time.
+class ThreadExecutor final : public Executor {
+ public:
+  ThreadExecutor(const SlowFile& file, const ExecutorOptions& options)
+      : file_(file), frame_bytes_(options.frame_bytes) {
+    sigset_t all, previous;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &previous);  // signals are the training threads' business
+    for (std::size_t i = 0; i < options.depth; ++i) threads_.emplace_back([this] { work(); });
+    pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+  }
+
+  ~ThreadExecutor() override {
+    {
+      const std::lock_guard guard(lock_);
+      stop_ = true;
+    }
+    todo_ready_.notify_all();
+    for (auto& thread : threads_) thread.join();
+  }
+
+  std::size_t depth() const override { return threads_.size(); }
+
+  int submit(const Transfer& transfer) noexcept override {
+    {
+      const std::lock_guard guard(lock_);
+      todo_.push_back(transfer);
+    }
+    todo_ready_.notify_one();
+    return 0;
+  }
+
+  std::size_t wait(std::span<Completion> out) noexcept override {
+    std::unique_lock guard(lock_);
+    done_ready_.wait(guard, [this] { return woken_ || !done_.empty(); });
+    woken_ = false;
+    std::size_t count = 0;
+    for (; count < out.size() && !done_.empty(); ++count) {
+      out[count] = done_.front();
+      done_.pop_front();
+    }
+    return count;
+  }
+
+  void wake() noexcept override {
+    {
+      const std::lock_guard guard(lock_);
+      woken_ = true;
+    }
+    done_ready_.notify_one();
+  }
+
+ private:
+  void work() noexcept {
+    std::unique_lock guard(lock_);
+    while (true) {
+      todo_ready_.wait(guard, [this] { return stop_ || !todo_.empty(); });
+      if (stop_) return;
+      const auto transfer = todo_.front();
+      todo_.pop_front();
+      guard.unlock();
+      const int error = move(transfer);
+      guard.lock();
+      done_.push_back({transfer.cookie, error});
+      done_ready_.notify_one();
+    }
+  }
+
+  int move(const Transfer& transfer) const noexcept {
+    auto* at = static_cast<char*>(transfer.frame);
+    for (std::uint64_t done = 0; done < frame_bytes_;) {
+      const auto offset = static_cast<off_t>(file_.offset(transfer.slot) + done);
+      const auto n = transfer.write ? pwrite(file_.descriptor(), at + done, frame_bytes_ - done, offset)
+                                    : pread(file_.descriptor(), at + done, frame_bytes_ - done, offset);
+      if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+      if (n <= 0) return n < 0 ? errno : EIO;
+      done += static_cast<std::uint64_t>(n);
+    }
+    return 0;
+  }
+
+  const SlowFile& file_;
+  std::uint64_t frame_bytes_;
+  std::mutex lock_;  // guards all below
+  std::condition_variable todo_ready_, done_ready_;
+  std::deque<Transfer> todo_;
+  std::deque<Completion> done_;
+  bool stop_ = false, woken_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+std::unique_ptr<Executor> make_thread_executor(const SlowFile& file, const ExecutorOptions& options) {
+  return std::make_unique<ThreadExecutor>(file, options);
+}
+
+}  // namespace sentinel

@@ -1,0 +1,213 @@
+#include "execute/engine.h"
+
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <random>
+
+#include "base/units.h"
+#include "sentinel/error.h"
+
+namespace sentinel {
+namespace {
+
+constexpr std::uint64_t kArena = 256_MiB;
+
+struct Mode {
+  const char* name;
+  bool use_move;
+  IoBackend io;
+};
+
+// Every mechanism and every fallback passes the same tests.
+class EngineTest : public ::testing::TestWithParam<Mode> {
+ protected:
+  void SetUp() override {
+    try {
+      FaultLoop::open();
+    } catch (const Error& error) {
+      GTEST_SKIP() << error.what();
+    }
+    engine = std::make_unique<Engine>(options());
+  }
+
+  EngineOptions options() const {
+    return {.slow_directory = "/var/tmp", .io = GetParam().io, .use_move = GetParam().use_move,
+            .arena_bytes = kArena};
+  }
+
+  std::uint64_t* words(std::uint64_t block) {
+    return reinterpret_cast<std::uint64_t*>(engine->arena() + block * kGranule);
+  }
+  static std::uint64_t value(std::uint64_t block, std::uint64_t i) { return block * 1000003 + i; }
+
+  void fill(std::uint64_t block) {
+    for (std::uint64_t i = 0; i < kGranule / 8; ++i) words(block)[i] = value(block, i);
+  }
+  bool intact(std::uint64_t block) {
+    for (std::uint64_t i = 0; i < kGranule / 8; ++i)
+      if (words(block)[i] != value(block, i)) return false;
+    return true;
+  }
+  void occupy(std::uint64_t block) { engine->occupy(engine->arena() + block * kGranule, kGranule); }
+  std::uintptr_t at(std::uint64_t block) { return engine->arena() + block * kGranule; }
+
+  std::unique_ptr<Engine> engine;
+};
+
+INSTANTIATE_TEST_SUITE_P(Mechanisms, EngineTest,
+                         ::testing::Values(Mode{"MoveUring", true, IoBackend::uring},
+                                           Mode{"MoveThreads", true, IoBackend::threads},
+                                           Mode{"CopyUring", false, IoBackend::uring},
+                                           Mode{"CopyThreads", false, IoBackend::threads}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(EngineTest, KeepsContentsWithinABudgetByDemandAlone) {
+  engine->set_budget(20 * kGranule);
+  for (std::uint64_t b = 0; b < 60; ++b) occupy(b), fill(b), engine->tick();
+  for (int pass = 0; pass < 2; ++pass)
+    for (std::uint64_t b = 0; b < 60; ++b) ASSERT_TRUE(intact(b)) << b;
+  EXPECT_LE(engine->counters().peak_frames, 20u);
+  EXPECT_GT(engine->counters().demand_faults, 0u);
+}
+
+TEST_P(EngineTest, ShrinkingTheBudgetMovesOutWhatIsOver) {
+  for (std::uint64_t b = 0; b < 50; ++b) occupy(b), fill(b);
+  engine->set_budget(20 * kGranule);
+  for (std::uint64_t b = 0; b < 50; ++b) ASSERT_TRUE(intact(b)) << b;
+  EXPECT_LE(engine->counters().peak_frames, 20u);
+}
+
+TEST_P(EngineTest, DemotedComesBackOnPromoteWithoutAFault) {
+  engine->set_budget(20 * kGranule);
+  for (std::uint64_t b = 0; b < 4; ++b) occupy(b), fill(b);
+  engine->demote(at(0), 4 * kGranule);
+  while (engine->counters().demoted_bytes < 4 * kGranule) usleep(1000);
+  engine->promote(at(0), 4 * kGranule);
+  engine->await(at(0), 4 * kGranule);
+  const auto faults = engine->counters().demand_faults;
+  for (std::uint64_t b = 0; b < 4; ++b) EXPECT_TRUE(intact(b));
+  EXPECT_EQ(engine->counters().demand_faults, faults);
+  EXPECT_EQ(engine->counters().promoted_bytes, 4 * kGranule);
+}
+
+TEST_P(EngineTest, WritesWhileABlockLeavesAreNotLost) {
+  engine->set_budget(20 * kGranule);
+  for (std::uint64_t b = 0; b < 8; ++b) occupy(b), fill(b);
+  for (std::uint64_t round = 1; round <= 200; ++round) {
+    const auto block = round % 8;
+    engine->demote(at(block), kGranule);
+    words(block)[round] = ~round;
+    engine->promote(at(block), kGranule);
+    ASSERT_EQ(words(block)[round], ~round);
+    words(block)[round] = value(block, round);
+  }
+  for (std::uint64_t b = 0; b < 8; ++b) EXPECT_TRUE(intact(b));
+}
+
+TEST_P(EngineTest, DeadBlocksAreNotWrittenOut) {
+  engine->set_budget(20 * kGranule);
+  for (std::uint64_t round = 0; round < 100; ++round) {
+    occupy(round);
+    words(round)[0] = round;
+    engine->vacate(at(round), kGranule, true);
+  }
+  EXPECT_EQ(engine->counters().demoted_bytes, 0u);
+}
+
+TEST_P(EngineTest, SeveralThreadsShareASmallBudget) {
+  engine->set_budget(Engine::minimum_bytes(4));
+  for (std::uint64_t b = 0; b < 80; ++b) occupy(b);
+  std::vector<std::thread> threads;
+  std::atomic<int> bad = 0;
+  for (std::uint64_t t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (std::uint64_t b = t; b < 80; b += 4) fill(b);
+      for (std::uint64_t b = t; b < 80; b += 4) bad += !intact(b);
+    });
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(bad, 0);
+}
+
+TEST_P(EngineTest, CountingAndBackKeepsContentsAndAddresses) {
+  engine->set_budget(20 * kGranule);
+  for (std::uint64_t b = 0; b < 40; ++b) occupy(b), fill(b);
+  for (int round = 0; round < 3; ++round) {
+    ASSERT_EQ(engine->start_counting(), 0);
+    for (std::uint64_t b = 0; b < 40; ++b) ASSERT_TRUE(intact(b)) << b;
+    words(7)[9] = 1;
+    words(7)[9] = value(7, 9);
+    ASSERT_EQ(engine->stop_counting(), 0);
+    for (std::uint64_t b = 0; b < 40; ++b) ASSERT_TRUE(intact(b)) << b;
+  }
+  EXPECT_LE(engine->counters().peak_frames, 21u);
+}
+
+TEST_P(EngineTest, SwitchesWhileOtherThreadsUseTheArena) {
+  for (std::uint64_t b = 0; b < 8; ++b) occupy(b), fill(b);
+  std::atomic<bool> stop = false;
+  std::atomic<int> bad = 0;
+  std::thread reader([&] {
+    while (!stop)
+      for (std::uint64_t b = 0; b < 8; ++b) bad += !intact(b);
+  });
+  for (int round = 0; round < 20; ++round) {
+    ASSERT_EQ(engine->start_counting(), 0);
+    ASSERT_EQ(engine->stop_counting(), 0);
+  }
+  stop = true;
+  reader.join();
+  EXPECT_EQ(bad, 0);
+}
+
+TEST_P(EngineTest, AChildSeesWhatWasMovedOutAsItWas) {
+  engine->set_budget(20 * kGranule);
+  for (std::uint64_t b = 0; b < 40; ++b) occupy(b), fill(b);
+  engine->before_fork();
+  const pid_t child = fork();
+  if (child == 0) {
+    engine->after_fork_in_child();
+    usleep(100000);  // the parent goes on meanwhile
+    bool good = true;
+    for (std::uint64_t b = 0; b < 40; ++b) good = good && intact(b);
+    _exit(good ? 0 : 1);
+  }
+  engine->after_fork_in_parent();
+  for (int pass = 0; pass < 3; ++pass)
+    for (std::uint64_t b = 0; b < 40; ++b) words(b)[pass] = ~0ull;
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  for (std::uint64_t b = 0; b < 40; ++b) EXPECT_EQ(words(b)[0], ~0ull);
+}
+
+void use_more_than_fits(const EngineOptions& options) {
+  Engine engine(options);
+  engine.set_budget(20 * kGranule);
+  for (int pass = 0; pass < 2; ++pass)
+    for (std::uint64_t b = 0; b < 60; ++b) {
+      if (pass == 0) engine.occupy(engine.arena() + b * kGranule, kGranule);
+      *reinterpret_cast<std::uint64_t*>(engine.arena() + b * kGranule) = b;
+    }
+  _exit(0);
+}
+
+TEST_P(EngineTest, AFailingDiskStopsTraining) {
+  engine.reset();
+  for (const char* inject : {"write:3:EIO", "read:2:EIO", "write:1:ENOSPC"}) {
+    auto failing = options();
+    failing.inject = inject;
+    EXPECT_EXIT(use_more_than_fits(failing), ::testing::ExitedWithCode(125), "training stopped") << inject;
+  }
+}
+
+TEST(SlowFileTest, RefusesATmpfsAndAMissingDirectory) {
+  EXPECT_THROW(SlowFile({.directory = "/dev/shm", .frame_bytes = kGranule}), Error);
+  EXPECT_THROW(SlowFile({.directory = "/nowhere", .frame_bytes = kGranule}), Error);
+  EXPECT_THROW(SlowFile({.directory = "/var/tmp", .frame_bytes = kGranule, .need_bytes = ~0ull}), Error);
+}
+
+}  // namespace
+}  // namespace sentinel
