@@ -14,7 +14,8 @@ namespace sentinel {
 enum class Pool : std::uint8_t {
   short_lived,  // the reserved space: always in fast memory, reused, never migrated
   long_lived,   // groups of equal lifetime
-  persistent    // fixed addresses given before the plan was made
+  persistent,   // fixed addresses given before the plan was made
+  resident      // long-lived tensors too small to be worth moving: never migrated, space reused
 };
 
 // Where one step-allocated tensor lies. `offset` counts from the start of the plan's region, a
@@ -39,7 +40,10 @@ struct Move {
   TensorId tensor;
   Direction direction = Direction::promote;
   OpId trigger;    // promote: issued at this op's start; demote: issued at this op's end
-  OpId deadline;   // promote: must have arrived when this op starts; demote: same as trigger
+  // promote: must have arrived when this op starts (an op before `trigger` is one of the next
+  // step). demote: the last op during which its space may still be held; equal to `trigger` where
+  // the next op already needs the space, so that the write is waited for.
+  OpId deadline;
   std::uint32_t tier = 1;  // the slower tier involved (index into Machine::tiers)
   std::string reason;
 };
@@ -66,8 +70,10 @@ struct Plan {
   std::vector<Move> moves;              // sorted by (trigger op, demote before promote, order of issue)
   std::vector<OpId> streamed_ops;       // working set exceeds the budget
   std::vector<IntervalPoint> curve;
-  std::uint64_t smallest_budget = 0;            // that works at all
-  std::uint64_t smallest_unstreamed_budget = 0;  // the paper's bound, section IV-E
+  std::uint64_t frame_pool_bytes = 0;  // free frames kept for transfers, part of fast_bytes
+  std::uint64_t smallest_budget = 0;   // that works at all
+  std::uint64_t smallest_unstreamed_budget = 0;  // largest working set of one op, and the frame pool
+  std::uint64_t paper_bound = 0;  // section IV-E: short-lived peak and the largest long-lived tensor
   std::uint64_t effort = 0;
   double predicted_step_us = 0;
 };
