@@ -1,0 +1,14 @@
+// Comma-separated values after RFC 4180, with one addition: a text that a spreadsheet would take
+// for a formula is led by an apostrophe.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sentinel {
+
+std::string csv_text(std::string_view text);                   // quoted where it must be
+std::string csv_line(const std::vector<std::string>& fields);  // fields ready; with line end
+
+}  // namespace sentinel

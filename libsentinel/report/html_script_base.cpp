@@ -1,0 +1,92 @@
+#include "report/html_parts.h"
+
+namespace sentinel {
+
+// Figures, formats, and the state that all parts share.
+const std::string_view html_script_base = R"js(
+(() => {
+'use strict';
+const $ = id => document.getElementById(id);
+const D = JSON.parse($('profile').textContent);
+const T = D.tensors, L = D.layers, O = D.ops;
+const tensorCount = T.name.length, layerCount = L.name.length, opCount = O.us.length;
+const KINDS = ['global', 'intermediate', 'workspace'];
+const LIVES = ['short-lived', 'long-lived', 'persistent'];
+const PHASES = ['forward', 'backward', 'optimizer'];
+
+// Names come from the profiled program: they only ever become text nodes.
+function el(tag, cls, text) {
+  const node = document.createElement(tag);
+  if (cls) node.className = cls;
+  if (text !== undefined) node.textContent = text;
+  return node;
+}
+function digits3(v) { return v.toFixed(v < 9.995 ? 2 : v < 99.95 ? 1 : 0); }
+function bytes(n) {
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
+  let u = 0;
+  if (n < 1024) return n + ' B';
+  while (n >= 999.5 && u < 5) { n /= 1024; u++; }
+  return digits3(n) + ' ' + units[u];
+}
+function micros(us) {
+  return us < 999.5 ? Number(us.toPrecision(3)) + ' µs'
+       : us < 999.5e3 ? Number((us / 1e3).toPrecision(3)) + ' ms'
+       : Number((us / 1e6).toPrecision(3)) + ' s';
+}
+const number = n => n >= 100 || Number.isInteger(n) ? Math.round(n).toLocaleString('en')
+                                                    : String(Number(n.toPrecision(3)));
+const pages = t => Math.max(1, Math.ceil(T.bytes[t] / D.page));
+const heat = (t, openings) => D.counted ? openings / pages(t) : openings;
+const unit = D.counted ? 'accesses per page' : 'ops that name it';
+
+// Levels: 0 absent, 1 alive, 2 to 255 the logarithm of hotness over its range.
+const range = (() => {
+  let low = Infinity, high = 0;
+  for (let t = 0; t < tensorCount; t++)
+    for (let c = 0, cells = T.cells[t]; c < cells.length; c += 3) {
+      const h = heat(t, cells[c + 1] + cells[c + 2]);
+      if (h > 0) { low = Math.min(low, h); high = Math.max(high, h); }
+    }
+  low = 10 ** Math.floor(Math.log10(Math.max(0.01, Math.min(1, low))) + 1e-9);
+  return {low, high: Math.max(high, low * 10)};
+})();
+const share = h => Math.min(1, Math.max(0,
+    Math.log(h / range.low) / Math.log(range.high / range.low)));
+const levels = T.cells.map((cells, t) => {
+  const out = new Uint8Array(cells.length / 3);
+  for (let c = 0; c < out.length; c++) {
+    const h = heat(t, cells[3 * c + 1] + cells[3 * c + 2]);
+    out[c] = h > 0 ? 2 + Math.round(253 * share(h)) : 1;
+  }
+  return out;
+});
+function cellAt(t, layer) {
+  const cells = T.cells[t];
+  for (let c = 0; c < cells.length; c += 3)
+    if (cells[c] === layer) return {reads: cells[c + 1], writes: cells[c + 2],
+                                    level: levels[t][c / 3]};
+  return null;
+}
+const alive = (t, layer) => layer >= T.first[t] && layer <= T.last[t];
+
+const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+function rgb(hex) { return [1, 3, 5].map(i => parseInt(hex.slice(i, i + 2), 16)); }
+let palette = null;  // one packed colour a level, and the named colours; made anew for each theme
+function readPalette() {
+  const stops = css('--ramp').split(',').map(s => rgb(s.trim()));
+  const packed = new Uint32Array(256);
+  const pack = c => (255 << 24 | c[2] << 16 | c[1] << 8 | c[0]) >>> 0;
+  packed[1] = pack(rgb(css('--alive')));
+  for (let i = 2; i < 256; i++) {
+    const x = (i - 2) / 253 * (stops.length - 1), k = Math.min(stops.length - 2, Math.floor(x));
+    packed[i] = pack(stops[k].map((v, j) => Math.round(v + (stops[k + 1][j] - v) * (x - k))));
+  }
+  palette = {packed};
+  for (const name of ['card', 'ink', 'muted', 'faint', 'line', 'soft', 'live', 'need', 'hot', 'fwd',
+                      'bwd', 'opt', 'focus', 'accent'])
+    palette[name] = css('--' + name);
+}
+)js";
+
+}  // namespace sentinel

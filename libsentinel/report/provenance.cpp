@@ -1,0 +1,92 @@
+#include "report/provenance.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/units.h"
+
+namespace sentinel {
+namespace {
+
+std::string sampling(const StepView& step) {
+  if (step.profile.meta.exact) return "exact";
+  const auto sampled = std::ranges::count_if(step.profile.tensors,
+                                             [](const Tensor& t) { return t.sample_stride > 1; });
+  const auto error = step.profile.meta.sample_error;
+  return fmt::format("{} of {} tensors sampled, {}", sampled, step.profile.tensors.size(),
+                     error > 0 ? "stated error ±" + print_percent(error) : "error not stated");
+}
+
+std::string machine(const MachineRecord& m) {
+  std::vector<std::string> parts;
+  if (!m.hostname.empty()) parts.push_back(m.hostname);
+  if (!m.cpu.empty()) parts.push_back(m.cpu);
+  if (m.cores > 0) parts.push_back(fmt::format("{} cores", m.cores));
+  if (m.memory_bytes > 0) parts.push_back(print_bytes(m.memory_bytes) + " memory");
+  if (m.llc_bytes > 0) parts.push_back(print_bytes(m.llc_bytes) + " last-level cache");
+  if (!m.kernel.empty()) parts.push_back("Linux " + m.kernel);
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string step_time(const ProfileMeta& meta, const Profile& profile) {
+  const double us = meta.step_us > 0 ? meta.step_us : profile.ops.empty() ? 0 : ideal_us(profile);
+  if (us <= 0) return "";
+  auto text = print_us(us);
+  if (meta.step_us <= 0) text += ", the sum of its ops";
+  if (meta.profiled_step_us > 0)
+    text += fmt::format(" ({} while profiled, {:.3g} times as long)",
+                        print_us(meta.profiled_step_us), meta.profiled_step_us / us);
+  return text;
+}
+
+std::string peak(const StepView& step) {
+  if (step.live.empty()) return "";
+  const auto& op = step.profile.ops[step.peak_op().index()];
+  return fmt::format("{} of live tensors, at op {} ({}, {})", print_bytes(step.peak_live()),
+                     step.peak_op().index(), op.name, name_of(op.phase));
+}
+
+}  // namespace
+
+std::string partial_notice(const StepView& step) {
+  const auto& meta = step.profile.meta;
+  if (meta.complete) return "";
+  return fmt::format(
+      "Partial profile: {}. The figures cover what was recorded until then.",
+      meta.incomplete_reason.empty() ? "the recording ended early" : meta.incomplete_reason);
+}
+
+std::string fidelity(const StepView& step) {
+  const auto& meta = step.profile.meta;
+  const std::string source = meta.source.empty() ? "unknown source" : meta.source;
+  if (!step.counted)
+    return source + ": no memory accesses counted, a tensor counts once for each op that names it";
+  const auto window = meta.window_pages == 0
+                          ? std::string("no window")
+                          : fmt::format("window of {} pages ({})", meta.window_pages,
+                                        print_bytes(meta.window_pages * step.page()));
+  return fmt::format("{}, {}, reads and writes {}, {}", source, sampling(step),
+                     meta.read_write ? "apart" : "together", window);
+}
+
+std::vector<Fact> provenance(const StepView& step) {
+  const auto& meta = step.profile.meta;
+  const auto model = meta.model.empty() ? std::string("unnamed") : meta.model;
+  std::vector<Fact> facts{
+      {"model", meta.batch > 0 ? fmt::format("{}, batch {}", model, meta.batch) : model},
+      {meta.source == "trace" ? "origin" : "command", meta.command},
+      {"framework", meta.framework},
+      {"machine", machine(meta.machine)},
+      {"recorded", meta.created},
+      {"counts", fidelity(step)},
+      {"step", step_time(meta, step.profile)},
+      {"contents", fmt::format("{} tensors, {} ops, {} layers", step.profile.tensors.size(),
+                               step.profile.ops.size(), step.layers.size())},
+      {"peak", peak(step)}};
+  std::erase_if(facts, [](const Fact& fact) { return fact.value.empty(); });
+  return facts;
+}
+
+}  // namespace sentinel

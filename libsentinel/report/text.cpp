@@ -1,0 +1,114 @@
+#include "report/text.h"
+
+#include <algorithm>
+#include <ostream>
+
+namespace sentinel {
+namespace {
+
+bool continues(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+
+// Bytes of the well-formed UTF-8 sequence that `text` begins with, 0 if it begins with none.
+std::size_t sequence(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  const std::size_t length = lead < 0x80    ? 1
+                             : lead < 0xC2  ? 0
+                             : lead < 0xE0  ? 2
+                             : lead < 0xF0  ? 3
+                             : lead <= 0xF4 ? 4
+                                            : 0;
+  if (length == 0 || length > text.size()) return 0;
+  return std::all_of(text.begin() + 1, text.begin() + length, continues) ? length : 0;
+}
+
+// C0, DEL, and the C1 controls (U+0080 to U+009F) that some terminals obey.
+bool control(std::string_view one) {
+  const auto lead = static_cast<unsigned char>(one[0]);
+  if (one.size() == 1) return lead < 0x20 || lead == 0x7F;
+  return lead == 0xC2 && static_cast<unsigned char>(one[1]) < 0xA0;
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const auto length = sequence(text);
+    const auto one = text.substr(0, std::max<std::size_t>(1, length));
+    out += length == 0 || control(one) ? "?" : one;
+    text.remove_prefix(one.size());
+  }
+  return out;
+}
+
+std::size_t columns_of(std::string_view text) {
+  return text.size() - static_cast<std::size_t>(std::ranges::count_if(text, continues));
+}
+
+std::string clip(std::string_view text, std::size_t columns) {
+  if (columns_of(text) <= columns) return std::string(text);
+  std::size_t end = 0;
+  for (std::size_t seen = 0; end < text.size(); ++end)
+    if (!continues(text[end]) && seen++ + 1 >= columns) break;
+  return std::string(text.substr(0, end)) + (columns > 0 ? "~" : "");
+}
+
+std::string pad(std::string_view text, std::size_t columns) {
+  const auto have = columns_of(text);
+  return std::string(text) + std::string(columns > have ? columns - have : 0, ' ');
+}
+
+std::string lead(std::string_view text, std::size_t columns) {
+  const auto have = columns_of(text);
+  return std::string(columns > have ? columns - have : 0, ' ') + std::string(text);
+}
+
+std::vector<std::string> wrapped(std::string_view text, std::size_t columns) {
+  std::vector<std::string> lines{""};
+  while (!text.empty()) {
+    const auto word = text.substr(0, text.find(' '));
+    auto& line = lines.back();
+    if (!line.empty() && columns_of(line) + 1 + columns_of(word) > columns)
+      lines.emplace_back(word);
+    else
+      line += (line.empty() ? "" : " ") + std::string(word);
+    text.remove_prefix(std::min(text.size(), word.size() + 1));
+  }
+  return lines;
+}
+
+std::string bold(std::string_view text, bool colour) {
+  return colour ? "\x1b[1m" + std::string(text) + "\x1b[0m" : std::string(text);
+}
+
+std::vector<std::size_t> Grid::widths(std::size_t indent, std::size_t width) const {
+  std::vector<std::size_t> widest(align_.size());
+  for (const auto& row : rows_)
+    for (std::size_t i = 0; i < row.size(); ++i)
+      widest[i] = std::max(widest[i], columns_of(row[i]));
+  auto total = indent;
+  for (const auto w : widest) total += w + 2;
+  total -= widest.empty() ? 0 : 2;
+  if (total > width && !widest.empty()) {
+    const auto over = total - width;
+    widest[0] =
+        std::max(std::min<std::size_t>(widest[0], 12), widest[0] - std::min(over, widest[0]));
+  }
+  return widest;
+}
+
+void Grid::print(std::ostream& out, std::size_t indent, std::size_t width) const {
+  const auto wide = widths(indent, width);
+  for (const auto& row : rows_) {
+    std::string line(indent, ' ');
+    for (std::size_t i = 0; i < wide.size(); ++i) {
+      const auto cell =
+          row.empty() ? std::string(wide[i], '-') : clip(i < row.size() ? row[i] : "", wide[i]);
+      const std::string gap(wide[i] - columns_of(cell), ' ');
+      line += (i ? "  " : "") + (align_[i] == Align::right ? gap + cell : cell + gap);
+    }
+    out << line.substr(0, line.find_last_not_of(' ') + 1) << '\n';
+  }
+}
+
+}  // namespace sentinel
