@@ -65,7 +65,7 @@ FaultLoop::FaultLoop(int uffd, std::uint64_t features)
     : uffd_(uffd),
       stop_event_(eventfd(0, EFD_CLOEXEC)),
       features_(features),
-      queue_(std::make_unique<uffd_msg[]>(kQueue)) {
+      deferred_(std::make_unique<uffd_msg[]>(kDeferred)) {
   if (stop_event_ < 0) {
     const int code = errno;
     close(uffd_);
@@ -121,28 +121,41 @@ void FaultLoop::run() noexcept {
   pthread_setname_np(pthread_self(), "sentinel-fault");
   runs_on_this_thread = this;
   pollfd wait[2] = {{uffd_, POLLIN, 0}, {stop_event_, POLLIN, 0}};
+  uffd_msg batch[kBatch];
   for (;;) {
     if (poll(wait, 2, -1) < 0) continue;
-    if (wait[0].revents & POLLIN) read_messages();
-    while (queued_ > 0) {
-      // Copied out: answering may read more messages into the ring.
-      const uffd_msg message = queue_[head_];
-      head_ = (head_ + 1) % kQueue;
-      --queued_;
+    if (wait[0].revents & POLLIN) {
+      const std::size_t got = read_messages(batch);
+      for (std::size_t i = 0; i < got; ++i) answer(batch[i]);
+    }
+    while (deferred_count_ > 0) {
+      const uffd_msg message = deferred_[--deferred_count_];  // answering may defer more
       answer(message);
     }
     if (wait[1].revents != 0 || (wait[0].revents & (POLLERR | POLLNVAL))) return;
   }
 }
 
-std::size_t FaultLoop::read_messages() noexcept {
-  const std::size_t tail = (head_ + queued_) % kQueue;
-  const std::size_t room = std::min({kQueue - queued_, kQueue - tail, kBatch});
-  const ssize_t bytes = read(uffd_, &queue_[tail], room * sizeof(uffd_msg));
-  if (bytes <= 0) return 0;  // EAGAIN: resolved by somebody else meanwhile
-  const std::size_t got = static_cast<std::size_t>(bytes) / sizeof(uffd_msg);
-  queued_ += got;
-  return got;
+std::size_t FaultLoop::read_messages(uffd_msg* batch) noexcept {
+  const ssize_t bytes = read(uffd_, batch, kBatch * sizeof(uffd_msg));
+  return bytes <= 0 ? 0 : static_cast<std::size_t>(bytes) / sizeof(uffd_msg);
+}
+
+// A thread has one fault at a time: a later one of the same thread means that the earlier is over.
+// Where even so there is no room the thread is woken, and faults again.
+void FaultLoop::defer(const uffd_msg& message) noexcept {
+  if (message.event != UFFD_EVENT_PAGEFAULT) return;
+  uffd_msg* const end = &deferred_[deferred_count_];
+  uffd_msg* const same = std::find_if(&deferred_[0], end, [&](const uffd_msg& other) {
+    return other.arg.pagefault.feat.ptid == message.arg.pagefault.feat.ptid;
+  });
+  if (same != end) {
+    *same = message;
+  } else if (deferred_count_ < kDeferred) {
+    deferred_[deferred_count_++] = message;
+  } else {
+    wake(message.arg.pagefault.address & ~(kPage - 1), kPage);
+  }
 }
 
 void FaultLoop::answer(const uffd_msg& message) noexcept {
@@ -172,7 +185,13 @@ bool FaultLoop::on_loop_thread() const noexcept { return runs_on_this_thread == 
 // EAGAIN: a remap is under way, and goes on when its notice has been read. Reading is this thread's
 // task; other threads wait for it.
 bool FaultLoop::let_pass() noexcept {
-  if (!on_loop_thread() || read_messages() == 0) sched_yield();
+  std::size_t got = 0;
+  if (on_loop_thread()) {
+    uffd_msg batch[kBatch];
+    got = read_messages(batch);
+    for (std::size_t i = 0; i < got; ++i) defer(batch[i]);
+  }
+  if (got == 0) sched_yield();
   return true;
 }
 
@@ -208,6 +227,23 @@ int FaultLoop::cont(std::uintptr_t address, std::size_t length, Wake waking) noe
   const Filled filled = fill(length, true, call, [this] { return let_pass(); });
   if (filled.skipped && waking == Wake::yes) wake(address, length);  // EEXIST wakes nobody
   return filled.error;
+}
+
+int FaultLoop::cont_around(std::uintptr_t address, std::size_t length) noexcept {
+  for (;;) {
+    uffdio_continue request{};
+    request.range = {address, length};
+    const int rc = ioctl(uffd_, UFFDIO_CONTINUE, &request);
+    const std::int64_t result = outcome(rc, request.mapped);
+    if (result > 0) return 0;
+    if (result == -EEXIST) return wake(address, kPage);
+    if (result == -EAGAIN || result == -EINTR)
+      let_pass();
+    else if (length > kPage)  // reaches beyond the mapping
+      length = std::max<std::size_t>(kPage, length / 2 & ~(kPage - 1));
+    else
+      return static_cast<int>(result);
+  }
 }
 
 int FaultLoop::copy(std::uintptr_t to, std::uintptr_t from, std::size_t length,

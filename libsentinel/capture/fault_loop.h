@@ -78,6 +78,9 @@ class FaultLoop {
   // Maps the cached pages of a MINOR range. Pages that are mapped already are skipped; -EFAULT
   // where the cache has no page.
   int cont(std::uintptr_t address, std::size_t length, Wake = Wake::yes) noexcept;
+  // The same, but content with less: the first page, and those after it up to the first that is
+  // mapped, has no page in the cache or belongs to another mapping. One call into the kernel.
+  int cont_around(std::uintptr_t address, std::size_t length) noexcept;
   // Fills absent pages. -EEXIST pages are skipped: they have their contents already.
   int copy(std::uintptr_t to, std::uintptr_t from, std::size_t length, Wake = Wake::yes) noexcept;
   // Zero-fills absent pages; -EEXIST ones are skipped.
@@ -107,10 +110,8 @@ class FaultLoop {
   std::uint64_t faults() const noexcept { return faults_.load(std::memory_order_relaxed); }
 
  private:
-  // Every message read and not yet answered. Faults are read before events, each blocked thread has
-  // one fault at most: enough for as many threads, less the batch.
-  static constexpr std::size_t kQueue = 1024;
-  static constexpr std::size_t kBatch = 64;
+  static constexpr std::size_t kBatch = 32;       // messages read at once
+  static constexpr std::size_t kDeferred = 1024;  // threads that may wait during one remap
   struct Callback {
     FaultHandler run = nullptr;
     void* context = nullptr;
@@ -118,7 +119,8 @@ class FaultLoop {
 
   FaultLoop(int uffd, std::uint64_t features);
   void run() noexcept;
-  std::size_t read_messages() noexcept;
+  std::size_t read_messages(uffd_msg* batch) noexcept;
+  void defer(const uffd_msg&) noexcept;
   void answer(const uffd_msg&) noexcept;
   void resolve_plainly(const Fault&) noexcept;
   bool let_pass() noexcept;
@@ -127,12 +129,12 @@ class FaultLoop {
 
   int uffd_ = -1, stop_event_ = -1;
   std::uint64_t features_ = 0;
-  std::unique_ptr<uffd_msg[]> queue_;  // ring; loop thread only
-  std::size_t head_ = 0, queued_ = 0;
+  // Faults read while waiting for a remap's notice in the midst of answering one; loop thread only.
+  std::unique_ptr<uffd_msg[]> deferred_;
+  std::size_t deferred_count_ = 0;
   std::atomic<std::uint64_t> faults_{0};
   std::mutex callbacks_lock_;  // held while a handler runs
   Callback missing_, minor_;
-  std::atomic<pid_t> loop_tid_{0};
   std::thread thread_;
 };
 

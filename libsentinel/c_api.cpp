@@ -1,0 +1,139 @@
+// The C interfaces. One session a process, made by sentinel_attach() or sentinel_start_profile() and
+// never destroyed: a framework frees tensors until the process is gone.
+#include <pthread.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <string>
+
+#include "execute/session.h"
+#include "sentinel/adaptor.h"
+#include "sentinel/error.h"
+
+namespace {
+
+using sentinel::Phase;
+using sentinel::Session;
+
+std::atomic<Session*> session = nullptr;
+thread_local std::string last_error = "no failure";
+
+int failed(const std::string& text, int code) {
+  last_error = text;
+  return -code;
+}
+
+Session* current() { return session.load(std::memory_order_acquire); }
+
+void before_fork() { current()->before_fork(); }
+void after_fork_in_parent() { current()->after_fork_in_parent(); }
+void after_fork_in_child() { current()->after_fork_in_child(); }
+
+int begin(sentinel::SessionOptions options, const char* framework) {
+  try {
+    session = new Session(std::move(options), framework);
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    std::atexit([] { current()->finish("the program ended during the profiling step"); });
+    return 0;
+  } catch (const sentinel::Error& error) {
+    return failed(error.what(), error.code() != 0 ? error.code() : EINVAL);
+  } catch (const std::exception& error) {
+    return failed(error.what(), ENOMEM);
+  }
+}
+
+// A program that brackets its own step needs no command around it.
+int begin_alone() {
+  try {
+    auto options = sentinel::options_from_environment();
+    if (options.mode == sentinel::Mode::none) options.mode = sentinel::Mode::record;
+    if (options.output.empty()) options.output = "profile.sentinel";
+    return begin(std::move(options), "c");
+  } catch (const std::exception& error) {
+    return failed(error.what(), EINVAL);
+  }
+}
+
+Phase phase_of(int phase) {
+  return phase == SENTINEL_BACKWARD ? Phase::backward : phase == SENTINEL_OPTIMIZER ? Phase::optimizer : Phase::forward;
+}
+
+}  // namespace
+
+extern "C" {
+
+int sentinel_attach(const char* framework) {
+  if (current() != nullptr) return failed("a session is active already", EALREADY);
+  try {
+    auto options = sentinel::options_from_environment();
+    if (options.mode == sentinel::Mode::none) return failed("SENTINEL_MODE is not set", ENOENT);
+    return begin(std::move(options), framework);
+  } catch (const std::exception& error) {
+    return failed(error.what(), EINVAL);
+  }
+}
+
+int sentinel_start_profile(void) {
+  if (current() == nullptr)
+    if (const int code = begin_alone(); code != 0) return code;
+  const int code = current()->start_profile();
+  return code == 0 ? 0 : failed("a profile has been started already", -code);
+}
+
+int sentinel_end_profile(void) {
+  if (current() == nullptr) return failed("no profile was started", EINVAL);
+  try {
+    const int code = current()->end_profile();
+    return code == 0 ? 0 : failed("no profile was started", -code);
+  } catch (const sentinel::Error& error) {
+    return failed(error.what(), error.code() != 0 ? error.code() : EIO);
+  } catch (const std::exception& error) {
+    return failed(error.what(), EIO);
+  }
+}
+
+int sentinel_add_layer(void) {
+  if (current() == nullptr) return failed("no session is active", EINVAL);
+  current()->layer_end();
+  return 0;
+}
+
+int sentinel_step(void) {
+  if (current() == nullptr) return failed("no session is active", EINVAL);
+  current()->step_end();
+  return 0;
+}
+
+// A program may take its first tensors before it starts its first profile: they belong to the same
+// session.
+void* sentinel_malloc(size_t bytes) {
+  if (current() == nullptr && begin_alone() != 0) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  void* memory = current()->allocate(bytes);
+  if (memory == nullptr && bytes != 0) {
+    failed("the arena's addresses are used up; raise SENTINEL_ARENA", ENOMEM);
+    errno = ENOMEM;
+  }
+  return memory;
+}
+
+void sentinel_free(void* tensor) {
+  if (tensor != nullptr) current()->release(tensor);
+}
+
+const char* sentinel_last_error(void) { return last_error.c_str(); }
+
+int sentinel_wants_tensors(void) { return current() != nullptr && current()->wants_tensors(); }
+void sentinel_op_start(const char* name, int phase) { current()->op_start(name, phase_of(phase)); }
+void sentinel_op_tensor(const void* storage, size_t bytes, int access) {
+  current()->op_tensor(storage, bytes, access);
+}
+void sentinel_op_run(void) { current()->op_run(); }
+void sentinel_op_end(void) { current()->op_end(); }
+void sentinel_layer_start(const char* name, int phase) { current()->layer(name, phase_of(phase)); }
+void sentinel_unsupported(const char* what) { current()->unsupported(what); }
+void sentinel_detach(const char* reason) { current()->finish(reason); }
+
+}  // extern "C"

@@ -1,0 +1,209 @@
+#include "capture/recorder.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <map>
+
+#include "alloc/heap.h"
+#include "base/units.h"
+
+namespace sentinel {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+
+double microseconds(StepRecorder::Clock::duration d) {
+  return std::chrono::duration<double, std::micro>(d).count();
+}
+
+// Ops with a weight of their own. Where a program has no modules, a layer begins at each.
+bool begins_layer(std::string_view op) {
+  constexpr std::array heavy{"conv", "addmm", "::mm", "bmm", "linear", "lstm", "gru", "embedding"};
+  return std::any_of(heavy.begin(), heavy.end(),
+                     [&](const char* part) { return op.find(part) != op.npos; });
+}
+
+}  // namespace
+
+std::uint64_t name_hash(std::string_view name) { return std::hash<std::string_view>()(name); }
+
+void StepRecorder::begin() {
+  *this = StepRecorder();
+  signature_ = kStepHashSeed;
+  begin_ = Clock::now();
+  ops_.push_back({kPrelude, 0, Phase::forward, begin_, begin_});
+}
+
+StepRecorder::Record StepRecorder::add(Tensor tensor) {
+  tensors_.push_back(std::move(tensor));
+  return static_cast<Record>(tensors_.size() - 1);
+}
+
+void StepRecorder::grow_live(std::uint64_t bytes) {
+  live_bytes_ += round_up(bytes, kPage);
+  peak_bytes_ = std::max(peak_bytes_, live_bytes_);
+}
+
+StepRecorder::Record StepRecorder::present(std::uint64_t bytes, std::uint64_t offset) {
+  grow_live(bytes);
+  events_.push_back({static_cast<Record>(tensors_.size()), true});
+  return add({.bytes = bytes, .offset = offset});
+}
+
+StepRecorder::Record StepRecorder::allocated(std::uint64_t bytes, std::uint64_t offset) {
+  grow_live(bytes);
+  signature_ = step_hash(signature_, bytes);
+  events_.push_back({static_cast<Record>(tensors_.size()), true});
+  return add(
+      {.bytes = bytes, .alloc_op = OpId(current_op()), .ordinal = ordinal_++, .offset = offset});
+}
+
+void StepRecorder::freed(Record record) {
+  auto& tensor = tensors_[record];
+  tensor.free_op = OpId(current_op());
+  live_bytes_ -= round_up(tensor.bytes, kPage);
+  events_.push_back({record, false});
+}
+
+StepRecorder::Record StepRecorder::foreign(std::uintptr_t address, std::uint64_t bytes) {
+  const auto [it, added] = foreign_.try_emplace(address, kNone);
+  if (added) it->second = add({.bytes = bytes, .foreign = true});
+  return it->second;
+}
+
+void StepRecorder::layer(std::string_view name, Phase phase) {
+  explicit_layers_ = true;
+  if (!layers_.empty() && layers_.back().name == name && layers_.back().phase == phase) return;
+  layers_.push_back({std::string(name), phase});
+}
+
+void StepRecorder::op_start(const char* name, Phase phase) {
+  signature_ = step_hash(signature_, name_hash(name));
+  if (layers_.empty()) layers_.push_back({name, phase});
+  ops_.push_back({name, static_cast<std::uint32_t>(layers_.size() - 1), phase, Clock::now(), {}});
+  ordinal_ = 0;
+}
+
+void StepRecorder::op_uses(Record tensor, bool reads, bool writes) {
+  if (!ops_.empty()) uses_.push_back({current_op(), tensor, reads, writes});
+}
+
+void StepRecorder::op_run() {
+  if (!ops_.empty()) ops_.back().start = Clock::now();
+}
+
+void StepRecorder::op_end() {
+  if (!ops_.empty()) ops_.back().end = Clock::now();
+}
+
+void StepRecorder::opened(Record tensor, std::uint64_t reads, std::uint64_t writes) {
+  accesses_.push_back({TensorId(tensor), OpId(current_op()), reads, writes});
+}
+
+double StepRecorder::microseconds() const { return sentinel::microseconds(Clock::now() - begin_); }
+
+// An op's time runs to the start of the next one: what the framework does in between is part of the
+// step, and the sum of op times is then the step.
+std::vector<double> StepRecorder::op_microseconds() const {
+  std::vector<double> times(ops_.size());
+  for (std::size_t i = 0; i < ops_.size(); ++i) {
+    const auto next =
+        i + 1 < ops_.size() ? ops_[i + 1].start : std::max(ops_[i].end, ops_[i].start);
+    times[i] = std::max(0.0, sentinel::microseconds(next - ops_[i].start));
+  }
+  return times;
+}
+
+Profile StepRecorder::profile(const ProfileMeta& meta, const std::vector<double>& times) const {
+  Profile profile{.meta = meta, .layers = layers_, .tensors = tensors_};
+  const auto measured = times.size() == ops_.size() ? times : op_microseconds();
+  for (std::size_t i = 0; i < ops_.size(); ++i)
+    profile.ops.push_back({.name = ops_[i].name,
+                           .layer = LayerId(ops_[i].layer),
+                           .phase = ops_[i].phase,
+                           .us = measured[i]});
+  for (const auto& use : uses_) {
+    auto& op = profile.ops[use.op];
+    if (use.reads) op.in.push_back(TensorId(use.tensor));
+    if (use.writes) op.out.push_back(TensorId(use.tensor));
+  }
+  for (std::size_t t = 0; t < tensors_.size(); ++t)
+    if (tensors_[t].alloc_op && !ops_.empty())
+      profile.ops[tensors_[t].alloc_op->index()].out.push_back(TensorId(t));
+  for (auto& op : profile.ops)
+    for (auto* list : {&op.in, &op.out}) {
+      std::sort(list->begin(), list->end());
+      list->erase(std::unique(list->begin(), list->end()), list->end());
+    }
+  std::map<std::pair<TensorId, OpId>, AccessCount> sums;
+  for (const auto& access : accesses_) {
+    auto& sum = sums.try_emplace({access.tensor, access.op}, AccessCount{access.tensor, access.op})
+                    .first->second;
+    sum.reads += access.reads;
+    sum.writes += access.writes;
+  }
+  for (const auto& [key, sum] : sums) profile.accesses.push_back(sum);
+  if (!explicit_layers_) layers_from_ops(profile);
+  kinds(profile);
+  natural_placement(profile);
+  name_tensors(profile);
+  return profile;
+}
+
+void StepRecorder::layers_from_ops(Profile& profile) const {
+  profile.layers.clear();
+  for (auto& op : profile.ops) {
+    const bool other_phase = !profile.layers.empty() && profile.layers.back().phase != op.phase;
+    if (profile.layers.empty() || other_phase || begins_layer(op.name))
+      profile.layers.push_back({op.name, op.phase});
+    op.layer = LayerId(profile.layers.size() - 1);
+  }
+}
+
+// What outlives the step or was there before it is global; what one op alone sees is its workspace.
+void StepRecorder::kinds(Profile& profile) const {
+  for (auto& tensor : profile.tensors) {
+    if (tensor.foreign || !tensor.alloc_op || !tensor.free_op)
+      tensor.kind = TensorKind::global;
+    else if (*tensor.alloc_op == *tensor.free_op)
+      tensor.kind = TensorKind::workspace;
+    else
+      tensor.kind = TensorKind::intermediate;
+    if (tensor.alloc_op) tensor.offset.reset();
+  }
+}
+
+// Where a best-fit allocator would have put the small tensors: while profiling each has pages of
+// its own, so what they would share has to be replayed.
+void StepRecorder::natural_placement(Profile& profile) const {
+  constexpr std::uintptr_t kBase = 1u << 20;
+  Heap heap(kBase, 1ull << 46);
+  std::vector<std::uintptr_t> address(tensors_.size());
+  for (const auto& [record, allocated] : events_) {
+    const auto bytes = std::max<std::uint64_t>(1, tensors_[record].bytes);
+    if (!allocated)
+      heap.free(address[record], bytes);
+    else
+      address[record] = heap.allocate(bytes, 64);
+  }
+  for (std::size_t t = 0; t < tensors_.size(); ++t)
+    if (address[t] != 0) profile.natural.push_back({TensorId(t), address[t]});
+}
+
+void StepRecorder::name_tensors(Profile& profile) const {
+  for (std::size_t t = 0; t < profile.tensors.size(); ++t) {
+    auto& tensor = profile.tensors[t];
+    if (tensor.foreign)
+      tensor.name = "foreign:" + std::to_string(t);
+    else if (!tensor.alloc_op)
+      tensor.name = "persistent:" + std::to_string(t);
+    else if (!profile.ops.empty()) {
+      const auto& op = profile.ops[tensor.alloc_op->index()];
+      tensor.name = profile.layers[op.layer.index()].name + "/" + op.name + ":" +
+                    std::to_string(tensor.ordinal);
+    }
+  }
+}
+
+}  // namespace sentinel

@@ -1,0 +1,75 @@
+#include "execute/bucket.h"
+
+#include <algorithm>
+
+#include "plan/verify.h"
+
+namespace sentinel {
+namespace {
+
+std::vector<PlannedSlot> slots_of(const Profile& profile, const Plan& plan) {
+  std::vector<PlannedSlot> slots(profile.tensors.size());
+  for (const auto& placement : plan.placements)
+    slots[placement.tensor.index()] = {
+        .offset = placement.offset,
+        .bytes = profile.tensors[placement.tensor.index()].bytes,
+        .placed = true,
+        .shared = plan.groups[placement.group.index()].pool == Pool::short_lived};
+  return slots;
+}
+
+}  // namespace
+
+Bucket::Bucket(Profile profile, Plan plan, Space& space)
+    : profile_(std::move(profile)),
+      plan_(std::move(plan)),
+      matcher_(profile_),
+      space_plan_(space.add_plan(slots_of(profile_, plan_), plan_.region_bytes)),
+      controller_(walk(plan_)),
+      persistent_(profile_.tensors.size()),
+      awaited_(profile_.ops.size()),
+      used_(profile_.ops.size()) {
+  for (const auto& move : plan_.moves)
+    if (move.direction == Direction::promote) awaited_[move.deadline.index()].push_back(move.tensor);
+  away_ = plan::absent_at_start(plan_, profile_);
+  if (plan_.moves.empty()) return;
+  for (std::size_t op = 0; op < profile_.ops.size(); ++op) {
+    used_[op] = profile_.ops[op].in;
+    used_[op].insert(used_[op].end(), profile_.ops[op].out.begin(), profile_.ops[op].out.end());
+  }
+}
+
+void Bucket::bind(Space& space) {
+  std::vector<LiveTensor> alive;
+  space.table().for_each([&](const LiveTensor& tensor) { alive.push_back(tensor); });
+  std::sort(alive.begin(), alive.end(), [](const auto& a, const auto& b) { return a.birth < b.birth; });
+  std::size_t next = 0;
+  for (std::size_t t = 0; t < persistent_.size(); ++t) {
+    const auto& tensor = profile_.tensors[t];
+    persistent_[t] = 0;
+    if (tensor.alloc_op || tensor.foreign) continue;
+    const auto at = std::find_if(alive.begin() + static_cast<std::ptrdiff_t>(next), alive.end(),
+                                 [&](const LiveTensor& live) { return live.bytes == tensor.bytes; });
+    if (at == alive.end()) continue;
+    persistent_[t] = at->address;
+    next = static_cast<std::size_t>(at - alive.begin()) + 1;
+  }
+}
+
+void Bucket::begin_step() {
+  matcher_.begin_step();
+  controller_ = walk(plan_);
+}
+
+LiveTensor* Bucket::live(TensorId id, Space& space) const {
+  const auto t = id.index();
+  if (persistent_[t] != 0) {
+    auto* tensor = space.find(reinterpret_cast<const void*>(persistent_[t]));
+    return tensor != nullptr && tensor->bytes == profile_.tensors[t].bytes ? tensor : nullptr;
+  }
+  if (!profile_.tensors[t].alloc_op) return nullptr;
+  auto* tensor = space.find(reinterpret_cast<const void*>(space.address_of(space_plan_, id.value)));
+  return tensor != nullptr && tensor->plan == space_plan_ && tensor->slot == id.value ? tensor : nullptr;
+}
+
+}  // namespace sentinel

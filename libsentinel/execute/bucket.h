@@ -1,0 +1,53 @@
+// One kind of step that has been profiled, with its plan (the paper's buckets, section IV-E): what is
+// needed to recognise it and to walk the plan while it runs. Guarded by the session's lock.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "execute/matcher.h"
+#include "execute/space.h"
+#include "sentinel/plan.h"
+#include "sentinel/policy.h"
+#include "sentinel/profile.h"
+
+namespace sentinel {
+
+class Bucket {
+ public:
+  Bucket(Profile profile, Plan plan, Space& space);
+
+  StepMatcher& matcher() { return matcher_; }
+  const Plan& plan() const { return plan_; }
+  std::uint32_t space_plan() const { return space_plan_; }
+
+  // Finds the persistent tensors again (in another process they lie elsewhere): among those alive
+  // now, in the order of their birth, by size.
+  void bind(Space& space);
+  void begin_step();
+  // The moves of an op, in the order of issue.
+  void op_start(OpId op, std::vector<Move>& moves) { controller_->op_start(op, moves); }
+  void op_end(OpId op, std::vector<Move>& moves) { controller_->op_end(op, moves); }
+
+  // The live tensor that plays this role now, or null.
+  LiveTensor* live(TensorId, Space&) const;
+  // What has to be there before the op computes / what it uses.
+  const std::vector<TensorId>& awaited(OpId op) const { return awaited_[op.index()]; }
+  const std::vector<TensorId>& used(OpId op) const { return used_[op.index()]; }
+  // Persistent tensors that the plan has outside fast memory when a step begins.
+  const std::vector<TensorId>& away_at_start() const { return away_; }
+  bool moves_anything() const { return !plan_.moves.empty(); }
+
+ private:
+  Profile profile_;
+  Plan plan_;
+  StepMatcher matcher_;
+  std::uint32_t space_plan_;
+  std::unique_ptr<Controller> controller_;
+  std::vector<std::uintptr_t> persistent_;  // per tensor: its address, 0 for others
+  std::vector<std::vector<TensorId>> awaited_, used_;  // per op
+  std::vector<TensorId> away_;
+};
+
+}  // namespace sentinel

@@ -1,0 +1,94 @@
+#include "execute/matcher.h"
+
+#include <algorithm>
+#include <iterator>
+#include <span>
+
+#include "alloc/address_table.h"
+#include "capture/recorder.h"
+
+namespace sentinel {
+namespace {
+
+std::uint64_t gram(std::span<const std::uint64_t> names) {
+  std::uint64_t hash = kStepHashSeed;
+  for (const auto name : names) hash = step_hash(hash, name);
+  return hash;
+}
+
+}  // namespace
+
+std::uint64_t Names::hash(const char* name) {
+  const auto [it, added] = by_pointer_.try_emplace(name, 0);
+  if (added) it->second = name_hash(name);
+  return it->second;
+}
+
+StepMatcher::StepMatcher(const Profile& profile) {
+  std::vector<std::vector<std::pair<std::uint32_t, std::uint32_t>>> by_op(profile.ops.size());
+  for (std::uint32_t t = 0; t < profile.tensors.size(); ++t)
+    if (const auto& tensor = profile.tensors[t]; tensor.alloc_op)
+      by_op[tensor.alloc_op->index()].push_back({tensor.ordinal, t});
+  signature_ = kStepHashSeed;
+  for (std::size_t i = 0; i < profile.ops.size(); ++i) {
+    ops_.push_back(name_hash(profile.ops[i].name));
+    prefixes_.push_back(signature_);
+    if (i > 0) signature_ = step_hash(signature_, ops_[i]);  // the prelude is no event
+    std::sort(by_op[i].begin(), by_op[i].end());
+    first_allocation_.push_back(static_cast<std::uint32_t>(allocations_.size()));
+    for (const auto& [ordinal, t] : by_op[i]) {
+      allocations_.push_back({profile.tensors[t].bytes, t});
+      signature_ = step_hash(signature_, profile.tensors[t].bytes);
+    }
+  }
+  first_allocation_.push_back(static_cast<std::uint32_t>(allocations_.size()));
+  for (std::size_t end = kGram; end <= ops_.size(); ++end)
+    grams_.emplace(gram(std::span(ops_).subspan(end - kGram, kGram)), static_cast<std::uint32_t>(end - 1));
+}
+
+void StepMatcher::begin_step() {
+  std::fill(std::begin(recent_), std::end(recent_), 0);
+  jump(0);
+}
+
+void StepMatcher::jump(std::uint32_t position) {
+  position_ = position < size() ? position : kLost;
+  next_ = position + 1;
+  cursor_ = position_ == kLost ? 0 : first_allocation_[position];
+}
+
+std::uint64_t StepMatcher::prefix(std::uint32_t position) const {
+  return position < size() ? prefixes_[position] : 0;
+}
+
+std::uint32_t StepMatcher::op(std::uint64_t name) {
+  std::copy(std::begin(recent_) + 1, std::end(recent_), std::begin(recent_));
+  recent_[kGram - 1] = name;
+  if (next_ < size() && ops_[next_] == name) jump(next_);
+  else if (const auto found = resume(); found != kLost) jump(found);
+  else position_ = kLost;
+  return position_;
+}
+
+// The nearest place behind the last one where the same few ops have just run, else any.
+std::uint32_t StepMatcher::resume() const {
+  const auto distance = [this](std::uint32_t at) { return at >= next_ ? at - next_ : at + size(); };
+  auto best = kLost;
+  const auto [begin, end] = grams_.equal_range(gram(recent_));
+  for (auto it = begin; it != end; ++it)
+    if (best == kLost || distance(it->second) < distance(best)) best = it->second;
+  return best;
+}
+
+std::uint32_t StepMatcher::allocation(std::uint64_t bytes) {
+  if (position_ == kLost) return LiveTensor::kUnplanned;
+  const auto end = first_allocation_[position_ + 1];
+  for (auto at = cursor_; at < end; ++at)
+    if (allocations_[at].bytes == bytes) {
+      cursor_ = at + 1;
+      return allocations_[at].tensor;
+    }
+  return LiveTensor::kUnplanned;
+}
+
+}  // namespace sentinel

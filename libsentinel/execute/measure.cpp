@@ -1,0 +1,114 @@
+#include "execute/measure.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "alloc/ranges.h"
+#include "base/units.h"
+#include "execute/backing.h"
+#include "execute/limits.h"
+#include "sentinel/error.h"
+
+namespace sentinel {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// Memory that looks like the engine's frames: whole huge pages, populated.
+class Buffer {
+ public:
+  explicit Buffer(std::size_t frames) : bytes_(frames * kGranule), begin_(reserve_anonymous(bytes_, kGranule)) {
+    for (std::size_t i = 0; i < bytes_ / 8; ++i) reinterpret_cast<std::uint64_t*>(begin_)[i] = i * 0x9E3779B97F4A7C15ull;
+  }
+  ~Buffer() { munmap(reinterpret_cast<void*>(begin_), bytes_); }
+  void* frame(std::size_t i) { return reinterpret_cast<void*>(begin_ + i * kGranule); }
+
+ private:
+  std::size_t bytes_;
+  std::uintptr_t begin_;
+};
+
+// Keeps the executor's queue full until every slot was transferred; bytes per second.
+double transfer(Executor& executor, const std::vector<std::int64_t>& slots, bool write) {
+  Buffer buffer(executor.depth());
+  std::array<Completion, 16> done;
+  const auto begin = Clock::now();
+  std::size_t started = 0, finished = 0;
+  for (; started < std::min(executor.depth(), slots.size()); ++started)
+    executor.submit({write, slots[started], buffer.frame(started), started});
+  while (finished < slots.size()) {
+    const auto count = executor.wait(done);
+    for (std::size_t i = 0; i < count; ++i, ++finished) {
+      if (done[i].error != 0) throw Error("could not measure the slow tier", done[i].error);
+      if (started == slots.size()) continue;
+      executor.submit({write, slots[started], buffer.frame(done[i].cookie % executor.depth()), done[i].cookie});
+      ++started;
+    }
+  }
+  return static_cast<double>(slots.size() * kGranule) / seconds_since(begin);
+}
+
+std::vector<std::int64_t> reserve_slots(SlowFile& file, std::size_t count) {
+  std::vector<std::int64_t> slots;
+  for (std::size_t i = 0; i < count; ++i) {
+    slots.push_back(file.reserve());
+    if (slots.back() < 0) throw Error("no space to measure the slow tier with", static_cast<int>(-slots.back()));
+  }
+  return slots;
+}
+
+}  // namespace
+
+TierSpeed measure_slow_tier(const std::string& directory, std::uint64_t bytes, const ExecutorOptions& io,
+                            bool allow_memory) {
+  SlowFile file({.directory = directory, .frame_bytes = kGranule, .need_bytes = 2 * bytes, .allow_memory = allow_memory});
+  const auto writer = make_executor(file, io), reader = make_executor(file, io);
+  const auto old_slots = reserve_slots(file, bytes / kGranule), new_slots = reserve_slots(file, bytes / kGranule);
+  TierSpeed speed;
+  speed.write_bw = transfer(*writer, old_slots, true);
+  speed.read_bw = transfer(*reader, old_slots, false);
+  std::thread out([&] { speed.exchange_write_bw = transfer(*writer, new_slots, true); });
+  speed.exchange_read_bw = transfer(*reader, old_slots, false);
+  out.join();
+  const auto begin = Clock::now();
+  transfer(*reader, {old_slots.front()}, false);
+  speed.latency_us = 1e6 * seconds_since(begin);
+  return speed;
+}
+
+double measure_memory_bw() {
+  Buffer from(32), to(32);
+  std::vector<double> bw;
+  for (int i = 0; i < 5; ++i) {
+    const auto begin = Clock::now();
+    std::memcpy(to.frame(0), from.frame(0), 32 * kGranule);
+    bw.push_back(32.0 * kGranule / seconds_since(begin));
+  }
+  std::nth_element(bw.begin(), bw.begin() + 2, bw.end());
+  return bw[2];
+}
+
+// A plan moves in both directions at once, so the figures of the exchange are the ones that count.
+Machine measure_machine(const std::string& directory, bool allow_memory) {
+  const auto speed = measure_slow_tier(directory, 256_MiB, {.frame_bytes = kGranule}, allow_memory);
+  const auto memory = measure_memory_bw();
+  Machine machine{.name = "local", .source = "measured", .fault_us = speed.latency_us,
+                  .fault_batch_bytes = kGranule, .granule_bytes = kGranule};
+  machine.tiers.push_back({.name = "dram", .capacity = physical_bytes(), .read_bw = memory, .write_bw = memory,
+                           .latency_us = 0.1, .byte_addressable = true});
+  machine.tiers.push_back({.name = "ssd", .read_bw = speed.exchange_read_bw, .write_bw = speed.exchange_write_bw,
+                           .latency_us = speed.latency_us, .byte_addressable = false});
+  return machine;
+}
+
+}  // namespace sentinel

@@ -1,0 +1,25 @@
+// Measures the machine that a plan needs to know: the slow tier's bandwidth in both directions at
+// once, through the engine's own executors, frames and queue depth.
+#pragma once
+
+#include <string>
+
+#include "execute/executors.h"
+#include "sentinel/machine.h"
+
+namespace sentinel {
+
+struct TierSpeed {
+  double write_bw = 0, read_bw = 0;            // bytes per second, one direction at a time
+  double exchange_write_bw = 0, exchange_read_bw = 0;  // both at once
+  double latency_us = 0;                       // of one frame's read
+};
+
+// Writes and reads about `bytes` in `directory`. Throws Error.
+TierSpeed measure_slow_tier(const std::string& directory, std::uint64_t bytes, const ExecutorOptions&, bool allow_memory);
+double measure_memory_bw();  // copying, bytes per second
+
+// The machine "local", with frames as its granule. Throws Error.
+Machine measure_machine(const std::string& directory, bool allow_memory);
+
+}  // namespace sentinel

@@ -1,0 +1,71 @@
+#include "execute/options.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+
+#include "execute/backing.h"
+#include "sentinel/error.h"
+
+namespace sentinel {
+namespace {
+
+std::string value_of(std::string_view variable) {
+  const auto row = std::find_if(kOptionTable.begin(), kOptionTable.end(),
+                                [&](const OptionRow& r) { return r.variable == variable; });
+  const char* set = std::getenv(row->variable);
+  return set != nullptr && *set != '\0' ? set : row->fallback;
+}
+
+std::uint64_t number_of(std::string_view variable, std::uint64_t least, std::uint64_t most) {
+  const auto text = value_of(variable);
+  std::uint64_t number = 0;
+  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (ec != std::errc() || *end != '\0' || number < least || number > most)
+    throw Error(fmt::format("{}=\"{}\" is not a whole number from {} to {}", variable, text, least, most));
+  return number;
+}
+
+Mode mode_of(const std::string& text) {
+  if (text.empty()) return Mode::none;
+  if (text == "record") return Mode::record;
+  if (text == "run") return Mode::run;
+  throw Error(fmt::format("SENTINEL_MODE=\"{}\" is neither record nor run", text));
+}
+
+std::string with_pid(std::string path) {
+  if (const auto at = path.find("%p"); at != std::string::npos) path.replace(at, 2, std::to_string(getpid()));
+  return path;
+}
+
+}  // namespace
+
+SessionOptions options_from_environment() {
+  SessionOptions options{.mode = mode_of(value_of("SENTINEL_MODE")),
+                         .output = with_pid(value_of("SENTINEL_OUTPUT")),
+                         .policy = value_of("SENTINEL_POLICY"),
+                         .profile = value_of("SENTINEL_PROFILE"),
+                         .plan = value_of("SENTINEL_PLAN"),
+                         .slow_directory = value_of("SENTINEL_DIR"),
+                         .summary = with_pid(value_of("SENTINEL_SUMMARY")),
+                         .machine = value_of("SENTINEL_MACHINE"),
+                         .io = value_of("SENTINEL_IO"),
+                         .move = value_of("SENTINEL_MOVE"),
+                         .count = value_of("SENTINEL_COUNT"),
+                         .inject = value_of("SENTINEL_INJECT")};
+  if (const auto fast = value_of("SENTINEL_FAST"); !fast.empty()) options.fast = parse_budget(fast);
+  if (!value_of("SENTINEL_WINDOW").empty())
+    options.window_pages = static_cast<std::uint32_t>(number_of("SENTINEL_WINDOW", 1, 1u << 24));
+  options.exact = number_of("SENTINEL_EXACT", 0, 1) != 0;
+  options.allow_tmpfs = number_of("SENTINEL_ALLOW_TMPFS", 0, 1) != 0;
+  options.quiet = number_of("SENTINEL_QUIET", 0, 1) != 0;
+  options.depth = number_of("SENTINEL_DEPTH", 1, 256);
+  options.arena_bytes = round_up(parse_bytes(value_of("SENTINEL_ARENA")), kGranule);
+  return options;
+}
+
+}  // namespace sentinel

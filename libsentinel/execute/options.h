@@ -1,0 +1,56 @@
+// Everything that can be set from outside, in one table: name, environment variable, default,
+// meaning. `sentinel run` and `record` turn their options into these variables; the library in the
+// training process reads them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "base/units.h"
+
+namespace sentinel {
+
+struct OptionRow {
+  const char* variable;
+  const char* fallback;
+  const char* meaning;
+};
+
+constexpr std::array kOptionTable{
+    OptionRow{"SENTINEL_MODE", "", "record or run; empty: Sentinel is not active"},
+    OptionRow{"SENTINEL_OUTPUT", "", "where the profile goes (%p: process id)"},
+    OptionRow{"SENTINEL_FAST", "", "budget of fast memory: a share (20%) or a size (2G)"},
+    OptionRow{"SENTINEL_POLICY", "sentinel", "policy that makes the plan"},
+    OptionRow{"SENTINEL_PROFILE", "", "stored profile to start from"},
+    OptionRow{"SENTINEL_PLAN", "", "stored plan to start from"},
+    OptionRow{"SENTINEL_DIR", "/var/tmp", "directory of the slow tier"},
+    OptionRow{"SENTINEL_SUMMARY", "", "where the JSON summary of a run goes"},
+    OptionRow{"SENTINEL_MACHINE", "", "machine file for planning; default: as measured"},
+    OptionRow{"SENTINEL_WINDOW", "", "W in pages; default: the last-level cache"},
+    OptionRow{"SENTINEL_EXACT", "0", "1: count every page of every tensor"},
+    OptionRow{"SENTINEL_COUNT", "auto", "auto, or ops: take op inputs and outputs as accesses"},
+    OptionRow{"SENTINEL_IO", "auto", "auto, uring or threads"},
+    OptionRow{"SENTINEL_MOVE", "auto", "auto, or copy: as on kernels without UFFDIO_MOVE"},
+    OptionRow{"SENTINEL_DEPTH", "8", "transfers in flight, each way"},
+    OptionRow{"SENTINEL_ARENA", "256G", "addresses to reserve for tensors"},
+    OptionRow{"SENTINEL_ALLOW_TMPFS", "0", "1: accept a slow tier that lies in memory"},
+    OptionRow{"SENTINEL_INJECT", "", "fault to inject, for tests (write:3:EIO)"},
+    OptionRow{"SENTINEL_QUIET", "0", "1: say nothing but errors"},
+};
+
+enum class Mode { none, record, run };
+
+struct SessionOptions {
+  Mode mode = Mode::none;
+  std::string output, policy, profile, plan, slow_directory, summary, machine, io, move, count, inject;
+  Budget fast;
+  std::uint32_t window_pages = 0;  // 0: the last-level cache
+  bool exact = false, allow_tmpfs = false, quiet = false;
+  std::size_t depth = 8;
+  std::uint64_t arena_bytes = 0;
+};
+
+SessionOptions options_from_environment();  // throws Error
+
+}  // namespace sentinel

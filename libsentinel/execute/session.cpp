@@ -1,0 +1,268 @@
+#include "execute/session.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+#include <utility>
+
+#include "execute/limits.h"
+#include "sentinel/error.h"
+
+namespace sentinel {
+namespace {
+
+thread_local bool trains_here = false;
+
+constexpr std::uint32_t kMostWarmups = 3;
+constexpr std::size_t kMostBuckets = 10;  // the paper's, section IV-E
+
+EngineOptions engine_options(const SessionOptions& options) {
+  return {.slow_directory = options.slow_directory,
+          .allow_memory_tier = options.allow_tmpfs,
+          .io = parse_io_backend(options.io),
+          .use_move = options.move != "copy",
+          .depth = options.depth,
+          .inject = options.inject,
+          .arena_bytes = options.arena_bytes};
+}
+
+}  // namespace
+
+Session::Session(SessionOptions options, std::string framework)
+    : options_(std::move(options)),
+      framework_(std::move(framework)),
+      engine_(std::make_unique<Engine>(engine_options(options_))),
+      space_(*engine_) {
+  trains_here = true;
+  summary_.policy = options_.policy;
+  if (options_.mode == Mode::run) {
+    hold_warmup_budget();
+    start_from_files();
+  }
+  begin_step();
+}
+
+bool Session::training_thread() const { return trains_here; }
+void Session::trains_here_now() { trains_here = true; }
+
+void* Session::allocate(std::size_t bytes) noexcept {
+  if (bytes == 0) return nullptr;
+  if (in_child_) return aligned_alloc(64, round_up(bytes, 64));
+  const Guard guard(lock_);
+  const bool trains = training_thread();
+  auto slot = LiveTensor::kUnplanned;
+  if (trains && active_ != nullptr && !diverged_) slot = active_->matcher().allocation(bytes);
+  if (trains) step_hash_ = sentinel::step_hash(step_hash_, bytes);
+  const bool own_pages = state_ == State::warmup || state_ == State::profiling;
+  auto* tensor = space_.allocate(bytes, slot, own_pages);
+  if (tensor == nullptr) return nullptr;
+  if (trains && recording()) tensor->record = recorder_.allocated(bytes, tensor->address - engine_->arena());
+  if (counted_) arm(*tensor);
+  return reinterpret_cast<void*>(tensor->address);
+}
+
+void Session::release(void* address) noexcept {
+  if (address == nullptr) return;
+  if (!owns(address)) return ::free(address);  // a forked child's own
+  if (in_child_) return;
+  const Guard guard(lock_);
+  const auto* tensor = space_.find(address);
+  if (tensor == nullptr) {
+    say("a pointer was freed that is no live tensor; the program is at fault, or freed it twice");
+    abort();
+  }
+  if (counted_) disarm(*tensor);
+  if (recording() && tensor->record != StepRecorder::kNone) recorder_.freed(tensor->record);
+  space_.release(reinterpret_cast<std::uintptr_t>(address));
+}
+
+// What a step begins with is known to the recorder as present, in the order of birth.
+void Session::begin_step() {
+  step_hash_ = kStepHashSeed;
+  diverged_ = false;
+  layers_marked_ = 0;
+  if (active_ != nullptr) active_->begin_step();
+  if (!recording()) return;
+  recorder_.begin();
+  if (marked_layers_) recorder_.layer("layer 1", Phase::forward);
+  std::vector<LiveTensor*> alive;
+  space_.table().for_each([&](LiveTensor& tensor) { alive.push_back(&tensor); });
+  std::sort(alive.begin(), alive.end(), [](auto* a, auto* b) { return a->birth < b->birth; });
+  for (auto* tensor : alive) tensor->record = recorder_.present(tensor->bytes, tensor->address - engine_->arena());
+}
+
+void Session::step_end() noexcept {
+  if (in_child_) return;
+  try {
+    Guard guard(lock_);
+    trains_here = true;
+    if (state_ == State::profiling && !manual_) end_profile_step();
+    else if (state_ == State::warmup) end_warmup_step();
+    else if (state_ == State::steady) end_steady_step();
+    ++steps_;
+    begin_step();
+  } catch (const std::exception& error) {
+    refuse(error);
+  }
+}
+
+void Session::end_warmup_step() {
+  note_step("warmup");
+  const auto signature = recorder_.signature();
+  const bool equal = steps_ > 0 && signature == last_signature_;
+  normal_times_ = recorder_.op_microseconds();
+  normal_us_ = recorder_.microseconds();
+  last_signature_ = signature;
+  ++warmups_;
+  if (!buckets_.empty()) {  // from files: go on under the plan as soon as its step is seen
+    if (buckets_.front()->plan().profile_signature == signature) {
+      state_ = State::steady;
+      return activate(*buckets_.front());
+    }
+    if (warmups_ < kMostWarmups) return;
+    if (!options_.plan.empty())
+      throw Error(fmt::format("{} was made for another model, batch or program: no step so far equals the "
+                              "one it plans. Leave out --plan to profile this one", options_.plan));
+    say(fmt::format("{} is of another step than this program's; profiling again", options_.profile));
+    buckets_.clear();
+  }
+  if (!equal && warmups_ < kMostWarmups) return;
+  if (manual_ || std::getenv("SENTINEL_MANUAL") != nullptr) return;
+  state_ = State::profiling;
+  begin_counting();
+}
+
+void Session::end_profile_step() {
+  end_counting();
+  if (counted_ops_ == 0 && source_refused_.empty()) return;  // a fork ended it: the next step again
+  note_step("profile");
+  auto profile = take_profile(true, "");
+  source_.reset();
+  store(profile);
+  if (options_.mode == Mode::run) return adopt(std::move(profile));
+  state_ = State::idle;
+  wants_tensors_ = false;
+}
+
+// A step of a kind that was not profiled yet ran by demand; seen twice, it gets a plan of its own.
+void Session::end_steady_step() {
+  note_step("steady");
+  const bool known = active_ != nullptr && !diverged_ && active_->matcher().signature() == step_hash_;
+  if (known) {
+    if (unknown_steps_ > 0 && --unknown_steps_ == 0) record_ = false;
+  } else if (buckets_.size() < kMostBuckets) {
+    constexpr std::uint32_t kWatch = 64;  // steps to go on recording after a new kind
+    unknown_steps_ = kWatch;
+    if (record_ && step_hash_ == recorder_.signature() && ++new_kinds_[step_hash_] == 2) {
+      normal_times_.clear();
+      adopt(take_profile(true, ""));
+    }
+    record_ = true;
+  }
+  wants_tensors_ = record_;
+}
+
+void Session::note_step(const char* phase) {
+  const auto counters = engine_->counters();
+  summary_.step_ended(phase, counters);
+  if (summary_.fast_limit_bytes != 0)
+    summary_.peak_fast_bytes = std::max(summary_.peak_fast_bytes, counters.peak_frames * kGranule);
+}
+
+int Session::start_profile() {
+  const Guard guard(lock_);
+  if (state_ == State::profiling) return -EALREADY;
+  manual_ = true;
+  state_ = State::profiling;
+  record_ = true;
+  wants_tensors_ = true;
+  begin_step();
+  begin_counting();
+  return 0;
+}
+
+int Session::end_profile() {
+  const Guard guard(lock_);
+  if (state_ != State::profiling) return -EINVAL;
+  manual_ = false;
+  end_profile_step();
+  begin_step();
+  return 0;
+}
+
+void Session::unsupported(const char* what) noexcept {
+  const Guard guard(lock_);
+  if (state_ == State::idle) return;
+  if (counted_) end_counting();
+  say(fmt::format("{} is not supported yet; training goes on unmanaged, with all of its memory", what));
+  state_ = State::idle;
+  unsupported_ = what;
+  active_ = nullptr;
+  wants_tensors_ = false;
+  engine_->set_budget(0);
+}
+
+// Called once, at the program's end. What was recorded of an unfinished profile is kept.
+void Session::finish(const char* reason) noexcept {
+  if (in_child_) return;
+  try {
+    const Guard guard(lock_);
+    if (std::exchange(finished_, true)) return;
+    if (state_ == State::profiling) {
+      if (counted_) end_counting();
+      store(take_profile(false, reason));
+    }
+    if (!options_.summary.empty()) summary_.write(options_.summary);
+    if (steps_ == 0 && state_ == State::warmup)
+      say("no training step was seen: no optimizer stepped and sentinel_step() was not called");
+    else if (options_.mode == Mode::record && state_ == State::warmup)
+      say(fmt::format("the program ended after {} steps, before one could be profiled; let it run for at "
+                      "least {}", steps_, kMostWarmups + 1));
+    if (options_.mode == Mode::run && summary_.steady_ms() > 0)
+      say(fmt::format("{} steps; steady step {:.1f} ms{}; fast memory {} of {} unlimited", steps_, summary_.steady_ms(),
+                      summary_.predicted_us > 0 ? fmt::format(" (predicted {:.1f} ms)", summary_.predicted_us / 1e3) : "",
+                      print_bytes(summary_.peak_fast_bytes), print_bytes(summary_.peak_unlimited_bytes)));
+    state_ = State::idle;
+  } catch (const std::exception& error) {
+    say(error.what());
+  }
+}
+
+void Session::before_fork() noexcept {
+  if (in_child_) return engine_->before_fork();
+  lock_.lock();
+  if (counted_) {  // shared memory would be shared with the child: the profile starts again
+    end_counting();
+    counted_ops_ = 0;
+  }
+  engine_->before_fork();
+}
+
+void Session::after_fork_in_parent() noexcept {
+  engine_->after_fork_in_parent();
+  if (in_child_) return;
+  lock_.unlock();
+}
+
+void Session::after_fork_in_child() noexcept {
+  engine_->after_fork_in_child();
+  if (!in_child_) lock_.unlock();
+  in_child_ = true;
+  wants_tensors_ = false;
+}
+
+void Session::say(const std::string& text) const {
+  if (!options_.quiet) std::fprintf(stderr, "sentinel: %s\n", text.c_str());
+}
+
+void Session::refuse(const std::exception& error) {
+  std::fprintf(stderr, "sentinel: %s\n", error.what());
+  std::fflush(nullptr);
+  _exit(125);
+}
+
+}  // namespace sentinel

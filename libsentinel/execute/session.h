@@ -1,0 +1,136 @@
+// A session: what Sentinel does in one training process, from the first tensor to the last.
+//
+//   warm-up -> (counting) profile -> plan -> steady            sentinel run
+//   warm-up -> (counting) profile -> written, then idle        sentinel record
+//
+// The adaptor reports ops, layers and steps; the session records them, decides when to profile,
+// plans, and has the engine move tensors at op boundaries. See DESIGN.md, "Life of a training step".
+//
+// Thread-safe. One thread trains (the one that attached, or last ended a step); what other threads
+// allocate is held within the budget, but neither recorded nor planned. One lock, `lock_`, guards
+// all state; it is taken before the engine's, and never while waiting for a tensor.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "capture/recorder.h"
+#include "execute/bucket.h"
+#include "execute/engine.h"
+#include "execute/options.h"
+#include "execute/space.h"
+#include "execute/summary.h"
+#include "sentinel/access_source.h"
+#include "sentinel/machine.h"
+
+namespace sentinel {
+
+class Session {
+ public:
+  // Throws Error where the options cannot be met.
+  Session(SessionOptions options, std::string framework);
+
+  void* allocate(std::size_t bytes) noexcept;
+  bool owns(const void* address) const { return engine_->contains(address); }
+  void release(void* address) noexcept;
+
+  bool wants_tensors() const { return wants_tensors_.load(std::memory_order_relaxed); }
+  void layer(const char* name, Phase) noexcept;
+  void layer_end() noexcept;  // sentinel_add_layer(): the program marks layers itself
+  void op_start(const char* name, Phase) noexcept;
+  void op_tensor(const void* storage, std::size_t bytes, int access) noexcept;
+  void op_run() noexcept;
+  void op_end() noexcept;
+  void step_end() noexcept;
+
+  // On request of the program, in the place of the automatic choice of a step.
+  int start_profile();
+  int end_profile();
+
+  void unsupported(const char* what) noexcept;
+  void finish(const char* reason) noexcept;
+
+  void before_fork() noexcept;
+  void after_fork_in_parent() noexcept;
+  void after_fork_in_child() noexcept;
+
+ private:
+  enum class State { warmup, profiling, steady, idle };
+  using Guard = std::unique_lock<std::mutex>;
+
+  bool training_thread() const;
+  void trains_here_now();
+  bool recording() const { return state_ != State::idle && record_; }
+  void begin_step();
+  void end_warmup_step();
+  void end_profile_step();
+  void end_steady_step();
+  void note_step(const char* phase);
+
+  void begin_counting();
+  void end_counting();
+  void arm(const LiveTensor&);
+  void disarm(const LiveTensor&);
+  void drain();
+
+  Profile take_profile(bool complete, const std::string& reason) const;
+  void store(const Profile&);
+  void adopt(Profile profile);           // plans, and goes on under the plan
+  void adopt_plan(Profile profile, Plan plan);
+  void hold_warmup_budget();
+  void start_from_files();
+  std::uint64_t fast_bytes(const Profile&) const;
+  Machine machine() const;
+  void check_budget(std::uint64_t bytes) const;
+  Bucket* bucket_of_prefix(std::uint32_t position, std::uint64_t prefix);
+  void activate(Bucket&);
+  void apply(const std::vector<Move>&);
+  void follow(std::uint32_t position, std::uint64_t prefix);
+  [[noreturn]] void refuse(const std::exception&);
+  void say(const std::string&) const;
+
+  SessionOptions options_;
+  std::string framework_;
+  std::unique_ptr<Engine> engine_;
+  Machine machine_;
+
+  std::mutex lock_;  // guards all below
+  Space space_;
+  StepRecorder recorder_;
+  Names names_;
+  Summary summary_;
+  State state_ = State::warmup;
+  bool record_ = true;            // this step is recorded op by op
+  bool counted_ = false;          // page accesses are counted in this step
+  bool marked_layers_ = false;    // by the program; what the adaptor finds is then ignored
+  std::uint32_t layers_marked_ = 0;  // in this step
+  bool manual_ = false;           // profiling was asked for by the program
+  std::uint32_t steps_ = 0, warmups_ = 0;
+  std::uint64_t last_signature_ = 0;
+  std::vector<double> normal_times_;  // of the last step that was not counted
+  double normal_us_ = 0;
+  std::uint64_t counted_ops_ = 0;
+  std::unique_ptr<AccessSource> source_;
+  std::string source_refused_;
+
+  std::vector<std::unique_ptr<Bucket>> buckets_;
+  Bucket* active_ = nullptr;
+  bool diverged_ = false;         // this step is not the active bucket's
+  std::uint64_t step_hash_ = 0;
+  std::uint32_t unknown_steps_ = 0;   // steps for which to go on recording
+  std::unordered_map<std::uint64_t, std::uint32_t> new_kinds_;  // steps seen, by signature
+  std::string unsupported_;
+  std::vector<Move> moves_;       // of one op, reused
+  std::vector<LiveTensor> awaited_;
+  std::vector<PageCount> drained_;
+
+  std::atomic<bool> wants_tensors_ = true;
+  bool in_child_ = false;
+  bool finished_ = false;
+};
+
+}  // namespace sentinel

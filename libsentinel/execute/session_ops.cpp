@@ -1,0 +1,123 @@
+// The session's hot path: what happens at each op.
+#include <fmt/format.h>
+
+#include "execute/session.h"
+
+namespace sentinel {
+
+void Session::layer(const char* name, Phase phase) noexcept {
+  if (in_child_) return;
+  const Guard guard(lock_);
+  if (training_thread() && recording() && !marked_layers_) recorder_.layer(name, phase);
+}
+
+// A layer that ends lets the next begin. A program without a framework's ops gets one op a layer.
+void Session::layer_end() noexcept {
+  if (in_child_) return;
+  Guard guard(lock_);
+  trains_here_now();
+  marked_layers_ = true;
+  const auto name = fmt::format("layer {}", ++layers_marked_ + 1);
+  const bool has_ops = framework_ != "c";
+  guard.unlock();
+  if (!has_ops) op_end();
+  guard.lock();
+  if (recording()) recorder_.layer(name, Phase::forward);
+  guard.unlock();
+  if (!has_ops) {
+    op_start("layer", Phase::forward);
+    op_run();
+  }
+}
+
+void Session::op_start(const char* name, Phase phase) noexcept {
+  if (in_child_ || !training_thread()) return;
+  const Guard guard(lock_);
+  const auto prefix = step_hash_;
+  const auto hash = names_.hash(name);
+  step_hash_ = sentinel::step_hash(step_hash_, hash);
+  if (recording()) recorder_.op_start(name, phase);
+  engine_->tick();
+  awaited_.clear();
+  if (active_ == nullptr) return;
+  follow(active_->matcher().op(hash), prefix);
+}
+
+// The step is at `position` of the active bucket's. What happened before decides whether it still is
+// that kind of step at all, or another known one.
+void Session::follow(std::uint32_t position, std::uint64_t prefix) {
+  if (!diverged_ && (position == StepMatcher::kLost || active_->matcher().prefix(position) != prefix)) {
+    if (auto* other = bucket_of_prefix(position, prefix); other != nullptr) {
+      active_ = other;
+      space_.activate(other->space_plan());
+      other->begin_step();
+      other->matcher().jump(position);
+    } else {
+      diverged_ = true;
+      wants_tensors_ = true;  // by demand from here on: what is used now should stay
+    }
+  }
+  if (position == StepMatcher::kLost || !active_->moves_anything()) return;
+  const OpId op(position);
+  moves_.clear();
+  active_->op_start(op, moves_);
+  apply(moves_);
+  for (const auto id : active_->used(op))
+    if (const auto* tensor = active_->live(id, space_)) engine_->touch(tensor->address, tensor->bytes);
+  for (const auto id : active_->awaited(op))
+    if (const auto* tensor = active_->live(id, space_)) awaited_.push_back(*tensor);
+}
+
+Bucket* Session::bucket_of_prefix(std::uint32_t position, std::uint64_t prefix) {
+  for (const auto& bucket : buckets_)
+    if (bucket.get() != active_ && position != StepMatcher::kLost && bucket->matcher().prefix(position) == prefix)
+      return bucket.get();
+  return nullptr;
+}
+
+void Session::op_tensor(const void* storage, std::size_t bytes, int access) noexcept {
+  if (in_child_ || !training_thread() || storage == nullptr) return;
+  const Guard guard(lock_);
+  auto* tensor = space_.find(storage);
+  if (tensor != nullptr && summary_.fast_limit_bytes != 0) engine_->touch(tensor->address, tensor->bytes);
+  if (!recording()) return;
+  const auto record = tensor != nullptr ? tensor->record
+                                        : recorder_.foreign(reinterpret_cast<std::uintptr_t>(storage), bytes);
+  if (record != StepRecorder::kNone) recorder_.op_uses(record, (access & 1) != 0, (access & 2) != 0);
+}
+
+// The op's inputs are known; it computes as soon as what the plan wants for it is there.
+void Session::op_run() noexcept {
+  if (in_child_ || !training_thread()) return;
+  for (const auto& tensor : awaited_) engine_->await(tensor.address, tensor.bytes);
+  if (!record_) return;
+  const Guard guard(lock_);
+  if (recording()) recorder_.op_run();
+}
+
+void Session::op_end() noexcept {
+  if (in_child_ || !training_thread()) return;
+  const Guard guard(lock_);
+  if (recording()) recorder_.op_end();
+  if (counted_) drain();
+  if (active_ == nullptr || !active_->moves_anything()) return;
+  const auto position = active_->matcher().position();
+  if (position == StepMatcher::kLost) return;
+  moves_.clear();
+  active_->op_end(OpId(position), moves_);
+  apply(moves_);
+}
+
+// A tensor that is not where the plan thinks, because this step differs, is left alone.
+void Session::apply(const std::vector<Move>& moves) {
+  for (const auto& move : moves) {
+    auto* tensor = active_->live(move.tensor, space_);
+    const bool wanted = move.direction == Direction::promote;
+    if (tensor == nullptr || tensor->wanted == wanted) continue;
+    tensor->wanted = wanted;
+    if (wanted) engine_->promote(tensor->address, tensor->bytes);
+    else engine_->demote(tensor->address, tensor->bytes);
+  }
+}
+
+}  // namespace sentinel

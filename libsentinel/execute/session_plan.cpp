@@ -1,0 +1,106 @@
+// From a profile to a plan, and going on under it.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "execute/limits.h"
+#include "execute/measure.h"
+#include "execute/session.h"
+#include "plan/plan_file.h"
+#include "plan/verify.h"
+#include "sentinel/analysis.h"
+#include "sentinel/error.h"
+#include "sim/machine_file.h"
+#include "trace/read_any.h"
+
+namespace sentinel {
+namespace {
+
+constexpr std::uint64_t kCgroupSpare = 64_MiB;
+
+}  // namespace
+
+// With a budget in bytes the limit holds from the first tensor on. With a share of a peak that is
+// not known yet, the memory cgroup's limit, if there is one, is the budget until it is.
+void Session::hold_warmup_budget() {
+  if (options_.fast.bytes != 0) {
+    check_budget(options_.fast.bytes);
+    summary_.fast_limit_bytes = options_.fast.bytes;
+    return engine_->set_budget(options_.fast.bytes);
+  }
+  if (const auto left = cgroup_headroom(); left && *left < physical_bytes() && *left > 4 * kCgroupSpare)
+    engine_->set_budget(*left - kCgroupSpare);
+}
+
+void Session::check_budget(std::uint64_t bytes) const {
+  const auto least = Engine::minimum_bytes(thread_count());
+  if (bytes < least)
+    throw Error(fmt::format("a budget of {} cannot work: the smallest that does is {} ({} bytes), frames in "
+                            "flight and what one instruction of each of {} threads can touch",
+                            print_bytes(bytes), print_bytes(least), least, thread_count()));
+}
+
+std::uint64_t Session::fast_bytes(const Profile& profile) const {
+  if (options_.fast.percent > 0)
+    return static_cast<std::uint64_t>(static_cast<double>(peak_live_bytes(profile)) * options_.fast.percent / 100);
+  return options_.fast.unlimited() ? physical_bytes() : options_.fast.bytes;
+}
+
+void Session::start_from_files() {
+  if (options_.profile.empty() && options_.plan.empty()) return;
+  if (options_.plan.empty()) return adopt(read_any(options_.profile));
+  auto plan = plan::read_plan(options_.plan);
+  adopt_plan(read_any(plan.profile_path), std::move(plan));
+}
+
+// `sentinel run` has measured the machine beforehand; a program that was started without it measures
+// it now.
+Machine Session::machine() const {
+  const bool measured = !options_.machine.empty() || access(sim::local_machine_path().c_str(), R_OK) == 0;
+  auto machine = measured ? sim::find_machine(options_.machine.empty() ? "local" : options_.machine)
+                          : measure_machine(options_.slow_directory, options_.allow_tmpfs);
+  machine.granule_bytes = kGranule;  // the live engine's, whatever the description says
+  return machine;
+}
+
+void Session::adopt(Profile profile) {
+  const auto bytes = fast_bytes(profile);
+  machine_ = machine();
+  PlanOptions plan_options{.fast_bytes = bytes, .pool_frames = static_cast<std::uint32_t>(options_.depth)};
+  auto policy = make_policy(options_.policy);
+  auto* planned = dynamic_cast<PlannedPolicy*>(policy.get());
+  if (planned == nullptr) throw Error(fmt::format("policy {} makes no plan; the live engine needs one", options_.policy));
+  auto plan = planned->plan(profile, machine_, plan_options);
+  adopt_plan(std::move(profile), std::move(plan));
+}
+
+void Session::adopt_plan(Profile profile, Plan plan) {
+  if (const auto wrong = plan::verify(plan, profile); !wrong.empty())
+    throw Error(fmt::format("the plan is not valid ({} objections), for one: {}", wrong.size(), wrong.front()));
+  summary_.peak_unlimited_bytes = peak_live_bytes(profile);
+  summary_.streamed_ops = plan.streamed_ops.size();
+  if (summary_.predicted_us == 0) summary_.predicted_us = plan.predicted_step_us;
+  const bool first = buckets_.empty();
+  const auto limit = options_.fast.unlimited() ? 0 : plan.fast_bytes;
+  buckets_.push_back(std::make_unique<Bucket>(std::move(profile), std::move(plan), space_));
+  if (!first) return;
+  if (limit != 0) engine_->set_budget(limit);
+  summary_.fast_limit_bytes = limit;
+  if (warmups_ == 0) return;  // from a file: its step has yet to be seen
+  state_ = State::steady;
+  activate(*buckets_.back());
+}
+
+void Session::activate(Bucket& bucket) {
+  active_ = &bucket;
+  record_ = wants_tensors_ = false;
+  space_.activate(bucket.space_plan());
+  bucket.bind(space_);
+  if (!bucket.moves_anything()) return;
+  for (const auto id : bucket.away_at_start())
+    if (auto* tensor = bucket.live(id, space_); tensor != nullptr && tensor->wanted) {
+      tensor->wanted = false;
+      engine_->demote(tensor->address, tensor->bytes);
+    }
+}
+
+}  // namespace sentinel

@@ -1,0 +1,128 @@
+// Counting in a profiling step, and what becomes of it.
+#include <fmt/format.h>
+
+#include <bit>
+#include <ctime>
+
+#include "capture/userfault_source.h"
+#include "execute/limits.h"
+#include "execute/session.h"
+#include "sentinel/analysis.h"
+#include "sentinel/error.h"
+#include "trace/machine_record.h"
+#include "trace/store.h"
+
+namespace sentinel {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kSamples = 32;  // pages of a large tensor that are tracked, at least
+// Of a mean over kSamples pages whose counts differ by a fifth (streamed tensors: by less).
+constexpr double kSampleError = 0.05;
+
+// Small tensors page by page, large ones by one page in 2^n.
+std::uint32_t stride_of(std::uint64_t bytes, bool exact) {
+  const auto pages = round_up(bytes, kPage) / kPage;
+  if (exact || pages <= kSamples) return 1;
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(256, std::bit_floor(pages / kSamples)));
+}
+
+ArmRange range_of(const LiveTensor& tensor, bool exact) {
+  return {.begin = tensor.address,
+          .bytes = round_up(tensor.bytes, kPage),
+          .stride = stride_of(tensor.bytes, exact),
+          .tag = tensor.record};
+}
+
+std::string now_utc() {
+  const std::time_t now = std::time(nullptr);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
+  return text;
+}
+
+}  // namespace
+
+// The arena becomes shared memory and every live tensor is armed. Where counting is refused, the
+// profile takes op inputs and outputs as accesses and says so.
+void Session::begin_counting() {
+  counted_ops_ = 0;
+  begin_step();
+  if (options_.count == "ops") source_refused_ = "page counting was not asked for";
+  if (!source_refused_.empty()) return;
+  try {
+    const auto window = options_.window_pages != 0 ? options_.window_pages : cache_pages();
+    if (const int code = engine_->start_counting(); code != 0)
+      throw Error("the arena could not be switched to counting", -code);
+    auto source = std::make_unique<UserfaultSource>(engine_->loop(), UserfaultSource::Options{.window_pages = window});
+    engine_->count_with(&UserfaultSource::count, source.get());
+    source_ = std::move(source);
+  } catch (const Error& error) {
+    source_refused_ = error.what();
+    if (engine_->counting()) engine_->stop_counting();
+    return say(fmt::format("page accesses cannot be counted here, op inputs and outputs are taken instead: {}",
+                           error.what()));
+  }
+  counted_ = true;
+  space_.table().for_each([this](const LiveTensor& tensor) { arm(tensor); });
+}
+
+void Session::end_counting() {
+  if (!counted_) return;
+  drain();
+  counted_ = false;
+  engine_->count_with(nullptr, nullptr);
+  if (const int code = engine_->stop_counting(); code != 0)
+    refuse(Error("the arena could not be switched back from counting", -code));
+}
+
+void Session::arm(const LiveTensor& tensor) {
+  if (tensor.record == StepRecorder::kNone) return;
+  const auto range = range_of(tensor, options_.exact);
+  recorder_.sampled(tensor.record, range.stride);
+  source_->arm({&range, 1});
+}
+
+void Session::disarm(const LiveTensor& tensor) {
+  if (tensor.record == StepRecorder::kNone) return;
+  const auto range = range_of(tensor, options_.exact);
+  source_->disarm({&range, 1});
+}
+
+// After every op, so that each count is the op's that caused it.
+void Session::drain() {
+  drained_.clear();
+  source_->drain(drained_);
+  for (const auto& count : drained_)
+    recorder_.opened(count.tag, count.reads, count.writes);
+  ++counted_ops_;
+}
+
+Profile Session::take_profile(bool complete, const std::string& reason) const {
+  const bool counts = source_ != nullptr;
+  ProfileMeta meta{.source = counts ? "userfaultfd" : "ops",
+                   .exact = counts && options_.exact,
+                   .read_write = counts,
+                   .complete = complete,
+                   .incomplete_reason = complete ? "" : reason,
+                   .command = value_or(std::getenv("SENTINEL_COMMAND"), ""),
+                   .framework = framework_,
+                   .window_pages = counts ? (options_.window_pages != 0 ? options_.window_pages : cache_pages()) : 0,
+                   .sample_error = counts && !options_.exact ? kSampleError : 0,
+                   .step_us = normal_us_,
+                   .profiled_step_us = recorder_.microseconds(),
+                   .signature = recorder_.signature(),
+                   .machine = this_machine(),
+                   .created = now_utc()};
+  return recorder_.profile(meta, last_signature_ == recorder_.signature() ? normal_times_ : std::vector<double>());
+}
+
+void Session::store(const Profile& profile) {
+  summary_.peak_unlimited_bytes = peak_live_bytes(profile);
+  if (options_.output.empty()) return;
+  write_profile(options_.output, profile);
+  say(fmt::format("profile written to {}: {} tensors, {} ops, {} layers. Next: sentinel report {} heatmap",
+                  options_.output, profile.tensors.size(), profile.ops.size(), profile.layers.size(), options_.output));
+}
+
+}  // namespace sentinel

@@ -1,0 +1,66 @@
+// Where tensors lie: hands out addresses in the engine's arena, by the active plan where the caller
+// names a placement, by best fit elsewhere, on pages of their own while profiling. Knows every live
+// tensor by address. Not thread-safe; the session locks.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "alloc/address_table.h"
+#include "alloc/heap.h"
+#include "execute/engine.h"
+#include "sentinel/plan.h"
+
+namespace sentinel {
+
+// What a plan asks of the space, compiled for the fast path.
+struct PlannedSlot {
+  std::uint64_t offset = 0;  // in the plan's region
+  std::uint64_t bytes = 0;
+  bool placed = false;       // the plan gives it an address
+  bool shared = false;       // in the reserved pool, whose addresses are reused within the step
+};
+
+class Space {
+ public:
+  explicit Space(Engine&);
+
+  // Reserves addresses for a plan's placements; they are kept for the life of the process, since
+  // tensors may lie there when another plan becomes the active one. Throws Error.
+  std::uint32_t add_plan(std::vector<PlannedSlot> slots, std::uint64_t region_bytes);
+  void activate(std::uint32_t plan) { active_ = plan; }
+  std::uintptr_t address_of(std::uint32_t plan, std::uint32_t slot) const {
+    return plans_[plan].region + plans_[plan].slots[slot].offset;
+  }
+
+  // Null when the arena's addresses are used up. `slot`: the placement it has in the plan, or
+  // LiveTensor::kUnplanned; a placement that is still in use, or overlaps one that is, is not given
+  // twice: the tensor then lies elsewhere.
+  LiveTensor* allocate(std::uint64_t bytes, std::uint32_t slot, bool own_pages);
+  // The tensor that was there. The address must be a live tensor's.
+  LiveTensor release(std::uintptr_t address);
+
+  LiveTensor* find(const void* address) { return table_.find(reinterpret_cast<std::uintptr_t>(address)); }
+  AddressTable& table() { return table_; }
+  std::uint64_t births() const { return births_; }
+
+ private:
+  struct Planned {
+    std::vector<PlannedSlot> slots;
+    std::vector<bool> used;                 // per slot
+    std::vector<std::uint64_t> pool_lines;  // one bit per cache line of the shared part
+    std::uintptr_t region = 0;
+
+    bool claim(std::uint32_t slot);
+    void unclaim(std::uint32_t slot);
+  };
+
+  Engine& engine_;
+  Heap heap_;
+  AddressTable table_;
+  std::uint64_t births_ = 0;
+  std::vector<Planned> plans_;
+  std::uint32_t active_ = LiveTensor::kUnplanned;
+};
+
+}  // namespace sentinel

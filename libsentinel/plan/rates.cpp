@@ -1,0 +1,33 @@
+#include "plan/rates.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace sentinel::plan {
+
+std::vector<std::size_t> links_between(const Machine& machine, std::uint32_t from,
+                                       std::uint32_t to) {
+  const auto crosses = [&](const std::vector<std::string>& tiers) {
+    const auto names = [&](std::uint32_t tier) {
+      return std::find(tiers.begin(), tiers.end(), machine.tiers[tier].name) != tiers.end();
+    };
+    return tiers.size() == 1 ? names(from) || names(to) : names(from) && names(to);
+  };
+  std::vector<std::size_t> crossed;
+  for (std::size_t i = 0; i < machine.links.size(); ++i)
+    if (crosses(machine.links[i].tiers)) crossed.push_back(i);
+  return crossed;
+}
+
+double rate(const Machine& machine, std::uint32_t from, std::uint32_t to) {
+  double bytes_per_s = std::numeric_limits<double>::infinity();
+  const auto limit = [&](double bw) {
+    if (bw > 0) bytes_per_s = std::min(bytes_per_s, bw);
+  };
+  limit(machine.tiers[from].read_bw);
+  limit(machine.tiers[to].write_bw);
+  for (std::size_t i : links_between(machine, from, to)) limit(machine.links[i].bw);
+  return bytes_per_s / 1e6;
+}
+
+}  // namespace sentinel::plan

@@ -1,0 +1,67 @@
+// Which idle tensors leave fast memory, and when they come back, so that what is held never
+// exceeds the limit at any op.
+//
+// A *gap* is the idle time of a storage between two uses. While it is *absent* it holds nothing:
+// positions [out, in) of the gap. It is demoted at the end of `use` and holds its space through one
+// further op (the write), so out = use + 2; where the very next op needs the space, out = use + 1
+// and that op waits for the write. It is promoted at the start of `in`, by rule at the start of the
+// interval before the one that needs it (paper, IV-D).
+//
+// The paper demotes every tensor that neither this interval nor the next one needs. Here a gap is
+// used only where memory would not suffice otherwise: ops are visited in order, and where the limit
+// is exceeded the idle tensor of the farthest next use goes (Belady's rule). With little memory the
+// outcome is the paper's; with more, traffic shrinks to what is needed. Where a promotion at the
+// interval's start would exceed the limit it is put off to the first op from which on there is room
+// at every op until its use, at the latest that use itself.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/footprint.h"
+#include "plan/interval.h"
+#include "plan/storage.h"
+
+namespace sentinel::plan {
+
+struct Gap {
+  std::uint32_t storage = 0;        // index into the storages
+  std::uint32_t use = 0, next = 0;  // positions; next is one past the lifetime if not `needed`
+  std::uint32_t target = 0;         // promotion by the interval rule
+  std::uint32_t out = 0, in = 0;    // absent during [out, in) while evicted
+  bool needed = true;               // a use follows
+  bool evicted = false;
+  bool forced = false;       // begins at a streamed op, which leaves nothing in place
+  bool to_streamed = false;  // the next use is streamed: nothing is fetched for it
+};
+
+// What holds for every interval length: computed once.
+struct Demand {
+  std::vector<std::uint64_t> all;       // per op: everything alive is held
+  std::vector<std::uint64_t> must;      // per op: what the op uses and what never moves
+  std::vector<std::uint64_t> reserved;  // per op: what never moves
+};
+Demand demand(const Profile&, const std::vector<Storage>&, const std::vector<bool>& movable,
+              const Footprint&);
+
+struct ScheduleInput {
+  const Profile& profile;
+  const std::vector<Storage>& storages;
+  const std::vector<bool>& movable;
+  const Footprint& footprint;
+  const Demand& demand;
+  std::uint64_t limit = 0;  // bytes that may be held
+};
+
+struct Schedule {
+  std::vector<Gap> gaps;            // evicted ones only, by storage and use
+  std::vector<std::uint64_t> held;  // per op, streamed ops at the limit
+  std::vector<std::uint32_t> streamed;
+};
+
+Schedule schedule(const ScheduleInput&, const Intervals&);
+
+// Units overlapped by more tensors than this never leave: deciding for all of them is not worth it.
+constexpr std::size_t kCrowd = 64;
+
+}  // namespace sentinel::plan

@@ -1,0 +1,28 @@
+// Checks a plan against the profile it is for, without trust in the planner: called by the tests
+// and before a plan is executed.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sentinel/plan.h"
+#include "sentinel/profile.h"
+
+namespace sentinel::plan {
+
+// What is wrong with the plan, in words; empty if nothing is. At most twenty entries. Checked:
+// - ids, triggers and tiers exist;
+// - groups are granule aligned and disjoint, each placement lies in its group; short- and
+//   long-lived tensors and different lifetimes share no granule (paper, IV-B; lifetime_slack());
+// - tensors alive at the same time overlap nowhere;
+// - in the steady state, with moves in flight counted, no op holds more than fast_bytes;
+// - every tensor is in fast memory, or promoted in time, at each op that uses it, streamed ops
+//   apart; what the plan demotes comes back;
+// - the plan's own totals agree with its parts.
+std::vector<std::string> verify(const Plan&, const Profile&);
+
+// Tensors that the steady state expects outside fast memory when a step begins: persistent ones,
+// and those carried over from the step before.
+std::vector<TensorId> absent_at_start(const Plan&, const Profile&);
+
+}  // namespace sentinel::plan

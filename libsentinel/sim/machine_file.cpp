@@ -1,0 +1,232 @@
+#include "sim/machine_file.h"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <initializer_list>
+#include <iterator>
+#include <sstream>
+
+#include "base/units.h"
+#include "sentinel/error.h"
+
+namespace sentinel::sim {
+namespace {
+
+// One table of the file; every getter throws Error with file and line.
+class Section {
+ public:
+  Section(const toml::table& table, const std::string& where) : table_(table), where_(where) {}
+
+  void allow(std::initializer_list<std::string_view> keys) const {
+    for (const auto& [key, value] : table_)
+      if (std::find(keys.begin(), keys.end(), key.str()) == keys.end())
+        fail(value, fmt::format("unknown key \"{}\"", key.str()));
+  }
+
+  std::string text(std::string_view key, bool required = false) const {
+    const toml::node* node = table_.get(key);
+    if (!node && !required) return {};
+    if (!node) fail(table_, fmt::format("\"{}\" is missing", key));
+    if (const auto value = node->value<std::string>(); value && !value->empty()) return *value;
+    fail(*node, fmt::format("\"{}\" must be a text", key));
+  }
+
+  double number(std::string_view key) const {
+    const toml::node* node = table_.get(key);
+    if (!node) return 0;
+    return positive(*node, key);
+  }
+
+  std::uint64_t size(std::string_view key) const {
+    return static_cast<std::uint64_t>(
+        quantity(key, [](std::string_view s) { return static_cast<double>(parse_bytes(s)); }));
+  }
+  double bandwidth(std::string_view key) const { return quantity(key, parse_bandwidth); }
+
+  bool flag(std::string_view key) const {
+    const toml::node* node = table_.get(key);
+    if (!node) return false;
+    if (const auto value = node->value_exact<bool>()) return *value;
+    fail(*node, fmt::format("\"{}\" must be true or false", key));
+  }
+
+  std::vector<std::string> names(std::string_view key) const {
+    std::vector<std::string> list;
+    const toml::node* node = table_.get(key);
+    const toml::array* array = node ? node->as_array() : nullptr;
+    if (!array) fail(table_, fmt::format("\"{}\" must be a list of tier names", key));
+    for (const toml::node& item : *array) list.push_back(item.value_or(std::string()));
+    return list;
+  }
+
+  std::vector<Section> sections(std::string_view key) const {
+    std::vector<Section> list;
+    const toml::node* node = table_.get(key);
+    if (!node) return list;
+    if (!node->is_array_of_tables()) fail(*node, fmt::format("write [[{}]] for each {}", key, key));
+    for (const toml::node& item : *node->as_array()) list.emplace_back(*item.as_table(), where_);
+    return list;
+  }
+
+  [[noreturn]] void fail(const std::string& what) const { fail(table_, what); }
+
+ private:
+  [[noreturn]] void fail(const toml::node& at, const std::string& what) const {
+    throw Error(fmt::format("{}:{}: {}", where_, at.source().begin.line, what));
+  }
+
+  double positive(const toml::node& node, std::string_view key) const {
+    const auto value = node.value<double>();
+    if (!value || !std::isfinite(*value) || *value < 0 || *value >= 0x1p63)
+      fail(node, fmt::format("\"{}\" must be a number that is not negative", key));
+    return *value;
+  }
+
+  template <class Parse>
+  double quantity(std::string_view key, Parse parse) const {
+    const toml::node* node = table_.get(key);
+    if (!node) return 0;
+    if (!node->is_string()) return positive(*node, key);
+    try {
+      return parse(*node->value<std::string>());
+    } catch (const Error& e) {
+      fail(*node, fmt::format("\"{}\": {}", key, e.what()));
+    }
+  }
+
+  const toml::table& table_;
+  const std::string& where_;
+};
+
+TierSpec read_tier(const Section& s) {
+  s.allow({"name", "capacity", "read_bw", "write_bw", "latency_us", "byte_addressable"});
+  return {.name = s.text("name", true),
+          .capacity = s.size("capacity"),
+          .read_bw = s.bandwidth("read_bw"),
+          .write_bw = s.bandwidth("write_bw"),
+          .latency_us = s.number("latency_us"),
+          .byte_addressable = s.flag("byte_addressable")};
+}
+
+LinkSpec read_link(const Section& s, const Machine& machine) {
+  s.allow({"name", "bw", "tiers"});
+  LinkSpec link{.name = s.text("name", true), .bw = s.bandwidth("bw"), .tiers = s.names("tiers")};
+  for (const std::string& tier : link.tiers)
+    if (std::ranges::none_of(machine.tiers, [&](const TierSpec& t) { return t.name == tier; }))
+      s.fail(fmt::format("link \"{}\" names tier \"{}\", which does not exist", link.name, tier));
+  if (link.tiers.empty()) s.fail(fmt::format("link \"{}\" names no tier", link.name));
+  return link;
+}
+
+Machine read_machine(const Section& s) {
+  s.allow({"name", "source", "fault_us", "fault_batch", "granule", "tier", "link"});
+  Machine machine{
+      .name = s.text("name", true), .source = s.text("source"), .fault_us = s.number("fault_us")};
+  if (const auto batch = s.size("fault_batch")) machine.fault_batch_bytes = batch;
+  if (const auto granule = s.size("granule")) machine.granule_bytes = granule;
+  if (machine.granule_bytes % 4096 != 0) s.fail("\"granule\" must be a multiple of 4 KiB");
+  for (const Section& tier : s.sections("tier")) machine.tiers.push_back(read_tier(tier));
+  if (machine.tiers.size() < 2) s.fail("a machine has at least two tiers, the fastest first");
+  for (const Section& link : s.sections("link")) machine.links.push_back(read_link(link, machine));
+  return machine;
+}
+
+std::string read_all(const std::string& path, const std::string& hint) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  if (!in || !(text << in.rdbuf()))
+    throw Error(fmt::format("cannot read machine description {}{}", path, hint));
+  return text.str();
+}
+
+std::string known_names() {
+  std::string names;
+  for (const BuiltinMachine& m : builtin_machines()) names += std::string(m.name) + ", ";
+  return names + "local, or the path of a TOML file";
+}
+
+std::string toml_text(std::string_view text) {
+  std::ostringstream out;
+  out << toml::value<std::string>(std::string(text));
+  return out.str();
+}
+
+}  // namespace
+
+double parse_bandwidth(std::string_view text) {
+  double value = 0;
+  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  const double scale = unit == "GB/s" ? 1e9 : unit == "MB/s" ? 1e6 : unit == "B/s" ? 1 : 0;
+  if (ec != std::errc() || scale == 0 || !std::isfinite(value) || value < 0)
+    throw Error(fmt::format("\"{}\" is not a bandwidth; write for example 15.75GB/s", text));
+  return value * scale;
+}
+
+Machine parse_machine(std::string_view text, const std::string& where) {
+  try {
+    const toml::table table = toml::parse(text, where);
+    return read_machine(Section(table, where));
+  } catch (const toml::parse_error& e) {
+    throw Error(fmt::format("{}:{}: {}", where, e.source().begin.line, e.description()));
+  }
+}
+
+Machine find_machine(const std::string& name) {
+  for (const BuiltinMachine& m : builtin_machines())
+    if (m.name == name) return parse_machine(m.toml, name);
+  if (name == "local") {
+    const std::string path = local_machine_path();
+    return parse_machine(
+        read_all(path, "; `sentinel bench --tiers` measures this machine and writes it"), path);
+  }
+  if (name.find('/') == std::string::npos && !name.ends_with(".toml"))
+    throw Error(fmt::format("there is no machine \"{}\"; known are {}", name, known_names()));
+  return parse_machine(read_all(name, ""), name);
+}
+
+std::string machine_to_toml(const Machine& machine) {
+  std::string text = fmt::format(
+      "name = {}\n{}fault_us = {}\nfault_batch = {}\ngranule = {}\n", toml_text(machine.name),
+      machine.source.empty() ? "" : fmt::format("source = {}\n", toml_text(machine.source)),
+      machine.fault_us, machine.fault_batch_bytes, machine.granule_bytes);
+  for (const TierSpec& t : machine.tiers)
+    text += fmt::format(
+        "\n[[tier]]\nname = {}\ncapacity = {}\nread_bw = {}\nwrite_bw = {}\nlatency_us = {}\n"
+        "byte_addressable = {}\n",
+        toml_text(t.name), t.capacity, t.read_bw, t.write_bw, t.latency_us, t.byte_addressable);
+  for (const LinkSpec& l : machine.links) {
+    std::string tiers;
+    for (const std::string& tier : l.tiers) tiers += (tiers.empty() ? "" : ", ") + toml_text(tier);
+    text += fmt::format("\n[[link]]\nname = {}\nbw = {}\ntiers = [{}]\n", toml_text(l.name), l.bw,
+                        tiers);
+  }
+  return text;
+}
+
+void write_machine(const std::string& path, const Machine& machine) {
+  const auto parent = std::filesystem::path(path).parent_path();
+  std::error_code ec;
+  if (!parent.empty()) std::filesystem::create_directories(parent, ec);
+  if (ec) throw Error(fmt::format("cannot create {}", parent.string()), ec.value());
+  std::ofstream out(path, std::ios::trunc);
+  out << machine_to_toml(machine);
+  out.close();
+  if (!out) throw Error(fmt::format("cannot write machine description {}", path), errno);
+}
+
+std::string local_machine_path() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache && *cache) return std::string(cache) + "/sentinel/local.toml";
+  const char* home = std::getenv("HOME");
+  return std::string(home && *home ? home : "/tmp") + "/.cache/sentinel/local.toml";
+}
+
+}  // namespace sentinel::sim

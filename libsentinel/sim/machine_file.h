@@ -1,0 +1,40 @@
+// Machine descriptions: TOML files, built in by name, or measured on this machine ("local").
+//
+//   name = "v100-16gb"                 fault_us = 45          # of one batch of demand faults
+//   source = "where the figures are from"  fault_batch = "200KiB"  granule = "4KiB"
+//   [[tier]]   # fastest first          [[link]]   # optional
+//   name = "hbm"  capacity = "16GiB"    name = "pcie"  bw = "15.754GB/s"
+//   read_bw = "900GB/s"  write_bw = …   tiers = ["hbm", "host"]
+//   latency_us = 1  byte_addressable = true
+//
+// Sizes are strings with binary units or numbers of bytes; bandwidths strings in decimal MB/s or
+// GB/s, or bytes per second. A capacity or bandwidth left out is no limit. Unknown keys are errors:
+// a misspelt one would silently be no limit.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "sentinel/machine.h"
+
+namespace sentinel::sim {
+
+struct BuiltinMachine {
+  std::string_view name, toml;
+};
+std::span<const BuiltinMachine> builtin_machines();
+
+// A built-in name, "local", or the path of a TOML file. Throws Error that names file and line.
+Machine find_machine(const std::string& name_or_path);
+
+Machine parse_machine(std::string_view toml, const std::string& where);
+std::string machine_to_toml(const Machine&);
+void write_machine(const std::string& path, const Machine&);  // creates the directory; throws Error
+
+// $XDG_CACHE_HOME/sentinel/local.toml, else ~/.cache/sentinel/local.toml.
+std::string local_machine_path();
+
+double parse_bandwidth(std::string_view text);  // "3.2GB/s" -> bytes per second; throws Error
+
+}  // namespace sentinel::sim

@@ -1,0 +1,62 @@
+// Replays a profile under a controller on a machine: compute and transfers as fluid, tensors whole,
+// space by granules (DESIGN 9).
+//
+// What an op costs: it starts when everything it reads is in fast memory and everything it makes
+// has room; it then computes for its own time. A tensor that only gets written needs room and no
+// transfer. What is missing and not on its way is fetched at once, at the machine's fault cost per
+// batch, and counted; on a byte-addressable slow tier it is used there at that tier's bandwidth
+// instead. Where nothing else makes room, the longest unused tensor is put out. An op whose own
+// working set does not fit is streamed: what finds no room passes through, in and out, while it
+// computes.
+//
+// Moves of one kind go in order, one at a time for each slower tier; a migration holds space at
+// both ends until it is done. A tensor not written since it was brought in leaves without transfer.
+//
+// Steps repeat until the last one asked for, which is the one reported. Deterministic.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "sentinel/machine.h"
+#include "sentinel/plan.h"
+#include "sentinel/policy.h"
+#include "sentinel/profile.h"
+
+namespace sentinel::sim {
+
+struct SimOptions {
+  std::uint64_t fast_bytes = 0;
+  std::uint32_t steps = 3;
+  std::span<const Placement> placements = {};  // empty: every tensor on granules of its own
+  std::span<const TensorId> absent = {};       // where the first step begins, outside fast memory
+};
+
+struct Traffic {
+  std::string from, to;
+  std::uint64_t bytes = 0;
+  friend bool operator==(const Traffic&, const Traffic&) = default;
+};
+
+struct SimResult {
+  double step_us = 0, ideal_us = 0, stall_us = 0;
+  std::uint64_t peak_fast_bytes = 0;  // over all steps
+  std::uint64_t demand_faults = 0;    // batches
+  std::uint64_t evictions = 0;        // put out for want of room, not by the controller
+  std::uint64_t streamed_ops = 0;
+  std::vector<Traffic> traffic;       // of the last step, by tier
+  std::vector<double> op_stall_us;    // of the last step
+  std::vector<double> step_times_us;  // of every step
+  double normalized_throughput() const { return step_us > 0 ? ideal_us / step_us : 1; }
+  friend bool operator==(const SimResult&, const SimResult&) = default;
+};
+
+// Throws Error where even the smallest tensor could never fit.
+SimResult simulate(const Profile&, const Machine&, Controller&, const SimOptions&);
+
+// A plan under its own budget, from its steady state.
+SimResult simulate(const Profile&, const Machine&, const Plan&, std::uint32_t steps = 3);
+
+}  // namespace sentinel::sim

@@ -1,0 +1,111 @@
+#include "sim/machine_file.h"
+
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "base/units.h"
+#include "plan/rates.h"
+#include "sentinel/error.h"
+
+namespace sentinel::sim {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string file_text(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+std::string failure(const std::string& toml) {
+  try {
+    parse_machine(toml, "m.toml");
+    return "no error";
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+TEST(MachineFile, BuiltinMachinesAreTheFilesInTools) {
+  for (const BuiltinMachine& m : builtin_machines()) {
+    const auto path =
+        std::string(SENTINEL_SOURCE_DIR "/tools/machines/") + std::string(m.name) + ".toml";
+    EXPECT_EQ(m.toml, file_text(path)) << path << " and sim/builtin_machines.cpp differ";
+    const Machine machine = find_machine(std::string(m.name));
+    EXPECT_EQ(machine.name, m.name);
+    EXPECT_FALSE(machine.source.empty()) << m.name << " does not say where its figures are from";
+  }
+}
+
+TEST(MachineFile, EveryFileInToolsIsBuiltIn) {
+  std::size_t files = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(SENTINEL_SOURCE_DIR "/tools/machines"))
+    files += entry.path().extension() == ".toml";
+  EXPECT_EQ(files, builtin_machines().size());
+}
+
+TEST(MachineFile, G10CountsBothLinks) {
+  const Machine m = find_machine("a100-g10");
+  EXPECT_DOUBLE_EQ(plan::rate(m, 0, 1), 15754);  // GPU and host link
+  EXPECT_DOUBLE_EQ(plan::rate(m, 2, 0), 3200);   // the SSD limits
+  EXPECT_EQ(plan::links_between(m, 0, 2).size(), 1u);
+  EXPECT_EQ(plan::links_between(m, 0, 1).size(), 2u);
+}
+
+TEST(MachineFile, WritesWhatItReads) {
+  for (const BuiltinMachine& b : builtin_machines()) {
+    const Machine m = find_machine(std::string(b.name));
+    EXPECT_EQ(machine_to_toml(parse_machine(machine_to_toml(m), "again")), machine_to_toml(m));
+  }
+}
+
+TEST(MachineFile, LocalIsReadFromTheCacheAndItsAbsenceExplained) {
+  const auto dir = std::filesystem::temp_directory_path() / "sentinel-machine-file-test";
+  std::filesystem::remove_all(dir);
+  ::setenv("XDG_CACHE_HOME", dir.c_str(), 1);
+  try {
+    find_machine("local");
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("sentinel bench --tiers"));
+  }
+  Machine m = find_machine("v100-16gb");
+  m.name = "local";
+  write_machine(local_machine_path(), m);
+  EXPECT_EQ(find_machine("local").name, "local");
+  ::unsetenv("XDG_CACHE_HOME");
+  std::filesystem::remove_all(dir);
+}
+
+TEST(MachineFile, ErrorsNameLineAndCause) {
+  EXPECT_THAT(failure("name = \"x\"\nspeed = 3\n"), HasSubstr("m.toml:2: unknown key \"speed\""));
+  EXPECT_THAT(failure("name = \n"), HasSubstr("m.toml:1"));
+  EXPECT_THAT(failure(""), HasSubstr("\"name\" is missing"));
+  EXPECT_THAT(failure("name = \"x\""), HasSubstr("two tiers"));
+  const std::string tiers = "name = \"x\"\n[[tier]]\nname = \"a\"\n[[tier]]\nname = \"b\"\n";
+  EXPECT_EQ(failure(tiers), "no error");
+  EXPECT_THAT(failure(tiers + "read_bw = \"3 apples\"\n"), HasSubstr("m.toml:6: \"read_bw\""));
+  EXPECT_THAT(failure(tiers + "read_bw = -1\n"), HasSubstr("not negative"));
+  EXPECT_THAT(failure(tiers + "[[link]]\nname = \"l\"\ntiers = [\"a\", \"c\"]\n"),
+              HasSubstr("tier \"c\""));
+  EXPECT_THAT(failure("tier = 3\nname = \"x\""), HasSubstr("[[tier]]"));
+  EXPECT_THROW(find_machine("cray-1"), Error);
+  EXPECT_THROW(find_machine("/no/such/file.toml"), Error);
+}
+
+TEST(ParseBandwidth, DecimalUnits) {
+  EXPECT_DOUBLE_EQ(parse_bandwidth("3.2GB/s"), 3.2e9);
+  EXPECT_DOUBLE_EQ(parse_bandwidth("500MB/s"), 5e8);
+  for (const char* bad : {"", "GB/s", "3", "3 GB", "-1GB/s", "nanGB/s"})
+    EXPECT_THROW(parse_bandwidth(bad), Error) << bad;
+}
+
+}  // namespace
+}  // namespace sentinel::sim

@@ -1,0 +1,186 @@
+#include "sim/simulator.h"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "plan/verify.h"
+#include "sentinel/error.h"
+#include "sim/machine_file.h"
+#include "trace/tensor_trace.h"
+#include "unit/plan/profiles.h"
+
+namespace sentinel::sim {
+namespace {
+
+using namespace sentinel::testing;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr std::uint64_t kPage = 4096;
+
+struct Silent final : Controller {
+  void op_start(OpId, std::vector<Move>&) override {}
+  void op_end(OpId, std::vector<Move>&) override {}
+};
+
+// Says given moves at given ops.
+struct Scripted final : Controller {
+  std::vector<Move> moves;
+  void say(OpId op, Direction direction, std::vector<Move>& out) const {
+    for (const Move& m : moves)
+      if (m.trigger == op && m.direction == direction) out.push_back(m);
+  }
+  void op_start(OpId op, std::vector<Move>& out) override { say(op, Direction::promote, out); }
+  void op_end(OpId op, std::vector<Move>& out) override { say(op, Direction::demote, out); }
+};
+
+// One page takes 10 us either way; faults cost 10 us a page. Two weights of 10 pages, ops of 300
+// us.
+Machine slow_link() {
+  Machine m = two_tiers(kPage);
+  m.tiers[1].read_bw = m.tiers[1].write_bw = kPage / 10e-6;
+  return m;
+}
+
+Profile two_weights() {
+  ProfileBuilder b;
+  const TensorId v = b.persistent(10 * kPage), w = b.persistent(10 * kPage);
+  b.op(0, 300, {v});
+  b.op(1, 300, {v});
+  b.op(2, 300, {w}, {w});
+  return b.profile;
+}
+
+TEST(Simulator, WithEnoughMemoryTheStepIsItsOps) {
+  Silent controller;
+  const Profile profile = random_training(1);
+  const SimResult r = simulate(profile, two_tiers(kPage), controller, {.fast_bytes = 1_GiB});
+  EXPECT_NEAR(r.step_us, r.ideal_us, 1e-6);
+  EXPECT_EQ(r.demand_faults, 0u);
+  EXPECT_THAT(r.traffic, IsEmpty());
+}
+
+// Room for one weight. Steady state: op 0 finds w in memory, dirty: it is written (100 us), then v
+// is fetched by demand (10 faults, 100 us, and 100 us to read): 300 us late. v is clean when op 2
+// needs w: it leaves for nothing, w costs 200 us. 900 us become 1400.
+TEST(Simulator, DemandFaultsAndDirtyWritesAreStalls) {
+  Silent controller;
+  const SimResult r = simulate(two_weights(), slow_link(), controller, {.fast_bytes = 10 * kPage});
+  EXPECT_NEAR(r.step_us, 1400, 1e-6);
+  EXPECT_NEAR(r.stall_us, 500, 1e-6);
+  EXPECT_EQ(r.demand_faults, 20u);
+  EXPECT_EQ(r.evictions, 2u);
+  EXPECT_EQ(r.peak_fast_bytes, 10 * kPage);
+  EXPECT_THAT(r.op_stall_us,
+              ElementsAre(::testing::DoubleNear(300, 1e-6), ::testing::DoubleNear(0, 1e-6),
+                          ::testing::DoubleNear(200, 1e-6)));
+  EXPECT_THAT(r.traffic, ElementsAre(Traffic{"fast", "slow", 10 * kPage},
+                                     Traffic{"slow", "fast", 20 * kPage}));
+}
+
+// Room for 15 pages, v is left after op 1 without a copy in the slow tier: it was never written
+// there. Demoted after op 1 of the first step it is written once; w comes back during op 1.
+TEST(Simulator, PlannedMovesHideBehindOps) {
+  Scripted controller;
+  controller.moves = {{.tensor = TensorId(1), .direction = Direction::promote, .trigger = OpId(1)},
+                      {.tensor = TensorId(1), .direction = Direction::demote, .trigger = OpId(2)}};
+  const SimResult r = simulate(two_weights(), slow_link(), controller, {.fast_bytes = 20 * kPage});
+  EXPECT_NEAR(r.step_us, 900, 1e-6);
+  EXPECT_EQ(r.demand_faults, 0u);
+  EXPECT_THAT(r.traffic, ElementsAre(Traffic{"fast", "slow", 10 * kPage},
+                                     Traffic{"slow", "fast", 10 * kPage}));
+}
+
+// Triggered at the op that needs it, the promotion is waited for, and is no fault.
+TEST(Simulator, LatePromotionIsWaitedFor) {
+  Scripted controller;
+  controller.moves = {{.tensor = TensorId(1), .direction = Direction::promote, .trigger = OpId(2)},
+                      {.tensor = TensorId(1), .direction = Direction::demote, .trigger = OpId(2)}};
+  const SimResult r = simulate(two_weights(), slow_link(), controller, {.fast_bytes = 20 * kPage});
+  EXPECT_NEAR(r.step_us, 1000, 1e-6);
+  EXPECT_EQ(r.demand_faults, 0u);
+}
+
+// A byte-addressable slow tier is used in place: reading 10 pages there takes 100 us.
+TEST(Simulator, ByteAddressableTierIsUsedInPlace) {
+  Machine m = slow_link();
+  m.tiers[1].byte_addressable = true;
+  Silent controller;
+  const TensorId absent[] = {TensorId(0)};
+  const SimResult r =
+      simulate(two_weights(), m, controller, {.fast_bytes = 10 * kPage, .absent = absent});
+  EXPECT_NEAR(r.step_us, 1100, 1e-6);
+  EXPECT_EQ(r.demand_faults, 0u);
+}
+
+// 10 pages do not fit into 5: the op reads them while it computes, 100 of its 300 us.
+TEST(Simulator, AnOpLargerThanMemoryIsStreamed) {
+  Silent controller;
+  const SimResult r = simulate(two_weights(), slow_link(), controller, {.fast_bytes = 5 * kPage});
+  EXPECT_EQ(r.streamed_ops, 3u);
+  EXPECT_LE(r.peak_fast_bytes, 5 * kPage);
+  EXPECT_NEAR(r.step_us, 900, 1e-6);
+}
+
+TEST(Simulator, RefusesMachinesItCannotReplayOn) {
+  Silent controller;
+  EXPECT_THROW(simulate(two_weights(), slow_link(), controller, {.fast_bytes = 1}), Error);
+  EXPECT_THROW(simulate(two_weights(), Machine{.name = "m", .tiers = {{.name = "fast"}}},
+                        controller, {.fast_bytes = 1_GiB}),
+               Error);
+}
+
+Plan make_plan(const Profile& profile, const Machine& machine, std::uint64_t budget) {
+  const auto policy = make_policy("sentinel");
+  return dynamic_cast<PlannedPolicy&>(*policy).plan(profile, machine,
+                                                    {.fast_bytes = budget, .pool_frames = 2});
+}
+
+class RandomSimulation : public ::testing::TestWithParam<std::uint64_t> {};
+
+TEST_P(RandomSimulation, PlansRunWithinTheirBudget) {
+  const Profile profile = random_training(GetParam());
+  for (const std::uint64_t granule : {4_KiB, 2_MiB})
+    for (std::uint64_t percent = 20; percent <= 100; percent += 20) {
+      const Machine machine = two_tiers(granule, 4);
+      const Plan plan =
+          make_plan(profile, machine, peak_live_bytes(profile) * percent / 100 + 8 * granule);
+      const SimResult r = simulate(profile, machine, plan);
+      EXPECT_LE(r.peak_fast_bytes, plan.fast_bytes) << percent;
+      EXPECT_GE(r.step_us, r.ideal_us - 1e-6) << percent;
+      EXPECT_EQ(r, simulate(profile, machine, plan)) << percent;
+      if (!plan.streamed_ops.empty()) continue;
+      EXPECT_EQ(r.demand_faults, 0u) << percent;
+      EXPECT_EQ(r.evictions, 0u) << percent;
+      EXPECT_EQ(r.streamed_ops, 0u) << percent;
+    }
+}
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomSimulation, ::testing::Range<std::uint64_t>(1, 16));
+
+class RealTrace : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(RealTrace, PlansHoldAndRunWithoutFaults) {
+  const std::string path =
+      std::string(SENTINEL_SOURCE_DIR "/../shared/traces/") + GetParam() + ".jsonl.gz";
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there";
+  const Profile profile = read_tensor_trace(path);
+  const Machine machine = find_machine("a100-g10");
+  const auto policy = make_policy("sentinel");
+  const Plan plan =
+      dynamic_cast<PlannedPolicy&>(*policy).plan(profile, machine, {.fast_bytes = 40_GiB});
+  EXPECT_THAT(plan::verify(plan, profile), IsEmpty());
+  const SimResult r = simulate(profile, machine, plan);
+  EXPECT_LE(r.peak_fast_bytes, 40_GiB);
+  EXPECT_EQ(r.demand_faults, 0u);
+  EXPECT_GE(r.step_us, r.ideal_us * (1 - 1e-9));
+  RecordProperty("normalized_throughput", std::to_string(r.normalized_throughput()));
+  std::printf("%s: %.3f of ideal, predicted %.3f\n", GetParam(), r.normalized_throughput(),
+              r.ideal_us / plan.predicted_step_us);
+}
+INSTANTIATE_TEST_SUITE_P(G10, RealTrace,
+                         ::testing::Values("BERT_Base-256", "BERT_Base-256-warm", "ResNet152-1280",
+                                           "ResNet152-1280-warm"));
+
+}  // namespace
+}  // namespace sentinel::sim

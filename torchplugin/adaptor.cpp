@@ -1,0 +1,179 @@
+// The PyTorch adaptor: tells libsentinel what PyTorch does, decides nothing. Built against the
+// PyTorch that is found, with its public interfaces alone: the CPU allocator's registration, the
+// global op observers, and (from Python) module hooks. Works with 1.13 and 2.x.
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/record_function.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+#include <torch/version.h>
+
+#include <cstring>
+#include <new>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "sentinel/adaptor.h"
+
+namespace {
+
+void deallocate(void* address) {
+  if (address == nullptr) return;
+  c10::profiledCPUMemoryReporter().Delete(address);
+  sentinel_free(address);
+}
+
+class Allocator final : public c10::Allocator {
+ public:
+#if TORCH_VERSION_MAJOR >= 2 && (TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 3)
+  c10::DataPtr allocate(size_t bytes) override { return take(bytes); }
+#else
+  c10::DataPtr allocate(size_t bytes) const override { return take(bytes); }
+#endif
+#if TORCH_VERSION_MAJOR >= 2 && (TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 2)
+  void copy_data(void* to, const void* from, std::size_t bytes) const override { std::memcpy(to, from, bytes); }
+#endif
+  c10::DeleterFnPtr raw_deleter() const override { return &deallocate; }
+
+ private:
+  static c10::DataPtr take(size_t bytes) {
+    void* address = sentinel_malloc(bytes);
+    if (address == nullptr && bytes != 0) throw std::bad_alloc();
+    if (address != nullptr) c10::profiledCPUMemoryReporter().New(address, bytes);
+    return {address, address, &deallocate, c10::Device(c10::DeviceType::CPU)};
+  }
+};
+
+// Op observers nest; a composite op is transparent, inside any other op all is part of it.
+enum class Frame : char { transparent, op, inner, backward, optimizer };
+
+struct Thread {
+  std::vector<Frame> frames;
+  int inside = 0;      // depth below an op
+  int backward = 0;    // depth below an autograd node
+  int optimizer = 0;   // depth below Optimizer.step
+};
+thread_local Thread thread;
+
+// The layer that a forward op belonged to, by autograd's sequence number: the node with the same
+// number computes that op's gradient.
+struct Layers {
+  std::string current = "(no module)";
+  std::unordered_map<int64_t, std::string> of_sequence;
+  void note(int64_t sequence) {
+    if (sequence >= 0) of_sequence.insert_or_assign(sequence, current);
+  }
+} layers;
+
+int phase() {
+  return thread.optimizer > 0 ? SENTINEL_OPTIMIZER : thread.backward > 0 ? SENTINEL_BACKWARD : SENTINEL_FORWARD;
+}
+
+// Schema names live as long as the op, so their addresses serve as keys.
+bool is_composite(const at::RecordFunction& fn) {
+  static thread_local std::unordered_map<const char*, bool> known;
+  const auto [it, added] = known.try_emplace(fn.name(), false);
+  if (added && fn.operator_name())
+    if (const auto op = c10::Dispatcher::singleton().findSchema(*fn.operator_name()))
+      it->second = op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+  return it->second;
+}
+
+void name_tensor(const at::Tensor& tensor, int access) {
+  if (!tensor.defined() || !tensor.has_storage() || !tensor.device().is_cpu()) return;
+  const auto& storage = tensor.storage();
+  if (storage.nbytes() != 0) sentinel_op_tensor(storage.data(), storage.nbytes(), access);
+}
+
+void name_tensors(const c10::IValue& value, int access) {
+  if (value.isTensor()) return name_tensor(value.toTensor(), access);
+  if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) name_tensor(tensor, access);
+  } else if (value.isList()) {
+    for (const c10::IValue& element : value.toListRef()) name_tensors(element, access);
+  }
+}
+
+// What the op's schema says it writes is written; the rest is read.
+void name_inputs(const at::RecordFunction& fn) {
+  const auto op = fn.operator_name() ? c10::Dispatcher::singleton().findSchema(*fn.operator_name()) : c10::nullopt;
+  std::size_t i = 0;
+  for (const auto& input : fn.inputs()) {
+    bool written = false;
+    if (op && op->hasSchema() && i < op->schema().arguments().size())
+      if (const auto* alias = op->schema().arguments()[i].alias_info()) written = alias->isWrite();
+    name_tensors(input, written ? SENTINEL_READ | SENTINEL_WRITE : SENTINEL_READ);
+    ++i;
+  }
+}
+
+Frame start_node(const at::RecordFunction& fn) {
+  ++thread.backward;
+  const auto layer = layers.of_sequence.find(fn.seqNr());
+  if (fn.seqNr() >= 0 && layer != layers.of_sequence.end())
+    sentinel_layer_start(layer->second.c_str(), SENTINEL_BACKWARD);
+  return Frame::backward;
+}
+
+Frame start_user_scope(const at::RecordFunction& fn) {
+  if (std::strncmp(fn.name(), "Optimizer.step#", 15) != 0) return Frame::transparent;
+  if (thread.optimizer++ == 0) sentinel_layer_start(fn.name(), SENTINEL_OPTIMIZER);
+  return Frame::optimizer;
+}
+
+Frame start_op(const at::RecordFunction& fn) {
+  if (thread.inside > 0) return ++thread.inside, Frame::inner;
+  if (is_composite(fn)) return Frame::transparent;
+  ++thread.inside;
+  if (thread.backward == 0) layers.note(fn.seqNr());
+  sentinel_op_start(fn.name(), phase());
+  if (sentinel_wants_tensors()) name_inputs(fn);
+  sentinel_op_run();
+  return Frame::op;
+}
+
+std::unique_ptr<at::ObserverContext> start(const at::RecordFunction& fn) {
+  const auto scope = fn.scope();
+  thread.frames.push_back(scope == at::RecordScope::BACKWARD_FUNCTION ? start_node(fn)
+                          : scope == at::RecordScope::USER_SCOPE      ? start_user_scope(fn)
+                                                                      : start_op(fn));
+  return nullptr;
+}
+
+void end(const at::RecordFunction&, at::ObserverContext*) {
+  if (thread.frames.empty()) return;
+  const auto frame = thread.frames.back();
+  thread.frames.pop_back();
+  if (frame == Frame::backward) --thread.backward;
+  if (frame == Frame::optimizer) --thread.optimizer;
+  if (frame == Frame::inner || frame == Frame::op) --thread.inside;
+  if (frame == Frame::op) sentinel_op_end();
+}
+
+}  // namespace
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+// From Python. 0, or a negative errno with sentinel_last_error().
+EXPORT int sentinel_torch_attach() {
+  if (const int code = sentinel_attach("torch " TORCH_VERSION); code != 0) return code;
+  static Allocator allocator;
+  c10::SetCPUAllocator(&allocator, 100);
+  at::addGlobalCallback(at::RecordFunctionCallback(&start, &end)
+                            .needsInputs(true)
+                            .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION,
+                                     at::RecordScope::USER_SCOPE}));
+  return 0;
+}
+
+EXPORT void sentinel_torch_layer(const char* name) {
+  layers.current = name;
+  sentinel_layer_start(name, SENTINEL_FORWARD);
+}
+
+EXPORT void sentinel_torch_step() {
+  layers.of_sequence.clear();
+  layers.current = "(no module)";
+  sentinel_step();
+}

@@ -1,0 +1,58 @@
+"""Sentinel from Python: marks for programs that want to say themselves what is a layer, a step, or
+the step to profile. All of it does nothing where the program does not run under Sentinel."""
+import contextlib
+import ctypes
+import os
+
+_library = None
+
+
+def _lib():
+    global _library
+    if _library is None:
+        path = os.environ.get("SENTINEL_LIBRARY", "libsentinel.so")
+        try:
+            _library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+        except OSError:
+            return None
+        _library.sentinel_last_error.restype = ctypes.c_char_p
+    return _library
+
+
+def _call(name):
+    library = _lib()
+    if library is None or not os.environ.get("SENTINEL_MODE"):
+        return
+    code = getattr(library, name)()
+    if code != 0:
+        raise OSError(-code, library.sentinel_last_error().decode())
+
+
+def start_profile():
+    """Counts page accesses from here on. Raises OSError if a profile has been started."""
+    _call("sentinel_start_profile")
+
+
+def end_profile():
+    """Ends the profile and writes it. Raises OSError if none was started."""
+    _call("sentinel_end_profile")
+
+
+def add_layer():
+    """Marks the end of a layer; layers found by themselves are then ignored."""
+    _call("sentinel_add_layer")
+
+
+def step():
+    """Marks the end of a training step, where no optimizer of the framework does."""
+    _call("sentinel_step")
+
+
+@contextlib.contextmanager
+def profile():
+    """`with sentinel.profile():` around the step to profile."""
+    start_profile()
+    try:
+        yield
+    finally:
+        end_profile()
