@@ -11,7 +11,6 @@
 #include <new>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "sentinel/adaptor.h"
@@ -70,14 +69,21 @@ int phase() {
   return thread.optimizer > 0 ? SENTINEL_OPTIMIZER : thread.backward > 0 ? SENTINEL_BACKWARD : SENTINEL_FORWARD;
 }
 
-// Schema names live as long as the op, so their addresses serve as keys.
-bool is_composite(const at::RecordFunction& fn) {
-  static thread_local std::unordered_map<const char*, bool> known;
-  const auto [it, added] = known.try_emplace(fn.name(), false);
-  if (added && fn.operator_name())
-    if (const auto op = c10::Dispatcher::singleton().findSchema(*fn.operator_name()))
-      it->second = op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
-  return it->second;
+// Whether what begins is an op of its own: neither a composite nor a mere mark ("autograd::engine::…",
+// whose name is a temporary: so an entry is good only while its text is the same).
+bool is_op(const at::RecordFunction& fn) {
+  struct Known {
+    std::string name;
+    bool op = false;
+  };
+  static thread_local std::unordered_map<const char*, Known> known;
+  auto& entry = known[fn.name()];
+  if (entry.name == fn.name()) return entry.op;
+  entry = {fn.name(), false};
+  if (const auto name = fn.operator_name())
+    if (const auto op = c10::Dispatcher::singleton().findSchema(*name))
+      entry.op = !op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+  return entry.op;
 }
 
 void name_tensor(const at::Tensor& tensor, int access) {
@@ -124,7 +130,7 @@ Frame start_user_scope(const at::RecordFunction& fn) {
 
 Frame start_op(const at::RecordFunction& fn) {
   if (thread.inside > 0) return ++thread.inside, Frame::inner;
-  if (is_composite(fn)) return Frame::transparent;
+  if (!is_op(fn)) return Frame::transparent;
   ++thread.inside;
   if (thread.backward == 0) layers.note(fn.seqNr());
   sentinel_op_start(fn.name(), phase());

@@ -10,8 +10,10 @@
 
 namespace sentinel {
 
+// When this returns, the former source is no longer called: setting a handler waits for it.
 void Engine::count_with(CountFault count, void* source) noexcept {
   count_fault_ = nullptr;
+  loop_->set_minor_handler(&Engine::on_minor, this);
   count_source_ = source;
   count_fault_ = count;
 }
@@ -65,18 +67,34 @@ void Engine::thaw() noexcept {
   writer_->wake();
 }
 
-// The frames that blocks in transit need are within the budget but for one: the copy under way.
+// Blocks in which nothing lives are not worth a copy.
+void Engine::drop_dead_blocks() noexcept {
+  for (std::size_t i = resident_.size(); i-- > 0;) {
+    const auto index = resident_[i];
+    auto& block = blocks_[index];
+    if (block.live != 0 || block.queue != QueueId::none) continue;
+    Token token = kNoToken;
+    if (backing_->take(index, token) != 0) continue;
+    backing_->scrub(index, token);
+    backing_->destroy(token);
+    unset_resident(index);
+    block.state = BlockState::empty;
+    --frames_;
+  }
+}
+
+// Within the budget but for one frame: that of the copy under way.
 int Engine::to_shared() noexcept {
   for (const auto token : free_) frames_in_pool_->destroy(token);
   frames_ -= free_.size();
   free_.clear();
+  drop_dead_blocks();
   std::vector<BlockIndex> copied;
   int code = 0;
   for (const auto index : resident_) {
     Token token = kNoToken;
     if (code = frames_in_pool_->take(index, token); code != 0) break;
-    if (blocks_[index].live != 0)
-      std::memcpy(shared_->buffer(index, token), frames_in_pool_->buffer(index, token), kGranule);
+    std::memcpy(shared_->buffer(index, token), frames_in_pool_->buffer(index, token), kGranule);
     frames_in_pool_->destroy(token);
     copied.push_back(index);
   }
@@ -99,6 +117,7 @@ int Engine::to_moved() noexcept {
     munmap(reinterpret_cast<void*>(prepared), arena_bytes_);
     return code;
   }
+  drop_dead_blocks();
   backing_ = frames_in_pool_.get();
   for (const auto index : resident_) copy_back(index);
   frames_ -= free_.size();  // a token of the memory file names no frame of the pool
@@ -110,8 +129,7 @@ int Engine::to_moved() noexcept {
 void Engine::copy_back(BlockIndex index) noexcept {
   const auto token = frames_in_pool_->create();
   if (token < 0) fail("could not get memory for a frame", -token);
-  if (blocks_[index].live != 0)
-    std::memcpy(frames_in_pool_->buffer(index, token), shared_->buffer(index, token), kGranule);
+  std::memcpy(frames_in_pool_->buffer(index, token), shared_->buffer(index, token), kGranule);
   shared_->scrub(index, token);
   if (const int code = frames_in_pool_->install(index, token); code != 0)
     fail("could not put a frame in its place", -code);

@@ -139,6 +139,7 @@ class Engine {
   // counting.cpp, fork.cpp
   int to_shared() noexcept;
   int to_moved() noexcept;
+  void drop_dead_blocks() noexcept;
   void copy_back(BlockIndex) noexcept;
   void thaw() noexcept;
   void serve_child() noexcept;

@@ -27,11 +27,6 @@ std::optional<std::uint64_t> headroom(const std::string& directory, const char* 
 
 }  // namespace
 
-std::uint32_t cache_pages() {
-  const long bytes = std::max(sysconf(_SC_LEVEL3_CACHE_SIZE), sysconf(_SC_LEVEL2_CACHE_SIZE));
-  return static_cast<std::uint32_t>(bytes > 0 ? bytes / 4096 : 8192);
-}
-
 std::uint64_t physical_bytes() {
   return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 }

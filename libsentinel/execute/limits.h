@@ -7,7 +7,6 @@
 
 namespace sentinel {
 
-std::uint32_t cache_pages();           // last-level cache, in pages of 4 KiB
 std::uint64_t physical_bytes();
 // Bytes that may still be charged to this process's memory cgroup (v1 or v2); none: no limit.
 std::optional<std::uint64_t> cgroup_headroom();

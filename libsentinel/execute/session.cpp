@@ -141,7 +141,7 @@ void Session::end_profile_step() {
   if (counted_ops_ == 0 && source_refused_.empty()) return;  // a fork ended it: the next step again
   note_step("profile");
   auto profile = take_profile(true, "");
-  source_.reset();
+  has_counts_ = false;
   store(profile);
   if (options_.mode == Mode::run) return adopt(std::move(profile));
   state_ = State::idle;

@@ -105,7 +105,8 @@ class Session {
   Summary summary_;
   State state_ = State::warmup;
   bool record_ = true;            // this step is recorded op by op
-  bool counted_ = false;          // page accesses are counted in this step
+  bool counted_ = false;          // page accesses are being counted
+  bool has_counts_ = false;       // what is recorded has page counts
   bool marked_layers_ = false;    // by the program; what the adaptor finds is then ignored
   std::uint32_t layers_marked_ = 0;  // in this step
   bool manual_ = false;           // profiling was asked for by the program

@@ -34,6 +34,14 @@ ArmRange range_of(const LiveTensor& tensor, bool exact) {
           .tag = tensor.record};
 }
 
+// W: as many pages as the last-level cache holds, so that what is counted are accesses to memory.
+std::uint32_t window_of(const SessionOptions& options) {
+  constexpr std::uint32_t kUnknownCache = 8192;
+  if (options.window_pages != 0) return options.window_pages;
+  const auto pages = static_cast<std::uint32_t>(this_machine().llc_bytes / kPage);
+  return pages != 0 ? pages : kUnknownCache;
+}
+
 std::string now_utc() {
   const std::time_t now = std::time(nullptr);
   char text[32];
@@ -47,14 +55,14 @@ std::string now_utc() {
 // profile takes op inputs and outputs as accesses and says so.
 void Session::begin_counting() {
   counted_ops_ = 0;
+  has_counts_ = false;
   begin_step();
   if (options_.count == "ops") source_refused_ = "page counting was not asked for";
   if (!source_refused_.empty()) return;
   try {
-    const auto window = options_.window_pages != 0 ? options_.window_pages : cache_pages();
     if (const int code = engine_->start_counting(); code != 0)
       throw Error("the arena could not be switched to counting", -code);
-    auto source = std::make_unique<UserfaultSource>(engine_->loop(), UserfaultSource::Options{.window_pages = window});
+    auto source = std::make_unique<UserfaultSource>(engine_->loop(), UserfaultSource::Options{.window_pages = window_of(options_)});
     engine_->count_with(&UserfaultSource::count, source.get());
     source_ = std::move(source);
   } catch (const Error& error) {
@@ -63,7 +71,7 @@ void Session::begin_counting() {
     return say(fmt::format("page accesses cannot be counted here, op inputs and outputs are taken instead: {}",
                            error.what()));
   }
-  counted_ = true;
+  counted_ = has_counts_ = true;
   space_.table().for_each([this](const LiveTensor& tensor) { arm(tensor); });
 }
 
@@ -72,6 +80,7 @@ void Session::end_counting() {
   drain();
   counted_ = false;
   engine_->count_with(nullptr, nullptr);
+  source_.reset();  // before its memory is replaced
   if (const int code = engine_->stop_counting(); code != 0)
     refuse(Error("the arena could not be switched back from counting", -code));
 }
@@ -99,7 +108,7 @@ void Session::drain() {
 }
 
 Profile Session::take_profile(bool complete, const std::string& reason) const {
-  const bool counts = source_ != nullptr;
+  const bool counts = has_counts_;
   ProfileMeta meta{.source = counts ? "userfaultfd" : "ops",
                    .exact = counts && options_.exact,
                    .read_write = counts,
@@ -107,7 +116,7 @@ Profile Session::take_profile(bool complete, const std::string& reason) const {
                    .incomplete_reason = complete ? "" : reason,
                    .command = value_or(std::getenv("SENTINEL_COMMAND"), ""),
                    .framework = framework_,
-                   .window_pages = counts ? (options_.window_pages != 0 ? options_.window_pages : cache_pages()) : 0,
+                   .window_pages = counts ? window_of(options_) : 0,
                    .sample_error = counts && !options_.exact ? kSampleError : 0,
                    .step_us = normal_us_,
                    .profiled_step_us = recorder_.microseconds(),

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <set>
 
 #include "base/units.h"
@@ -134,7 +135,7 @@ ScheduleInput SentinelPlanner::schedule_input() const {
 
 // The paper's choice by Equations 1 and 2 first. The equations assume that everything which a
 // neighbouring interval does not need moves; when only some of it does, another length may be
-// better, so powers of two are scheduled and compared too.
+// better, so some more are scheduled and compared.
 std::vector<std::uint32_t> SentinelPlanner::candidates(
     const std::vector<IntervalPoint>& curve) const {
   std::vector<std::uint32_t> lengths{best_interval(curve)};
@@ -143,8 +144,13 @@ std::vector<std::uint32_t> SentinelPlanner::candidates(
   const double size =
       static_cast<double>(profile_.ops.size()) * static_cast<double>(storages_.size());
   const auto trials = static_cast<std::size_t>(std::clamp(kTrialWork / size, 1.0, 10.0));
-  for (std::uint32_t m = 1; m <= curve.back().layers && lengths.size() < trials; m *= 2)
-    if (m != lengths.front()) lengths.push_back(m);
+  const double longest = curve.back().layers;
+  for (std::size_t i = 0; i + 1 < trials; ++i) {  // evenly spread on a logarithmic scale
+    const double share =
+        trials > 2 ? static_cast<double>(i + 1) / static_cast<double>(trials) : 0.5;
+    const auto m = static_cast<std::uint32_t>(std::lround(std::pow(longest, share)));
+    if (std::find(lengths.begin(), lengths.end(), m) == lengths.end()) lengths.push_back(m);
+  }
   return lengths;
 }
 

@@ -24,7 +24,7 @@ class Attention(nn.Module):
         return x.view(samples, length, self.heads, hidden // self.heads).transpose(1, 2)
 
     def forward(self, x):
-        query, key, value = self.split(self.query(x)), self.split(self.key(x)), self.split(self.value(x))
+        query, key, value = (self.split(part(x)) for part in (self.query, self.key, self.value))
         scores = query @ key.transpose(2, 3) / math.sqrt(query.shape[-1])
         weights = self.dropout(scores.softmax(-1))
         return self.out((weights @ value).transpose(1, 2).flatten(2))

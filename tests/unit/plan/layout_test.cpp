@@ -18,8 +18,8 @@ std::map<std::uint32_t, Placement> by_tensor(const Layout& layout) {
   return map;
 }
 
-// Two of 100 live together, the third of 100 after the first: it takes the first one's place. The
-// one of 30 finds the hole left above the third.
+// The first two live together at op 1, so they stack; the third lives after the first and takes its
+// place; the small one lives beside the first only and lies where the second will be.
 TEST(Pack, ReusesAddressesOfWhatDied) {
   std::vector<Block> blocks{{128, 0, 1}, {128, 1, 3}, {128, 2, 3}, {64, 0, 0}};
   EXPECT_EQ(pack(blocks), 256u);

@@ -116,4 +116,43 @@ inline Profile random_training(std::uint64_t seed, RandomShape shape = {}) {
   return b.profile;
 }
 
+// No shape at all: tensors of any size and lifetime, used anywhere, named or not, persistent ones
+// sharing granules, some carried over the step's end, some foreign, some empty.
+inline Profile random_graph(std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  ProfileBuilder b;
+  const std::size_t ops = 10 + random() % 60;
+  std::vector<std::vector<TensorId>> in(ops), out(ops);
+  const auto use = [&](TensorId t, std::size_t first, std::size_t last) {
+    for (std::uint64_t n = random() % 5; n > 0; --n) {
+      const std::size_t k = first + random() % (last - first + 1);
+      (random() % 2 ? in : out)[k].push_back(t);
+    }
+  };
+  const auto size = [&] { return random() % (std::uint64_t{1} << (random() % 24)); };
+  for (std::uint64_t n = 3 + random() % 30; n > 0; --n) use(b.persistent(size()), 0, ops - 1);
+  for (std::uint64_t n = 5 + random() % 80; n > 0; --n) {
+    const std::size_t first = random() % ops, last = first + random() % (ops - first);
+    const TensorId t = b.temporary(size(), first, last);
+    use(t, first, last);
+    Tensor& tensor = b.profile.tensors[t.index()];
+    const std::uint64_t kind = random() % 16;
+    if (kind == 0) tensor.foreign = true;
+    if (kind == 1) tensor.alloc_op.reset();
+    if (kind == 2 || kind == 3) tensor.free_op.reset();
+    if (kind == 3 && first > 1) {
+      const std::uint64_t bytes = tensor.bytes;
+      const TensorId older = b.temporary(bytes, 0, random() % first);
+      b.profile.tensors[older.index()].alloc_op.reset();
+      use(older, 0, b.profile.tensors[older.index()].free_op->index());
+    }
+  }
+  std::uint32_t layer = 0;
+  for (std::size_t k = 0; k < ops; ++k) {
+    layer += random() % 3 == 0 ? random() % 3 : 0;
+    b.op(layer, static_cast<double>(random() % 2000), in[k], out[k]);
+  }
+  return b.profile;
+}
+
 }  // namespace sentinel::testing

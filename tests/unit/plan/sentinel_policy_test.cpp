@@ -190,6 +190,23 @@ std::vector<Case> cases() {
 }
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomTraining, ::testing::ValuesIn(cases()));
 
+class RandomGraph : public ::testing::TestWithParam<std::uint64_t> {};
+
+TEST_P(RandomGraph, PlansHoldOrAreRefused) {
+  const Profile profile = random_graph(GetParam());
+  for (const std::uint64_t granule : {4_KiB, 2_MiB})
+    for (const std::uint64_t percent : {5, 20, 40, 60, 80, 100}) {
+      const std::uint64_t budget = peak_live_bytes(profile) * percent / 100;
+      try {
+        const Plan plan = sentinel_plan(profile, two_tiers(granule), budget, 2);
+        EXPECT_THAT(verify(plan, profile), IsEmpty()) << percent << " %, granule " << granule;
+      } catch (const Error& e) {
+        EXPECT_THAT(e.what(), HasSubstr("smallest budget"));
+      }
+    }
+}
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomGraph, ::testing::Range<std::uint64_t>(1, 301));
+
 TEST(SentinelPolicy, PlansTenThousandTensorsQuickly) {
   const Profile profile = random_training(7, {.layers = 1600, .ops_per_layer = 3});
   ASSERT_GT(profile.ops.size(), 10000u);

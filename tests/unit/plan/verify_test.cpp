@@ -82,15 +82,10 @@ TEST_F(Verify, MoveOfADeadTensor) {
 }
 
 TEST_F(Verify, OverlapInTheRegion) {
-  // All short-lived tensors at the pool's start: two of one op collide.
-  for (Placement& p : plan_.placements)
-    if (plan_.groups[p.group.index()].pool == Pool::long_lived)
-      p.offset = plan_.groups[p.group.index()].offset;
-  Profile& profile = profile_;
   const Placement victim = placement_in(Pool::long_lived);
-  const Tensor twin = profile.tensors[victim.tensor.index()];
-  profile.tensors.push_back(twin);
-  plan_.placements.push_back({TensorId(profile.tensors.size() - 1), victim.group, victim.offset});
+  const Tensor twin = profile_.tensors[victim.tensor.index()];
+  profile_.tensors.push_back(twin);
+  plan_.placements.push_back({TensorId(profile_.tensors.size() - 1), victim.group, victim.offset});
   expect("overlap while both are alive");
 }
 

@@ -79,8 +79,8 @@ TEST(Simulator, DemandFaultsAndDirtyWritesAreStalls) {
                                      Traffic{"slow", "fast", 20 * kPage}));
 }
 
-// Room for 15 pages, v is left after op 1 without a copy in the slow tier: it was never written
-// there. Demoted after op 1 of the first step it is written once; w comes back during op 1.
+// Room for both. w leaves after op 2, is written during op 0 of the next step and read back during
+// op 1: 100 us each behind 300.
 TEST(Simulator, PlannedMovesHideBehindOps) {
   Scripted controller;
   controller.moves = {{.tensor = TensorId(1), .direction = Direction::promote, .trigger = OpId(1)},
@@ -157,6 +157,28 @@ TEST_P(RandomSimulation, PlansRunWithinTheirBudget) {
     }
 }
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomSimulation, ::testing::Range<std::uint64_t>(1, 16));
+
+class RandomGraphSimulation : public ::testing::TestWithParam<std::uint64_t> {};
+
+// Whatever the plan is, and without any, the step ends and the limit holds.
+TEST_P(RandomGraphSimulation, NeverExceedsTheCapacity) {
+  const Profile profile = random_graph(GetParam());
+  const Machine machine = two_tiers(4_KiB, 4);
+  for (const std::uint64_t percent : {10, 30, 60, 100}) {
+    const std::uint64_t budget = peak_live_bytes(profile) * percent / 100 + 8 * kPage;
+    const Plan plan = make_plan(profile, machine, budget);
+    const SimResult planned = simulate(profile, machine, plan);
+    EXPECT_LE(planned.peak_fast_bytes, budget) << percent;
+    if (plan.streamed_ops.empty()) {
+      EXPECT_EQ(planned.demand_faults, 0u) << percent;
+    }
+    Silent controller;
+    const SimResult on_demand = simulate(profile, machine, controller, {.fast_bytes = budget});
+    EXPECT_LE(on_demand.peak_fast_bytes, budget) << percent;
+    EXPECT_GE(on_demand.step_us, on_demand.ideal_us * (1 - 1e-9)) << percent;
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomGraphSimulation, ::testing::Range<std::uint64_t>(1, 101));
 
 class RealTrace : public ::testing::TestWithParam<const char*> {};
 

@@ -1,0 +1,37 @@
+#include "capture/zapper.h"
+
+#include "unit/capture/fault_fixture.h"
+
+namespace sentinel {
+namespace {
+
+// Pages of the mapping that are in the page table, by the default handler's count of faults.
+using ZapperTest = FaultTest;
+
+TEST_F(ZapperTest, TakesOutExactlyTheRangesGiven) {
+  Memory memory(1024);
+  ASSERT_EQ(loop->register_range(memory.mapping.address(), memory.mapping.bytes(), false, true), 0);
+  ASSERT_EQ(loop->cont(memory.mapping.address(), memory.mapping.bytes()), 0);
+  Zapper zapper;
+  EXPECT_TRUE(zapper.empty());
+  for (std::size_t i = 0; i < 1024; i += 2) zapper.add(memory.mapping.address(i), kPage);
+  EXPECT_EQ(zapper.flush(), 0);
+  EXPECT_TRUE(zapper.empty());
+  for (std::size_t i = 0; i < 1024; ++i) EXPECT_EQ(touch(memory.mapping.page(i)), Memory::mark(i));
+  EXPECT_EQ(loop->faults(), 512u);
+}
+
+TEST_F(ZapperTest, GoesOnAfterARangeThatIsNotMapped) {
+  Memory memory(8);
+  ASSERT_EQ(loop->register_range(memory.mapping.address(), memory.mapping.bytes(), false, true), 0);
+  ASSERT_EQ(loop->cont(memory.mapping.address(), memory.mapping.bytes()), 0);
+  munmap(memory.mapping.page(2), kPage);
+  Zapper zapper;
+  for (const std::size_t i : {0, 2, 4, 6}) zapper.add(memory.mapping.address(i), kPage);
+  EXPECT_EQ(zapper.flush(), -ENOMEM);
+  for (const std::size_t i : {0, 4, 6}) EXPECT_EQ(touch(memory.mapping.page(i)), Memory::mark(i));
+  EXPECT_EQ(loop->faults(), 3u);
+}
+
+}  // namespace
+}  // namespace sentinel
