@@ -7,19 +7,18 @@
 // count like any other. An opening is a read or a write by the access that opened the page.
 //
 // Exactness:
-// - Windows of 64 pages and more: pages leave the window as soon as W others have been opened, so
-// an
+// - Windows of 64 pages and more: a page leaves as soon as W others have been opened, so that an
 //   instruction whose pages straddle the window's end may open one of them again.
 // - Smaller windows: no page leaves before the instruction that opened others has retired, which
 //   takes a single step per opening (x86-64 only; see single_step.h). Where that cannot be waited
 //   for, more pages stay open, or there would be no progress: 4 by a system call, 32 by a thread
 //   that blocks SIGTRAP. The thread's next opening closes them.
-// - Weighted openings (stride > 1): a window never holds fewer than 32 pages, and pages that left
-// it
-//   are armed again up to 32 at a time, fewer where that were over a quarter of the window.
+// - Weighted openings (stride > 1): a window never holds fewer than 32 pages. Those that
+//   left it are armed again up to 32 at a time, fewer where that were over a quarter of the window.
 //
-// Preconditions: memory is disarmed, or the source destroyed, before it is unmapped or replaced.
-// The first thing done to an armed page's old address would otherwise be to drop what is there now.
+// Precondition: memory is disarmed, or the source destroyed, before it is unmapped or replaced. A
+// page that leaves a window is dropped from the page table; were there private memory at its
+// address by then, that memory's contents would be lost.
 #pragma once
 
 #include <atomic>

@@ -14,7 +14,7 @@ std::vector<PlannedSlot> slots_of(const Profile& profile, const Plan& plan) {
         .offset = placement.offset,
         .bytes = profile.tensors[placement.tensor.index()].bytes,
         .placed = true,
-        .shared = plan.groups[placement.group.index()].pool == Pool::short_lived};
+        .shared = plan.groups[placement.group.index()].pool != Pool::long_lived};
   return slots;
 }
 

@@ -119,7 +119,7 @@ void Engine::occupy(std::uintptr_t address, std::uint64_t bytes) noexcept {
     ++block.live;
     ++block.wanted;
     block.used = now;
-    if (block.queue == QueueId::evict) evictions_.remove(index);
+    if (block.queue == QueueId::evict) keep(index);
   });
 }
 
@@ -153,7 +153,7 @@ void Engine::touch(std::uintptr_t address, std::uint64_t bytes) noexcept {
   for_blocks(address, bytes, [&](BlockIndex index) {
     auto& block = blocks_[index];
     block.used = now;
-    if (block.queue == QueueId::evict && block.wanted != 0) evictions_.remove(index);
+    if (block.queue == QueueId::evict && block.wanted != 0) keep(index);
   });
 }
 
@@ -173,7 +173,7 @@ void Engine::promote(std::uintptr_t address, std::uint64_t bytes) noexcept {
     auto& block = blocks_[index];
     ++block.wanted;
     block.used = clock_.load(std::memory_order_relaxed) << 24;
-    if (block.queue == QueueId::evict) evictions_.remove(index);
+    if (block.queue == QueueId::evict) keep(index);
     if (block.state == BlockState::leaving) block.recalled = true;
     if (block.state == BlockState::absent && block.queue == QueueId::none) prefetches_.push(index);
   });
@@ -225,7 +225,19 @@ void Engine::set_resident(BlockIndex index) noexcept {
   else if (block.live != 0 && block.wanted == 0) evict(index);  // demoted while it arrived
   // While counting, whoever was woken by the install has faulted again and was told to wait.
   if (counting_) loop_->wake(arena_ + index * kGranule, kGranule);
+  look_again();
   settled_.notify_all();
+}
+
+// It was to leave for somebody who waits for a frame: another has to.
+void Engine::keep(BlockIndex index) noexcept {
+  evictions_.remove(index);
+  look_again();
+}
+
+// Somebody waits for a frame and what was to free one may have changed.
+void Engine::look_again() noexcept {
+  if (!demanded_.empty() && reader_) reader_->wake();
 }
 
 void Engine::unset_resident(BlockIndex index) noexcept {

@@ -130,6 +130,8 @@ class Engine {
   Token free_frame(Guard&) noexcept;
   void want_frames(std::size_t count) noexcept;
   void evict(BlockIndex) noexcept;
+  void keep(BlockIndex) noexcept;
+  void look_again() noexcept;
   void release_slot(Block&) noexcept;
   void wait_until_settled(Guard&) noexcept;
   void begin_wait() noexcept;

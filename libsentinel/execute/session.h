@@ -12,6 +12,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -76,6 +77,7 @@ class Session {
   void arm(const LiveTensor&);
   void disarm(const LiveTensor&);
   void drain();
+  void snapshot();
 
   Profile take_profile(bool complete, const std::string& reason) const;
   void store(const Profile&);
@@ -85,7 +87,7 @@ class Session {
   void start_from_files();
   std::uint64_t fast_bytes(const Profile&) const;
   Machine machine() const;
-  void check_budget(std::uint64_t bytes) const;
+  void check_budget(std::uint64_t bytes, const std::string& bounds) const;
   Bucket* bucket_of_prefix(std::uint32_t position, std::uint64_t prefix);
   void activate(Bucket&);
   void apply(const std::vector<Move>&);
@@ -115,6 +117,7 @@ class Session {
   std::vector<double> normal_times_;  // of the last step that was not counted
   double normal_us_ = 0;
   std::uint64_t counted_ops_ = 0;
+  std::chrono::steady_clock::time_point last_snapshot_;
   std::unique_ptr<AccessSource> source_;
   std::string source_refused_;
 

@@ -23,7 +23,7 @@ constexpr std::uint64_t kCgroupSpare = 64_MiB;
 // not known yet, the memory cgroup's limit, if there is one, is the budget until it is.
 void Session::hold_warmup_budget() {
   if (options_.fast.bytes != 0) {
-    check_budget(options_.fast.bytes);
+    check_budget(options_.fast.bytes, "");
     summary_.fast_limit_bytes = options_.fast.bytes;
     return engine_->set_budget(options_.fast.bytes);
   }
@@ -31,12 +31,12 @@ void Session::hold_warmup_budget() {
     engine_->set_budget(*left - kCgroupSpare);
 }
 
-void Session::check_budget(std::uint64_t bytes) const {
+void Session::check_budget(std::uint64_t bytes, const std::string& bounds) const {
   const auto least = Engine::minimum_bytes(thread_count());
   if (bytes < least)
     throw Error(fmt::format("a budget of {} cannot work: the smallest that does is {} ({} bytes), frames in "
-                            "flight and what one instruction of each of {} threads can touch",
-                            print_bytes(bytes), print_bytes(least), least, thread_count()));
+                            "flight and what one instruction of each of {} threads can touch{}",
+                            print_bytes(bytes), print_bytes(least), least, thread_count(), bounds));
 }
 
 std::uint64_t Session::fast_bytes(const Profile& profile) const {
@@ -63,12 +63,18 @@ Machine Session::machine() const {
 }
 
 void Session::adopt(Profile profile) {
-  const auto bytes = fast_bytes(profile);
   machine_ = machine();
-  PlanOptions plan_options{.fast_bytes = bytes, .pool_frames = static_cast<std::uint32_t>(options_.depth)};
   auto policy = make_policy(options_.policy);
   auto* planned = dynamic_cast<PlannedPolicy*>(policy.get());
   if (planned == nullptr) throw Error(fmt::format("policy {} makes no plan; the live engine needs one", options_.policy));
+  PlanOptions plan_options{.fast_bytes = fast_bytes(profile), .pool_frames = static_cast<std::uint32_t>(options_.depth)};
+  if (plan_options.fast_bytes < Engine::minimum_bytes(thread_count())) {
+    const auto ample = planned->plan(profile, machine_, {.fast_bytes = physical_bytes()});
+    check_budget(plan_options.fast_bytes,
+                 fmt::format("; from {} on no op has to be streamed; the bound of the Sentinel paper (section "
+                             "IV-E), short-lived peak and largest long-lived tensor, is {}",
+                             print_bytes(ample.smallest_unstreamed_budget), print_bytes(ample.paper_bound)));
+  }
   auto plan = planned->plan(profile, machine_, plan_options);
   adopt_plan(std::move(profile), std::move(plan));
 }

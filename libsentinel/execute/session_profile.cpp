@@ -73,6 +73,8 @@ void Session::begin_counting() {
   }
   counted_ = has_counts_ = true;
   space_.table().for_each([this](const LiveTensor& tensor) { arm(tensor); });
+  last_snapshot_ = {};
+  snapshot();
 }
 
 void Session::end_counting() {
@@ -105,6 +107,7 @@ void Session::drain() {
   for (const auto& count : drained_)
     recorder_.opened(count.tag, count.reads, count.writes);
   ++counted_ops_;
+  snapshot();
 }
 
 Profile Session::take_profile(bool complete, const std::string& reason) const {
@@ -124,6 +127,19 @@ Profile Session::take_profile(bool complete, const std::string& reason) const {
                    .machine = this_machine(),
                    .created = now_utc()};
   return recorder_.profile(meta, last_signature_ == recorder_.signature() ? normal_times_ : std::vector<double>());
+}
+
+// What a program that is killed while profiling leaves behind: the step so far, once in a while.
+void Session::snapshot() {
+  constexpr std::chrono::seconds kEvery{1};
+  const auto now = std::chrono::steady_clock::now();
+  if (options_.output.empty() || now - last_snapshot_ < kEvery) return;
+  try {
+    write_profile(options_.output, take_profile(false, "the program was killed during the profiling step"));
+  } catch (const Error& error) {
+    refuse(error);
+  }
+  last_snapshot_ = std::chrono::steady_clock::now();
 }
 
 void Session::store(const Profile& profile) {

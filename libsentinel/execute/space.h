@@ -18,7 +18,7 @@ struct PlannedSlot {
   std::uint64_t offset = 0;  // in the plan's region
   std::uint64_t bytes = 0;
   bool placed = false;       // the plan gives it an address
-  bool shared = false;       // in the reserved pool, whose addresses are reused within the step
+  bool shared = false;       // its addresses may be another tensor's at another time of the step
 };
 
 class Space {

@@ -50,7 +50,7 @@ std::vector<PlannedSlot> slots_of(const Profile& profile, const Plan& plan) {
         .offset = placement.offset,
         .bytes = profile.tensors[placement.tensor.index()].bytes,
         .placed = true,
-        .shared = plan.groups[placement.group.index()].pool == Pool::short_lived};
+        .shared = plan.groups[placement.group.index()].pool != Pool::long_lived};
   return slots;
 }
 
@@ -93,7 +93,8 @@ constexpr const char* kKept =
 const Candidate candidates[] = {
     {"glibc", "", ""},
     {"glibc, memory kept", kKept, ""},
-    {"glibc, kept, huge pages", "GLIBC_TUNABLES=glibc.malloc.hugetlb=1", ""},
+    {"glibc, kept, huge pages", "GLIBC_TUNABLES=glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:"
+     "glibc.malloc.trim_threshold=1000000000000:glibc.malloc.top_pad=268435456", ""},
     {"jemalloc", "LD_PRELOAD=libjemalloc.so.2", "mallctl"},
     {"jemalloc, kept, huge pages",
      "LD_PRELOAD=libjemalloc.so.2 MALLOC_CONF=dirty_decay_ms:-1,muzzy_decay_ms:-1,thp:always",

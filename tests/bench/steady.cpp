@@ -1,7 +1,7 @@
 // What an allocation, its free, and an op cost in the steady state under an active plan, and which
 // part of the code takes how much of it. The tensors' memory is never touched.
 //
-//   steady_bench [--log FILE] [--rounds N] [--only NAME]
+//   steady_bench [--log FILE] [--factor N] [--rounds N] [--only NAME]
 #include <fmt/format.h>
 #include <x86intrin.h>
 
@@ -101,7 +101,6 @@ double engine(const AllocationLog& log) {
 double matcher(const AllocationLog& log) {
   StepMatcher matcher(log.profile);
   volatile std::uint32_t sink = 0;
-  const auto name = log.profile.ops;
   std::vector<std::uint64_t> names;
   for (const auto& op : log.profile.ops) names.push_back(name_hash(op.name));
   const auto walk = [&](bool allocations) {
@@ -247,8 +246,7 @@ struct Steady {
 };
 
 // Warm-up, profile and plan take the first few steps; those after them are measured.
-Steady measure_training(const AllocationLog& log, Calls calls) {
-  Training training(log, std::move(calls));
+Steady measure_training(const AllocationLog& log, Training& training) {
   for (int i = 0; i < 8; ++i) training.step();
   std::vector<double> pairs, ops;
   for (std::size_t i = 0; i < kSteps; ++i) {
@@ -275,7 +273,8 @@ SessionOptions session_options(double percent) {
 Steady in_session(const AllocationLog& log, double percent) {
   // Not destroyed: a session lives as long as its process.
   auto* session = new Session(session_options(percent), "bench");
-  return measure_training(log, calls_to(*session));
+  Training training(log, calls_to(*session));
+  return measure_training(log, training);
 }
 
 Steady through_c_abi(const AllocationLog& log) {
@@ -286,7 +285,8 @@ Steady through_c_abi(const AllocationLog& log) {
   setenv("SENTINEL_ARENA", "64G", 1);
   if (const int code = sentinel_attach("bench"); code != 0 && code != -EALREADY)
     throw Error(sentinel_last_error(), -code);
-  return measure_training(log, calls_to_c_abi());
+  static Training training(log, calls_to_c_abi());  // a process has one session: later rounds go on
+  return measure_training(log, training);
 }
 
 // ---------------------------------------------------------------- the table
@@ -313,7 +313,7 @@ const Row rows[] = {
     part("malloc", "the C library's", system_malloc),
     {"session", "all of it, unlimited memory",
      [](const AllocationLog& log) { return in_session(log, 0); }},
-    {"session-half", "all of it, half of the memory",
+    {"session-half", "all of it, within half of the memory",
      [](const AllocationLog& log) { return in_session(log, 50); }},
     {"c-abi", "all of it through the library", through_c_abi},
 };
@@ -322,11 +322,13 @@ int run(int argc, char** argv) {
   CLI::App app("What an allocation, its free and an op cost in the steady state");
   std::string path = SENTINEL_LOG, only;
   int rounds = 5;
+  std::uint64_t factor = 4;
   app.add_option("--log", path, "tensor trace to replay");
+  app.add_option("--factor", factor, "makes what lives within the step this much larger");
   app.add_option("--rounds", rounds, "measurements of each row");
   app.add_option("--only", only, "a row by its name");
   CLI11_PARSE(app, argc, argv);
-  const auto log = read_log(path);
+  const auto log = read_log(path, factor);
   std::vector<std::vector<double>> pairs(std::size(rows)), ops(std::size(rows));
   for (int round = 0; round < rounds; ++round)
     for (std::size_t i = 0; i < std::size(rows); ++i) {

@@ -1,0 +1,140 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/units.h"
+#include "execute/backing.h"
+#include "execute/measure.h"
+#include "sentinel/error.h"
+#include "sim/machine_file.h"
+#include "terminal.h"
+#include "verbs.h"
+
+namespace sentinel::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Settings {
+  std::string slow, size = "128M";
+  bool tiers_only = false, allow_tmpfs = false, json = false;
+};
+
+struct Sample {
+  const char* io;
+  std::size_t depth;
+  TierSpeed speed;
+  std::string refused;  // why there is no figure
+};
+
+constexpr std::pair<const char*, IoBackend> kBackends[] = {{"uring", IoBackend::uring},
+                                                           {"threads", IoBackend::threads}};
+constexpr std::size_t kDepths[] = {1, 4, 8, 16};
+
+std::string slow_directory(const std::string& given) {
+  const char* set = std::getenv("SENTINEL_DIR");
+  return !given.empty() ? given : set != nullptr && *set != '\0' ? set : "/var/tmp";
+}
+
+Sample sample(const Settings& s, const std::pair<const char*, IoBackend>& backend, std::size_t depth) {
+  Sample result{backend.first, depth, {}, {}};
+  try {
+    const auto bytes = std::max(round_up(parse_bytes(s.size), kGranule), kGranule);
+    result.speed = measure_slow_tier(slow_directory(s.slow), bytes,
+                                     {.backend = backend.second, .depth = depth, .frame_bytes = kGranule}, s.allow_tmpfs);
+  } catch (const Error& error) {
+    result.refused = error.what();
+  }
+  return result;
+}
+
+std::vector<Sample> sweep(const Settings& s, Progress& progress) {
+  std::vector<Sample> samples;
+  for (const auto& backend : kBackends)
+    for (const auto depth : kDepths) {
+      progress.now(fmt::format("{} with {} transfers in flight", backend.first, depth));
+      samples.push_back(sample(s, backend, depth));
+      if (!samples.back().refused.empty()) break;  // the next depth would be refused as well
+    }
+  return samples;
+}
+
+std::string rate(double bytes_per_second) { return fmt::format("{:.2f}", bytes_per_second / 1e9); }
+
+std::string row(const Sample& sample) {
+  if (!sample.refused.empty()) return fmt::format("  {:<8}  refused: {}\n", sample.io, sample.refused);
+  const auto& s = sample.speed;
+  return fmt::format("  {:<8}  {:>5}  {:>6}  {:>6}  {:>11}  {:>10}  {:>9}\n", sample.io, sample.depth, rate(s.write_bw),
+                     rate(s.read_bw), rate(s.exchange_write_bw), rate(s.exchange_read_bw), print_us(s.latency_us));
+}
+
+std::string text_of(const std::string& slow, const Machine& machine, const std::vector<Sample>& samples) {
+  const auto &fast = machine.tiers[0], &ssd = machine.tiers[1];
+  std::string text = fmt::format(
+      "memory     {} GB/s copied, {}\n"
+      "slow tier  {} GB/s written while {} GB/s are read, one frame of {} in {}: {}\n",
+      rate(fast.read_bw), print_bytes(fast.capacity), rate(ssd.write_bw), rate(ssd.read_bw),
+      print_bytes(machine.granule_bytes), print_us(ssd.latency_us), slow);
+  if (samples.empty()) return text;
+  text += "\n  GB/s      depth   write    read  both: write  both: read    latency\n";
+  for (const auto& sample : samples) text += row(sample);
+  return text;
+}
+
+Json sample_json(const Sample& sample) {
+  Json json{{"io", sample.io}, {"depth", sample.depth}};
+  if (!sample.refused.empty()) return json["refused"] = sample.refused, json;
+  json.update({{"write_bw", sample.speed.write_bw},
+               {"read_bw", sample.speed.read_bw},
+               {"exchange_write_bw", sample.speed.exchange_write_bw},
+               {"exchange_read_bw", sample.speed.exchange_read_bw},
+               {"latency_us", sample.speed.latency_us}});
+  return json;
+}
+
+Json json_of(const std::string& slow, const Machine& machine, const std::vector<Sample>& samples) {
+  Json json{{"machine", machine.name}, {"machine_file", sim::local_machine_path()}, {"slow", slow}};
+  for (const auto& tier : machine.tiers)
+    json["tiers"].push_back({{"name", tier.name},
+                             {"capacity", tier.capacity},
+                             {"read_bw", tier.read_bw},
+                             {"write_bw", tier.write_bw},
+                             {"latency_us", tier.latency_us}});
+  for (const auto& sample : samples) json["mechanisms"].push_back(sample_json(sample));
+  return json;
+}
+
+int bench(const Settings& s) {
+  Machine machine;
+  std::vector<Sample> samples;
+  const auto slow = slow_directory(s.slow);
+  {
+    Progress progress;
+    progress.now(fmt::format("measuring memory and {}", slow));
+    machine = measure_machine(slow, s.allow_tmpfs);
+    if (!s.tiers_only) samples = sweep(s, progress);
+  }
+  sim::write_machine(sim::local_machine_path(), machine);
+  if (s.json) return print(json_of(slow, machine, samples).dump(1) + "\n");
+  return print(text_of(slow, machine, samples) +
+               fmt::format("\nThe machine \"local\" is described in {}; plans for this machine use it.\n",
+                           sim::local_machine_path()));
+}
+
+}  // namespace
+
+Action declare_bench(Form& form) {
+  const auto s = std::make_shared<Settings>();
+  form.rows = {
+      {"--tiers", "", "only what plans need: the tiers", &s->tiers_only},
+      {"--slow", "DIR", "directory of the slow tier; $SENTINEL_DIR or /var/tmp if absent", &s->slow},
+      {"--size", "BYTES", "to write and read for each figure", &s->size},
+      {"--allow-tmpfs", "", "accept a slow tier that lies in memory", &s->allow_tmpfs},
+      {"--json", "", "the figures, for programs", &s->json},
+  };
+  return [s] { return bench(*s); };
+}
+
+}  // namespace sentinel::cli

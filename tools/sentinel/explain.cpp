@@ -1,0 +1,42 @@
+#include "plan/explain.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "plan/plan_file.h"
+#include "sentinel/error.h"
+#include "terminal.h"
+#include "trace/read_any.h"
+#include "verbs.h"
+
+namespace sentinel::cli {
+namespace {
+
+struct Settings {
+  std::string plan, tensor, profile;
+};
+
+int explain(const Settings& s) {
+  const auto plan = plan::read_plan(s.plan);
+  const auto path = s.profile.empty() ? plan.profile_path : s.profile;
+  if (path.empty())
+    throw Error(fmt::format("{} does not say which profile it was made from; name it with --profile", s.plan));
+  const auto profile = read_any(path);
+  plan::check_matches(plan, profile);
+  return print(s.tensor.empty() ? plan::explain(plan, profile) : plan::explain_tensor(plan, profile, s.tensor));
+}
+
+}  // namespace
+
+Action declare_explain(Form& form) {
+  const auto s = std::make_shared<Settings>();
+  form.rows = {
+      {"PLAN", "PLAN", "made by sentinel plan", &s->plan, true},
+      {"TENSOR", "TENSOR", "its name or number; the whole plan if absent", &s->tensor},
+      {"--profile", "FILE", "the plan's profile, where it was moved to another place", &s->profile},
+  };
+  return [s] { return explain(*s); };
+}
+
+}  // namespace sentinel::cli

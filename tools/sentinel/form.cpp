@@ -1,0 +1,55 @@
+#include "form.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+namespace sentinel::cli {
+namespace {
+
+struct Declare {
+  CLI::App& app;
+  const Row& row;
+
+  CLI::Option* operator()(bool* into) const { return app.add_flag(row.names, *into, row.meaning); }
+  // One value for each mention: what follows is an argument.
+  CLI::Option* operator()(std::vector<std::string>* into) const {
+    return app.add_option(row.names, *into, row.meaning)->delimiter(',')->allow_extra_args(false);
+  }
+  template <class T>
+  CLI::Option* operator()(T* into) const {
+    return app.add_option(row.names, *into, row.meaning);
+  }
+};
+
+void declare(CLI::App& app, const Row& row) {
+  auto* option = std::visit(Declare{app, row}, row.into);
+  option->required(row.required);
+  if (!row.choices.empty()) option->check(CLI::IsMember(row.choices));
+}
+
+// "-- CMD" ends what is ours; without a command of its own a verb has no use for it.
+void split_command(std::vector<std::string>& arguments, std::vector<std::string>& command) {
+  const auto end = std::find(arguments.begin(), arguments.end(), "--");
+  if (end == arguments.end())
+    throw UsageError("the command to run is missing: write it after --, as in -- python3 train.py");
+  command.assign(end + 1, arguments.end());
+  if (command.empty()) throw UsageError("nothing follows --: the command to run is missing");
+  arguments.erase(end, arguments.end());
+}
+
+}  // namespace
+
+void Form::parse(std::vector<std::string> arguments) {
+  if (takes_command) split_command(arguments, command);
+  CLI::App app;
+  app.set_help_flag();
+  for (const auto& row : rows) declare(app, row);
+  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+  try {
+    app.parse(arguments);
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(error.what());
+  }
+}
+
+}  // namespace sentinel::cli

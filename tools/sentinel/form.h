@@ -1,0 +1,46 @@
+// What a verb accepts, as a table: parsing, help and completion are made from it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace sentinel::cli {
+
+constexpr int kDone = 0, kFailed = 1, kWrongUsage = 2, kOwnFailure = 125;
+
+// Thrown for what the user wrote wrongly; everything else that fails is an Error.
+struct UsageError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+using Target =
+    std::variant<bool*, std::string*, std::uint64_t*, double*, std::vector<std::string>*>;
+
+struct Row {
+  std::string names;    // "-o,--output"; a name without dashes is an argument
+  std::string value;    // stands for the value in help: "FILE"; empty for flags
+  std::string meaning;  // one line; ends without a full stop
+  Target into;          // holds the default
+  bool required = false;
+  std::vector<std::string> choices = {};  // the only values accepted, where there are few
+
+  bool is_option() const { return names.front() == '-'; }
+};
+
+struct Form {
+  std::vector<Row> rows;
+  bool takes_command = false;        // everything after "--" is somebody else's command line
+  std::vector<std::string> command;  // that
+
+  // Fills the rows' targets. Throws UsageError.
+  void parse(std::vector<std::string> arguments);
+};
+
+using Action = std::function<int()>;
+
+}  // namespace sentinel::cli

@@ -1,0 +1,39 @@
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "sentinel/error.h"
+#include "terminal.h"
+#include "trace/store.h"
+#include "trace/tensor_trace.h"
+#include "verbs.h"
+
+namespace sentinel::cli {
+namespace {
+
+struct Settings {
+  std::string trace, output, format = "tensor-trace";
+};
+
+int import(const Settings& s) {
+  if (s.format != "tensor-trace")
+    throw Error(fmt::format("importing {} is not built yet; tensor-trace is", s.format));
+  const auto profile = read_tensor_trace(s.trace);
+  write_profile(s.output, profile);
+  return print(fmt::format("{}: {} tensors, {} ops, {} layers\nNext\n  sentinel report {}\n", s.output,
+                           profile.tensors.size(), profile.ops.size(), profile.layers.size(), s.output));
+}
+
+}  // namespace
+
+Action declare_import(Form& form) {
+  const auto s = std::make_shared<Settings>();
+  form.rows = {
+      {"TRACE", "TRACE", "what to read; compressed or not", &s->trace, true},
+      {"-o,--output", "FILE", "the profile to write", &s->output, true},
+      {"--format", "FORMAT", "what it is", &s->format, false, {"tensor-trace", "pytorch-snapshot", "perfetto"}},
+  };
+  return [s] { return import(*s); };
+}
+
+}  // namespace sentinel::cli

@@ -1,0 +1,52 @@
+#include "inputs.h"
+
+#include <fmt/format.h>
+
+#include "form.h"
+#include "sentinel/analysis.h"
+#include "sentinel/error.h"
+#include "sentinel/policy.h"
+
+namespace sentinel::cli {
+namespace {
+
+Budget parsed_budget(const std::string& text) {
+  try {
+    return parse_budget(text);
+  } catch (const Error& error) {
+    throw UsageError(fmt::format("--fast: {}", error.what()));
+  }
+}
+
+}  // namespace
+
+std::uint64_t budget_bytes(const Budget& budget, const Profile& profile) {
+  if (budget.percent == 0) return budget.bytes;
+  return static_cast<std::uint64_t>(static_cast<double>(peak_live_bytes(profile)) * budget.percent / 100);
+}
+
+std::uint64_t budget_bytes(const std::string& fast, const Profile& profile, const Machine& machine) {
+  if (!fast.empty()) return budget_bytes(parsed_budget(fast), profile);
+  const auto own = machine.tiers.front().capacity;
+  return own != 0 ? own : peak_live_bytes(profile);
+}
+
+void require_policy(const std::string& name) {
+  try {
+    make_policy(name);
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+}
+
+std::vector<std::string> policies_of(const std::vector<std::string>& names) {
+  std::vector<std::string> policies;
+  for (const auto& name : names) {
+    if (name == "all") return {policy_names().begin(), policy_names().end()};
+    require_policy(name);
+    policies.push_back(name);
+  }
+  return policies;
+}
+
+}  // namespace sentinel::cli

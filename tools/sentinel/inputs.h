@@ -1,0 +1,24 @@
+// Readings that several verbs share.
+#pragma once
+
+#include <string>
+
+#include "base/units.h"
+#include "sentinel/machine.h"
+#include "sentinel/profile.h"
+
+namespace sentinel::cli {
+
+// A share is of the profile's unlimited peak (DESIGN 8). Unlimited: 0.
+std::uint64_t budget_bytes(const Budget&, const Profile&);
+
+// The same of an option's text; the machine's own fast memory where it is empty. Throws UsageError.
+std::uint64_t budget_bytes(const std::string& fast, const Profile&, const Machine&);
+
+// A policy that is unknown or not built is wrong usage.
+void require_policy(const std::string& name);
+
+// The names given, or every policy there is for "all". Throws UsageError.
+std::vector<std::string> policies_of(const std::vector<std::string>& names);
+
+}  // namespace sentinel::cli

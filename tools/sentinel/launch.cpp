@@ -1,0 +1,161 @@
+#include "launch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "execute/executors.h"
+#include "sentinel/error.h"
+#include "sentinel/policy.h"
+
+namespace sentinel::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+enum Verbs : unsigned { kRecord = 1, kRun = 2, kBoth = 3 };
+enum class Kind { text, path, flag };
+
+// Flag, variable, value, verbs. What each means stands in execute/options.h.
+struct LaunchRow {
+  const char *names, *variable, *value;
+  Verbs verbs;
+  Kind kind = Kind::text;
+};
+
+constexpr LaunchRow kLaunchRows[] = {
+    {"-o,--output", "SENTINEL_OUTPUT", "FILE", kBoth, Kind::path},
+    {"--fast", "SENTINEL_FAST", "N%|BYTES", kRun},
+    {"--policy", "SENTINEL_POLICY", "NAME", kRun},
+    {"--profile", "SENTINEL_PROFILE", "FILE", kRun, Kind::path},
+    {"--plan", "SENTINEL_PLAN", "FILE", kRun, Kind::path},
+    {"--slow", "SENTINEL_DIR", "DIR", kRun, Kind::path},
+    {"--allow-tmpfs", "SENTINEL_ALLOW_TMPFS", "", kRun, Kind::flag},
+    {"--summary", "SENTINEL_SUMMARY", "FILE", kRun, Kind::path},
+    {"--machine", "SENTINEL_MACHINE", "NAME|FILE", kRun},
+    {"--io", "SENTINEL_IO", "BACKEND", kRun},
+    {"--move", "SENTINEL_MOVE", "HOW", kRun},
+    {"--depth", "SENTINEL_DEPTH", "N", kRun},
+    {"--window", "SENTINEL_WINDOW", "PAGES", kBoth},
+    {"--exact", "SENTINEL_EXACT", "", kBoth, Kind::flag},
+    {"--count", "SENTINEL_COUNT", "HOW", kBoth},
+    {"--arena", "SENTINEL_ARENA", "BYTES", kBoth},
+    {"--quiet", "SENTINEL_QUIET", "", kBoth, Kind::flag},
+};
+
+Row row_of(const LaunchRow& row, Launch& launch) {
+  const auto* option =
+      std::find_if(kOptionTable.begin(), kOptionTable.end(),
+                   [&](const OptionRow& o) { return std::string_view(o.variable) == row.variable; });
+  if (row.kind == Kind::flag) {
+    constexpr std::string_view set_to = "1: ";  // what the variable's meaning begins with
+    const std::string meaning(option->meaning);
+    return {row.names, "", meaning.substr(meaning.starts_with(set_to) ? set_to.size() : 0), &launch.flags[row.variable]};
+  }
+  return {row.names, row.value, option->meaning, &launch.values[row.variable]};
+}
+
+void set(const char* variable, const std::string& value) {
+  if (setenv(variable, value.c_str(), 1) != 0) throw Error("could not set the environment", errno);
+}
+
+// Fast memory is what is left; the one tier that can be placed is the slow one.
+std::string slow_directory_of(const std::string& tiers) {
+  constexpr std::string_view key = "slow=";
+  if (!tiers.starts_with(key) || tiers.size() == key.size() || tiers.find(',') != tiers.npos)
+    throw UsageError(fmt::format("--tiers {}: only the slow tier can be placed yet; write slow=DIR", tiers));
+  return tiers.substr(key.size());
+}
+
+std::string quoted(const std::string& word) {
+  constexpr auto plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
+  if (!word.empty() && word.find_first_not_of(plain) == word.npos) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+std::string as_text(const std::vector<std::string>& command) {
+  std::string text;
+  for (const auto& word : command) text += (text.empty() ? "" : " ") + quoted(word);
+  return text;
+}
+
+// Built or installed, the library and what goes into Python lie beside the command.
+void enter_places() {
+  const auto library_folder = fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "lib";
+  const auto home = library_folder / "sentinel", library = library_folder / "libsentinel.so";
+  const auto inject = home / "inject";
+  for (const auto& part : {library, inject / "sitecustomize.py"})
+    if (!fs::exists(part))
+      throw Error(fmt::format("{} is missing: the installation is incomplete; build or install again", part.string()));
+  const char* before = std::getenv("PYTHONPATH");
+  const bool any = before != nullptr && *before != '\0';
+  set("PYTHONPATH", inject.string() + (any ? std::string(":") + before : ""));
+  set("SENTINEL_HOME", home);
+  set("SENTINEL_PYTHON_DIR", home / "python");
+  set("SENTINEL_LIBRARY", library);
+}
+
+bool is_path(const std::string& machine) { return machine.find('/') != machine.npos || machine.ends_with(".toml"); }
+
+void enter_values(const Launch& launch) {
+  for (const auto& row : kLaunchRows) {
+    if (row.kind == Kind::flag && launch.flags.contains(row.variable) && launch.flags.at(row.variable))
+      set(row.variable, "1");
+    const auto value = launch.values.find(row.variable);
+    if (value == launch.values.end() || value->second.empty()) continue;
+    set(row.variable, row.kind == Kind::path ? fs::absolute(value->second).lexically_normal().string() : value->second);
+  }
+  if (!launch.tiers.empty()) set("SENTINEL_DIR", fs::absolute(slow_directory_of(launch.tiers)));
+  // A machine by name, or a file: only the file has a directory.
+  if (const auto at = launch.values.find("SENTINEL_MACHINE"); at != launch.values.end() && is_path(at->second))
+    set("SENTINEL_MACHINE", fs::absolute(at->second));
+}
+
+void require_one_of(const char* option, const std::string& value, std::initializer_list<const char*> known) {
+  if (std::find(known.begin(), known.end(), value) == known.end())
+    throw UsageError(fmt::format("{} \"{}\" is unknown; it is {} or {}", option, value, *known.begin(), *(known.end() - 1)));
+}
+
+SessionOptions checked_options() {
+  try {
+    const auto options = options_from_environment();
+    make_policy(options.policy);
+    parse_io_backend(options.io);
+    require_one_of("--move", options.move, {"auto", "copy"});
+    require_one_of("--count", options.count, {"auto", "ops"});
+    return options;
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+}
+
+}  // namespace
+
+bool Launch::given(const std::string& variable) const {
+  const auto found = values.find(variable);
+  return found != values.end() && !found->second.empty();
+}
+
+std::vector<Row> launch_rows(Launch& launch) {
+  const auto verb = launch.mode == Mode::run ? kRun : kRecord;
+  std::vector<Row> rows;
+  for (const auto& row : kLaunchRows)
+    if (row.verbs & verb) rows.push_back(row_of(row, launch));
+  if (verb == kRun)
+    rows.push_back({"--tiers", "slow=DIR", "where the tiers lie", &launch.tiers});
+  return rows;
+}
+
+SessionOptions enter_environment(const Launch& launch) {
+  enter_places();
+  set("SENTINEL_MODE", launch.mode == Mode::run ? "run" : "record");
+  set("SENTINEL_COMMAND", as_text(launch.command));
+  enter_values(launch);
+  return checked_options();
+}
+
+}  // namespace sentinel::cli

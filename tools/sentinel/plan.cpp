@@ -1,0 +1,81 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "inputs.h"
+#include "plan/plan_file.h"
+#include "plan/verify.h"
+#include "sentinel/error.h"
+#include "sentinel/policy.h"
+#include "sim/machine_file.h"
+#include "terminal.h"
+#include "trace/read_any.h"
+#include "verbs.h"
+
+namespace sentinel::cli {
+namespace {
+
+struct Settings {
+  std::string file, output, fast, policy = "sentinel", machine = "local";
+  std::uint64_t interval = 0, seed = 0;
+  double time_limit = 10;
+  std::vector<std::string> without;
+};
+
+std::unique_ptr<PlannedPolicy> planned_policy(const std::string& name) {
+  require_policy(name);
+  auto policy = make_policy(name);
+  auto* planned = dynamic_cast<PlannedPolicy*>(policy.get());
+  if (planned == nullptr)
+    throw Error(fmt::format("policy {} decides as it goes and makes no plan; `sentinel simulate` shows what it does", name));
+  policy.release();
+  return std::unique_ptr<PlannedPolicy>(planned);
+}
+
+Plan make_plan(const Settings& s, const Profile& profile) {
+  const auto machine = sim::find_machine(s.machine);
+  const PlanOptions options{.fast_bytes = budget_bytes(s.fast, profile, machine),
+                            .max_interval_layers = static_cast<std::uint32_t>(s.interval),
+                            .seed = s.seed,
+                            .time_limit_s = s.time_limit,
+                            .without = s.without};
+  auto made = planned_policy(s.policy)->plan(profile, machine, options);
+  if (const auto wrong = plan::verify(made, profile); !wrong.empty())
+    throw Error(fmt::format("the plan that policy {} made is not valid ({} objections), for one: {}; this is a defect "
+                            "of Sentinel, please report it", s.policy, wrong.size(), wrong.front()));
+  made.profile_path = std::filesystem::canonical(s.file);
+  return made;
+}
+
+int make(const Settings& s) {
+  const auto profile = read_any(s.file);
+  const auto made = make_plan(s, profile);
+  plan::write_plan(s.output, made);
+  return print(fmt::format(
+      "{}: policy {}, {} of fast memory (at most {} used), {} moves a step, step predicted {}\nNext\n"
+      "  sentinel explain {}\n  sentinel run --plan {} -- {}\n",
+      s.output, made.policy, print_bytes(made.fast_bytes), print_bytes(made.peak_fast_bytes), made.moves.size(),
+      print_us(made.predicted_step_us), s.output, s.output,
+      profile.meta.source == "trace" || profile.meta.command.empty() ? "CMD" : profile.meta.command));
+}
+
+}  // namespace
+
+Action declare_plan(Form& form) {
+  const auto s = std::make_shared<Settings>();
+  form.rows = {
+      {"FILE", "FILE", "a profile, or a tensor trace", &s->file, true},
+      {"-o,--output", "PLAN", "where the plan goes", &s->output, true},
+      {"--fast", "N%|BYTES", "budget of fast memory; the machine's own if absent", &s->fast},
+      {"--policy", "NAME", "policy that makes the plan", &s->policy},
+      {"--machine", "NAME|FILE", "what to plan for; this machine, as measured, if absent", &s->machine},
+      {"--interval", "LAYERS", "migration intervals of at most so many layers; 0 for any", &s->interval},
+      {"--without", "FEATURE", "leave out a feature of the policy; may be repeated", &s->without},
+      {"--seed", "N", "of policies that search", &s->seed},
+      {"--time-limit", "SECONDS", "the best plan found until then", &s->time_limit},
+  };
+  return [s] { return make(*s); };
+}
+
+}  // namespace sentinel::cli

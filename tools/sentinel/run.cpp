@@ -1,0 +1,122 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "base/units.h"
+#include "execute/backing.h"
+#include "execute/engine.h"
+#include "execute/limits.h"
+#include "execute/measure.h"
+#include "execute/slow_file.h"
+#include "inputs.h"
+#include "launch.h"
+#include "plan/plan_file.h"
+#include "sentinel/analysis.h"
+#include "sentinel/error.h"
+#include "sim/machine_file.h"
+#include "terminal.h"
+#include "trace/read_any.h"
+#include "verbs.h"
+
+namespace sentinel::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+void require_workable(std::uint64_t bytes) {
+  const auto least = Engine::minimum_bytes(thread_count());
+  if (bytes < least)
+    throw Error(fmt::format("a budget of {} cannot work: the smallest that does is {} ({} bytes)", print_bytes(bytes),
+                            print_bytes(least), least));
+}
+
+// A plan has its own policy and budget: what is asked for beside it has to agree.
+Profile check_plan(Launch& launch, const SessionOptions& options) {
+  const auto plan = plan::read_plan(options.plan);
+  auto profile = read_any(plan.profile_path);
+  plan::check_matches(plan, profile);
+  if (launch.given("SENTINEL_POLICY") && options.policy != plan.policy)
+    throw UsageError(fmt::format("{} was made by policy {}, not {}", options.plan, plan.policy, options.policy));
+  const auto wanted = budget_bytes(options.fast, profile);
+  if (!options.fast.unlimited() && wanted < plan.fast_bytes)
+    throw Error(fmt::format("{} was made for a budget of {}, more than the {} of --fast; make another with sentinel plan",
+                            options.plan, print_bytes(plan.fast_bytes), print_bytes(wanted)));
+  setenv("SENTINEL_POLICY", plan.policy.c_str(), 1);
+  setenv("SENTINEL_FAST", std::to_string(plan.fast_bytes).c_str(), 1);
+  return profile;
+}
+
+// What the run starts from, if from anything; read once here so that a wrong file shows before the
+// command starts.
+std::optional<Profile> start_profile(Launch& launch, const SessionOptions& options) {
+  if (!options.plan.empty() && !options.profile.empty())
+    throw UsageError("--plan brings its own profile: give either --profile or --plan");
+  if (!options.plan.empty()) return check_plan(launch, options);
+  if (!options.profile.empty()) return read_any(options.profile);
+  return std::nullopt;
+}
+
+// With a profile it is known how much will leave memory; without one, the engine's first slots.
+void check_slow_tier(const SessionOptions& options, const std::optional<Profile>& profile) {
+  std::uint64_t need = 0;
+  if (profile) {
+    const auto peak = peak_live_bytes(*profile), fast = budget_bytes(options.fast, *profile);
+    need = peak > fast ? peak - fast : 0;
+  }
+  SlowFile({.directory = options.slow_directory,
+            .frame_bytes = kGranule,
+            .need_bytes = need,
+            .allow_memory = options.allow_tmpfs});
+}
+
+void measure_once(const SessionOptions& options) {
+  const auto path = sim::local_machine_path();
+  if (!options.machine.empty()) return static_cast<void>(sim::find_machine(options.machine));
+  if (access(path.c_str(), R_OK) == 0) return;
+  Progress progress;
+  progress.now(fmt::format("measuring memory and {}, once", options.slow_directory));
+  const auto machine = measure_machine(options.slow_directory, options.allow_tmpfs);
+  try {
+    sim::write_machine(path, machine);
+  } catch (const Error& error) {
+    if (!options.quiet) say(fmt::format("{}; the machine will be measured again next time", error.what()));
+  }
+}
+
+void check_summary(const std::string& path) {
+  if (path.empty()) return;
+  const auto folder = fs::absolute(path).parent_path();
+  if (access(folder.c_str(), W_OK) != 0)
+    throw Error(fmt::format("cannot write the summary into {}", folder.string()), errno);
+}
+
+int run(Launch& launch) {
+  const auto asked = enter_environment(launch);
+  const auto profile = start_profile(launch, asked);
+  const auto options = options_from_environment();  // a plan has settled policy and budget
+  check_summary(options.summary);
+  if (options.fast.bytes != 0) require_workable(options.fast.bytes);
+  if (profile && options.fast.percent > 0) require_workable(budget_bytes(options.fast, *profile));
+  const bool limited = !options.fast.unlimited();
+  if (limited || launch.given("SENTINEL_DIR") || !launch.tiers.empty()) check_slow_tier(options, profile);
+  if (limited) measure_once(options);
+  return run_command(launch.command);
+}
+
+}  // namespace
+
+Action declare_run(Form& form) {
+  const auto launch = std::make_shared<Launch>();
+  launch->mode = Mode::run;
+  form.rows = launch_rows(*launch);
+  form.takes_command = true;
+  return [launch, &form] {
+    launch->command = form.command;
+    return run(*launch);
+  };
+}
+
+}  // namespace sentinel::cli

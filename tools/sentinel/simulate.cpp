@@ -1,0 +1,110 @@
+// `simulate` and, with every policy by default, `compare`.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "inputs.h"
+#include "sentinel/error.h"
+#include "sim/machine_file.h"
+#include "simulation.h"
+#include "sweep.h"
+#include "terminal.h"
+#include "trace/read_any.h"
+#include "verbs.h"
+
+namespace sentinel::cli {
+namespace {
+
+struct Settings {
+  std::string file, machine, fast, sweep, jobs;
+  std::vector<std::string> policies, without;
+  std::uint64_t steps = 3, seed = 0, effort = 0;
+  double time_limit = 10, noise = 0, target = 0;
+  bool no_recompute = false;  // holds by itself: no policy recomputes yet
+  bool json = false;
+};
+
+// Accepted by name, so that nobody believes them to have had an effect.
+void refuse_unbuilt(const Settings& s) {
+  const std::pair<bool, const char*> unbuilt[] = {{!s.jobs.empty(), "--jobs (several trainings on one machine)"},
+                                                  {s.noise != 0, "--noise (op times that vary)"},
+                                                  {s.effort != 0, "--effort (a bound on the search by count)"}};
+  for (const auto& [given, what] : unbuilt)
+    if (given) throw Error(fmt::format("{} is not built yet; leave it out", what));
+}
+
+Scenario scenario_of(const Settings& s, const Profile& profile) {
+  auto machine = sim::find_machine(s.machine);
+  const PlanOptions plan{.fast_bytes = budget_bytes(s.fast, profile, machine),
+                         .seed = s.seed,
+                         .time_limit_s = s.time_limit,
+                         .without = s.without};
+  if (s.steps == 0) throw UsageError("--steps 0: at least one step has to run");
+  return {profile, std::move(machine), plan, static_cast<std::uint32_t>(s.steps)};
+}
+
+Trial one_trial(const Settings& s, const Variant& variant, const std::string& policy) {
+  if (s.target == 0) {
+    auto trial = try_policy(variant.scenario, policy);
+    trial.variant = variant.name;
+    return trial;
+  }
+  auto trial = smallest_budget(variant.scenario, policy, s.target);
+  if (!trial) return {.policy = policy, .reason = fmt::format("no budget reaches {} of the ideal throughput", s.target)};
+  trial->variant = fmt::format("{}{}fast={}", variant.name, variant.name.empty() ? "" : " ", trial->fast_bytes);
+  return *trial;
+}
+
+std::vector<Trial> trials_of(const Settings& s, const Scenario& scenario) {
+  std::vector<Trial> trials;
+  Progress progress;
+  for (const auto& variant : variants_of(scenario, s.sweep))
+    for (const auto& policy : policies_of(s.policies)) {
+      progress.now(fmt::format("{} {}", policy, variant.name));
+      trials.push_back(one_trial(s, variant, policy));
+    }
+  return trials;
+}
+
+// A single policy that cannot work is a failure; among several it is a row of the table.
+int simulate(const Settings& s) {
+  if (s.target < 0 || s.target > 1) throw UsageError("--target is a share of the ideal throughput, as 0.95");
+  refuse_unbuilt(s);
+  for (const auto& policy : policies_of(s.policies)) require_policy(policy);
+  const auto profile = read_any(s.file);
+  if (profile.ops.empty()) throw Error(fmt::format("{} holds no operation: there is nothing to simulate", s.file));
+  const auto scenario = scenario_of(s, profile);
+  const auto trials = trials_of(s, scenario);
+  print(s.json ? trials_json(scenario, s.file, trials) : trials_text(scenario, trials));
+  return trials.size() == 1 && !trials.front().result && !s.json ? kFailed : kDone;
+}
+
+Action declare(Form& form, std::vector<std::string> policies) {
+  const auto s = std::make_shared<Settings>();
+  s->policies = std::move(policies);
+  form.rows = {
+      {"FILE", "FILE", "a profile, or a tensor trace", &s->file, true},
+      {"--machine", "NAME|FILE", "on which to run it", &s->machine, true},
+      {"--policy", "NAME,...", "the policies to try, or all", &s->policies},
+      {"--fast", "N%|BYTES", "budget of fast memory; the machine's own if absent", &s->fast},
+      {"--no-recompute", "", "moves only", &s->no_recompute},
+      {"--without", "FEATURE", "leave out a feature of the policy; may be repeated", &s->without},
+      {"--steps", "N", "steps to run; the last one is shown", &s->steps},
+      {"--sweep", "WHAT=V,...", "vary fast, host, ssd-bw or interval", &s->sweep},
+      {"--target", "SHARE", "the smallest budget with that share of the ideal throughput", &s->target},
+      {"--time-limit", "SECONDS", "for each policy's planning", &s->time_limit},
+      {"--seed", "N", "of policies that search", &s->seed},
+      {"--jobs", "A@0,B@5s", "several trainings at once (not built yet)", &s->jobs},
+      {"--noise", "PCT", "op times that vary (not built yet)", &s->noise},
+      {"--effort", "N", "bound of the search (not built yet)", &s->effort},
+      {"--json", "", "all of it, for programs", &s->json},
+  };
+  return [s] { return simulate(*s); };
+}
+
+}  // namespace
+
+Action declare_simulate(Form& form) { return declare(form, {"sentinel"}); }
+Action declare_compare(Form& form) { return declare(form, {"all"}); }
+
+}  // namespace sentinel::cli

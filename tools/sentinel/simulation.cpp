@@ -1,0 +1,79 @@
+#include "simulation.h"
+
+#include <chrono>
+#include <cmath>
+#include <exception>
+
+#include "base/units.h"
+#include "sentinel/analysis.h"
+#include "sentinel/error.h"
+
+namespace sentinel::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double ms_since(Clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
+
+sim::SimResult simulated(const Scenario& s, Policy& policy, Trial& trial) {
+  const auto begin = Clock::now();
+  if (auto* planned = dynamic_cast<PlannedPolicy*>(&policy)) {
+    const auto plan = planned->plan(s.profile, s.machine, s.plan);
+    trial.plan_ms = ms_since(begin);
+    return sim::simulate(s.profile, s.machine, plan, s.steps);
+  }
+  const auto controller = policy.prepare(s.profile, s.machine, s.plan);
+  trial.plan_ms = ms_since(begin);
+  return sim::simulate(s.profile, s.machine, *controller, {.fast_bytes = s.plan.fast_bytes, .steps = s.steps});
+}
+
+// Sums of many times differ in their last bits with the order of summing.
+void settle_rounding(sim::SimResult& result) {
+  constexpr double kRounding = 1e-9;
+  if (std::abs(result.step_us - result.ideal_us) > kRounding * result.ideal_us) return;
+  result.step_us = result.ideal_us;
+  result.stall_us = 0;
+}
+
+}  // namespace
+
+// No policy recomputes yet, so that the two bounds are one; until sharper ones are known it is the
+// time of the ops themselves.
+Trial try_policy(const Scenario& s, const std::string& name) {
+  Trial trial{.policy = name, .fast_bytes = s.plan.fast_bytes};
+  trial.lower_bound_us = trial.swap_lower_bound_us = ideal_us(s.profile);
+  try {
+    trial.result = simulated(s, *make_policy(name), trial);
+    settle_rounding(*trial.result);
+  } catch (const Error& error) {
+    trial.reason = error.what();
+  }
+  return trial;
+}
+
+std::optional<Trial> smallest_budget(const Scenario& scenario, const std::string& policy, double target) {
+  const auto granule = scenario.machine.granule_bytes;
+  const auto at = [&](std::uint64_t granules) {
+    auto s = scenario;
+    s.plan.fast_bytes = granules * granule;
+    return try_policy(s, policy);
+  };
+  const auto reaches = [&](const Trial& trial) {
+    return trial.result && trial.result->normalized_throughput() >= target;
+  };
+  // Twice the peak covers what granules and frames in flight add to it.
+  std::uint64_t least = 0, enough = 2 * peak_live_bytes(scenario.profile) / granule + 64;
+  auto best = at(enough);
+  if (!reaches(best)) return std::nullopt;
+  while (enough - least > 1 + enough / 512) {
+    const auto middle = least + (enough - least) / 2;
+    auto trial = at(middle);
+    if (reaches(trial)) enough = middle, best = std::move(trial);
+    else least = middle;
+  }
+  return best;
+}
+
+}  // namespace sentinel::cli

@@ -1,0 +1,42 @@
+// Trying policies on a machine: what `simulate` and `compare` show.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sentinel/machine.h"
+#include "sentinel/policy.h"
+#include "sentinel/profile.h"
+#include "sim/simulator.h"
+
+namespace sentinel::cli {
+
+struct Trial {
+  std::string policy;
+  std::string variant;  // of a sweep: "fast=20%"; empty otherwise
+  std::uint64_t fast_bytes = 0;
+  std::optional<sim::SimResult> result;  // absent: not feasible
+  std::string reason;                    // then
+  double plan_ms = 0;
+  double lower_bound_us = 0, swap_lower_bound_us = 0;
+};
+
+struct Scenario {
+  const Profile& profile;
+  Machine machine;
+  PlanOptions plan;
+  std::uint32_t steps = 3;
+};
+
+// Never throws for what a policy cannot do: that is a result.
+Trial try_policy(const Scenario&, const std::string& policy);
+
+// The smallest budget, to the machine's granule, at which the policy reaches the share `target` of
+// the throughput that unlimited memory has; nothing where none does.
+std::optional<Trial> smallest_budget(const Scenario&, const std::string& policy, double target);
+
+std::string trials_text(const Scenario&, const std::vector<Trial>&);
+std::string trials_json(const Scenario&, const std::string& file, const std::vector<Trial>&);
+
+}  // namespace sentinel::cli

@@ -1,0 +1,107 @@
+// Trials as the table of a terminal and as the JSON of DESIGN 10.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/units.h"
+#include "sentinel/analysis.h"
+#include "simulation.h"
+
+namespace sentinel::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::uint64_t moved_bytes(const sim::SimResult& result) {
+  std::uint64_t bytes = 0;
+  for (const auto& traffic : result.traffic) bytes += traffic.bytes;
+  return bytes;
+}
+
+std::string label(const Trial& trial) {
+  return trial.variant.empty() ? trial.policy : trial.policy + " " + trial.variant;
+}
+
+std::string row(const Trial& trial, std::size_t width) {
+  if (!trial.result) return fmt::format("{:<{}}  not feasible: {}\n", label(trial), width, trial.reason);
+  const auto& r = *trial.result;
+  return fmt::format("{:<{}}  {:>9}  {:>10.3f}  {:>9}  {:>9}  {:>9}  {:>7}  {:>9}\n", label(trial), width,
+                     print_us(r.step_us), r.normalized_throughput(), print_us(r.stall_us),
+                     print_bytes(moved_bytes(r)), print_bytes(r.peak_fast_bytes), r.demand_faults,
+                     print_us(1e3 * trial.plan_ms));
+}
+
+Json traffic_json(const sim::SimResult& result) {
+  Json list = Json::array();
+  for (const auto& traffic : result.traffic)
+    list.push_back({{"from", traffic.from}, {"to", traffic.to}, {"bytes", traffic.bytes}});
+  return list;
+}
+
+Json infeasible_json(const Trial& trial) {
+  Json json{{"policy", trial.policy}, {"feasible", false}, {"reason", trial.reason}};
+  for (const char* time : {"step_us", "ideal_us", "normalized_throughput", "lower_bound_us", "swap_lower_bound_us",
+                           "stall_us", "recompute_us", "plan_ms", "peak_fast_bytes", "demand_faults"})
+    json[time] = nullptr;
+  json["traffic"] = Json::array();
+  return json;
+}
+
+Json feasible_json(const Trial& trial) {
+  const auto& r = *trial.result;
+  return {{"policy", trial.policy},
+          {"feasible", true},
+          {"step_us", r.step_us},
+          {"ideal_us", r.ideal_us},
+          {"normalized_throughput", r.normalized_throughput()},
+          {"lower_bound_us", trial.lower_bound_us},
+          {"swap_lower_bound_us", trial.swap_lower_bound_us},
+          {"stall_us", r.stall_us},
+          {"recompute_us", 0.0},
+          {"plan_ms", trial.plan_ms},
+          {"peak_fast_bytes", r.peak_fast_bytes},
+          {"demand_faults", r.demand_faults},
+          {"streamed_ops", r.streamed_ops},
+          {"traffic", traffic_json(r)}};
+}
+
+Json trial_json(const Trial& trial) {
+  auto json = trial.result ? feasible_json(trial) : infeasible_json(trial);
+  if (trial.variant.empty()) return json;
+  json["sweep"] = trial.variant;
+  json["fast_bytes"] = trial.fast_bytes;
+  return json;
+}
+
+}  // namespace
+
+std::string trials_text(const Scenario& s, const std::vector<Trial>& trials) {
+  std::size_t width = 6;
+  for (const auto& trial : trials) width = std::max(width, label(trial).size());
+  std::string text = fmt::format(
+      "{} on {}: {} of fast memory, unlimited peak {}, ideal step {}\n\n"
+      "{:<{}}  {:>9}  {:>10}  {:>9}  {:>9}  {:>9}  {:>7}  {:>9}\n",
+      s.profile.meta.model.empty() ? "the step" : s.profile.meta.model, s.machine.name, print_bytes(s.plan.fast_bytes),
+      print_bytes(peak_live_bytes(s.profile)), print_us(ideal_us(s.profile)), "policy", width, "step", "throughput",
+      "stalled", "moved", "peak fast", "faults", "planning");
+  for (const auto& trial : trials) text += row(trial, width);
+  return text + "\nThroughput is relative to unlimited fast memory.\n";
+}
+
+std::string trials_json(const Scenario& s, const std::string& file, const std::vector<Trial>& trials) {
+  Json json{{"trace",
+             {{"file", file},
+              {"model", s.profile.meta.model},
+              {"batch", s.profile.meta.batch},
+              {"ops", s.profile.ops.size()},
+              {"tensors", s.profile.tensors.size()},
+              {"peak_bytes", peak_live_bytes(s.profile)}}},
+            {"machine", s.machine.name},
+            {"fast_bytes", s.plan.fast_bytes},
+            {"results", Json::array()}};
+  for (const auto& trial : trials) json["results"].push_back(trial_json(trial));
+  return json.dump(1) + "\n";
+}
+
+}  // namespace sentinel::cli

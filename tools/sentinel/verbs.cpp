@@ -1,0 +1,116 @@
+#include "verbs.h"
+
+#include <algorithm>
+
+#include "help.h"
+#include "sentinel/error.h"
+#include "terminal.h"
+
+namespace sentinel::cli {
+namespace {
+
+constexpr Verb kVerbs[] = {
+    {"doctor", "[--json]", "what this machine can do, and how to get the rest",
+     {"sentinel doctor", "sentinel doctor --slow /mnt/ssd --json"},
+     declare_doctor},
+    {"record", "[-o FILE] [options] -- CMD", "profile one steady training step of CMD",
+     {"sentinel record -o resnet.sentinel -- python3 train.py",
+      "sentinel record --exact -- python3 train.py --batch 8"},
+     declare_record, kOwnFailure},
+    {"run", "[--fast N%|BYTES] [options] -- CMD",
+     "profile, plan, go on training under the plan",
+     {"sentinel run --fast 20% -- python3 train.py",
+      "sentinel run --fast 2G --profile resnet.sentinel --summary run.json -- python3 train.py"},
+     declare_run, kOwnFailure},
+    {"report", "FILE [VIEW] [options]", "what a profile says",
+     {"sentinel report profile.sentinel heatmap",
+      "sentinel report profile.sentinel --format html > profile.html"},
+     declare_report},
+    {"plan", "FILE -o PLAN [options]", "where each tensor lies and when it moves, within a budget",
+     {"sentinel plan profile.sentinel --fast 20% -o plan.json",
+      "sentinel plan profile.sentinel --fast 2G --machine optane -o plan.json"},
+     declare_plan},
+    {"explain", "PLAN [TENSOR]", "why a plan is as it is, or why a tensor lies and moves as it does",
+     {"sentinel explain plan.json", "sentinel explain plan.json 17"},
+     declare_explain},
+    {"simulate", "FILE|TRACE --machine NAME|FILE [options]",
+     "the step time to expect on a machine, before it is bought",
+     {"sentinel simulate profile.sentinel --machine v100-16gb --fast 20%",
+      "sentinel simulate trace.jsonl.gz --machine a100-g10 --policy all --json"},
+     declare_simulate},
+    {"compare", "FILE|TRACE --machine NAME|FILE [--fast N%|BYTES] [options]",
+     "every policy in one table, with the bounds",
+     {"sentinel compare profile.sentinel --machine optane --fast 20%",
+      "sentinel compare trace.jsonl.gz --machine a100-g10 --json"},
+     declare_compare},
+    {"import", "TRACE -o FILE [options]", "a trace taken elsewhere, as a profile",
+     {"sentinel import trace.jsonl.gz -o model.sentinel",
+      "sentinel import trace.jsonl -o model.sentinel && sentinel report model.sentinel"},
+     declare_import},
+    {"export", "FILE -o TRACE [options]", "a profile, for other programs",
+     {"sentinel export profile.sentinel -o trace.jsonl.gz",
+      "sentinel export profile.sentinel --format perfetto -o step.json"},
+     declare_export},
+    {"bench", "[--tiers] [options]", "measure the tiers and mechanisms of this machine",
+     {"sentinel bench --slow /mnt/ssd", "sentinel bench --tiers --json"},
+     declare_bench},
+    {"clean", "[--dry-run] [DIR...]", "remove what a killed run left behind",
+     {"sentinel clean --dry-run", "sentinel clean profiles/"},
+     declare_clean},
+    {"completion", "bash|zsh|fish", "a completion script for your shell",
+     {"eval \"$(sentinel completion bash)\"",
+      "sentinel completion fish > ~/.config/fish/completions/sentinel.fish"},
+     declare_completion},
+    {"help", "[VERB]", "this text, or what a verb accepts",
+     {"sentinel help run", "sentinel run --help"},
+     declare_help},
+};
+
+bool asks_for_help(std::span<const std::string> arguments) {
+  const auto end = std::find(arguments.begin(), arguments.end(), "--");
+  return std::any_of(arguments.begin(), end,
+                     [](const auto& text) { return text == "--help" || text == "-h"; });
+}
+
+int start(const Verb& verb, std::span<const std::string> arguments) {
+  Form form;
+  const auto action = verb.declare(form);
+  form.parse({arguments.begin(), arguments.end()});
+  return action();
+}
+
+int run_verb(const Verb& verb, std::span<const std::string> arguments) {
+  if (asks_for_help(arguments)) return print(verb_help(verb));
+  try {
+    return start(verb, arguments);
+  } catch (const UsageError& error) {
+    say(error.what());
+    say(std::string("see: sentinel help ") + verb.name);
+    return kWrongUsage;
+  } catch (const std::exception& error) {
+    say(error.what());
+    return verb.failure;
+  }
+}
+
+}  // namespace
+
+std::span<const Verb> verbs() { return kVerbs; }
+
+const Verb* find_verb(std::string_view name) {
+  const auto* found = std::find_if(std::begin(kVerbs), std::end(kVerbs),
+                                   [&](const Verb& verb) { return verb.name == name; });
+  return found == std::end(kVerbs) ? nullptr : found;
+}
+
+int dispatch(std::span<const std::string> arguments) {
+  const std::string first = arguments.empty() ? "" : arguments.front();
+  if (first == "--version") return print("sentinel " SENTINEL_VERSION "\n");
+  if (first == "--help" || first == "-h") return print(overview());
+  if (const auto* verb = find_verb(first)) return run_verb(*verb, arguments.subspan(1));
+  say(first.empty() ? "what is to be done?" : "there is no \"" + first + "\"" + similar_verb(first));
+  say("see: sentinel help");
+  return kWrongUsage;
+}
+
+}  // namespace sentinel::cli
