@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <mutex>
 #include <string>
 
 #include "execute/session.h"
@@ -30,6 +31,9 @@ void after_fork_in_parent() { current()->after_fork_in_parent(); }
 void after_fork_in_child() { current()->after_fork_in_child(); }
 
 int begin(sentinel::SessionOptions options, const char* framework) {
+  static std::mutex beginning;  // two threads may take their first tensor at the same time
+  const std::lock_guard guard(beginning);
+  if (current() != nullptr) return 0;
   try {
     session = new Session(std::move(options), framework);
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
@@ -76,8 +80,12 @@ int sentinel_attach(const char* framework) {
 int sentinel_start_profile(void) {
   if (current() == nullptr)
     if (const int code = begin_alone(); code != 0) return code;
-  const int code = current()->start_profile();
-  return code == 0 ? 0 : failed("a profile has been started already", -code);
+  try {
+    const int code = current()->start_profile();
+    return code == 0 ? 0 : failed("a profile has been started already", -code);
+  } catch (const std::exception& error) {
+    return failed(error.what(), EIO);
+  }
 }
 
 int sentinel_end_profile(void) {

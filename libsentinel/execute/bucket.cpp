@@ -63,13 +63,10 @@ void Bucket::begin_step() {
 
 LiveTensor* Bucket::live(TensorId id, Space& space) const {
   const auto t = id.index();
-  if (persistent_[t] != 0) {
-    auto* tensor = space.find(reinterpret_cast<const void*>(persistent_[t]));
-    return tensor != nullptr && tensor->bytes == profile_.tensors[t].bytes ? tensor : nullptr;
-  }
-  if (!profile_.tensors[t].alloc_op) return nullptr;
-  auto* tensor = space.find(reinterpret_cast<const void*>(space.address_of(space_plan_, id.value)));
-  return tensor != nullptr && tensor->plan == space_plan_ && tensor->slot == id.value ? tensor : nullptr;
+  const bool placed = space.placed(space_plan_, id.value);
+  const auto address = placed ? space.address_of(space_plan_, id.value) : persistent_[t];
+  auto* tensor = address == 0 ? nullptr : space.find(reinterpret_cast<const void*>(address));
+  return tensor != nullptr && tensor->bytes == profile_.tensors[t].bytes ? tensor : nullptr;
 }
 
 }  // namespace sentinel

@@ -35,7 +35,7 @@ class Bucket {
   // What has to be there before the op computes / what it uses.
   const std::vector<TensorId>& awaited(OpId op) const { return awaited_[op.index()]; }
   const std::vector<TensorId>& used(OpId op) const { return used_[op.index()]; }
-  // Persistent tensors that the plan has outside fast memory when a step begins.
+  // Tensors from before the step that the plan has outside fast memory when it begins.
   const std::vector<TensorId>& away_at_start() const { return away_; }
   bool moves_anything() const { return !plan_.moves.empty(); }
 

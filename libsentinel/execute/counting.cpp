@@ -7,6 +7,7 @@
 
 #include "alloc/ranges.h"
 #include "execute/engine.h"
+#include "sentinel/error.h"
 
 namespace sentinel {
 
@@ -57,6 +58,7 @@ int Engine::stop_counting() noexcept {
 
 void Engine::thaw() noexcept {
   frozen_ = false;
+  if (child_) return;  // nothing moves in a child
   if (!reader_) {  // no slow tier, no promoter: frames are there for whoever waited
     Guard guard(lock_, std::adopt_lock);
     while (!demanded_.empty()) start_promotion(demanded_.front(), guard);
@@ -65,6 +67,20 @@ void Engine::thaw() noexcept {
   }
   reader_->wake();
   writer_->wake();
+}
+
+// Puts what `prepare` maps, guarded, in the arena's place in one step.
+int Engine::replace_arena(const std::function<std::uintptr_t()>& prepare, bool minor) noexcept {
+  std::uintptr_t prepared = 0;
+  try {
+    prepared = prepare();
+  } catch (const Error& error) {
+    return -(error.code() != 0 ? error.code() : ENOMEM);
+  }
+  int code = loop_->register_range(prepared, arena_bytes_, true, minor);
+  if (code == 0) code = loop_->replace_mapping(arena_, arena_bytes_, prepared);
+  if (code != 0) munmap(reinterpret_cast<void*>(prepared), arena_bytes_);
+  return code;
 }
 
 // Blocks in which nothing lives are not worth a copy.
@@ -98,25 +114,15 @@ int Engine::to_shared() noexcept {
     frames_in_pool_->destroy(token);
     copied.push_back(index);
   }
-  if (code == 0) {
-    const auto prepared = map_shared(shared_->descriptor(), arena_bytes_, kGranule);
-    code = loop_->register_range(prepared, arena_bytes_, true, true);
-    if (code == 0) code = loop_->replace_mapping(arena_, arena_bytes_, prepared);
-    if (code != 0) munmap(reinterpret_cast<void*>(prepared), arena_bytes_);
-  }
+  if (code == 0) code = replace_arena([this] { return map_shared(shared_->descriptor(), arena_bytes_, kGranule); }, true);
   if (code == 0) backing_ = shared_.get();
   else for (const auto index : copied) copy_back(index);
   return code;
 }
 
 int Engine::to_moved() noexcept {
-  const auto prepared = reserve_anonymous(arena_bytes_, kGranule);
-  int code = loop_->register_range(prepared, arena_bytes_, true, false);
-  if (code == 0) code = loop_->replace_mapping(arena_, arena_bytes_, prepared);
-  if (code != 0) {
-    munmap(reinterpret_cast<void*>(prepared), arena_bytes_);
+  if (const int code = replace_arena([this] { return reserve_anonymous(arena_bytes_, kGranule); }, false); code != 0)
     return code;
-  }
   drop_dead_blocks();
   backing_ = frames_in_pool_.get();
   for (const auto index : resident_) copy_back(index);

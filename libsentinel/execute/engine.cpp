@@ -13,14 +13,15 @@
 
 #include "alloc/ranges.h"
 #include "base/units.h"
+#include "execute/limits.h"
 #include "sentinel/error.h"
 
 namespace sentinel {
 namespace {
 
 constexpr std::uint64_t kUnlimited = ~0ull / kGranule;
-// What one instruction can touch: three operands, each across a boundary.
-constexpr std::uint64_t kFramesPerThread = 6;
+// What one instruction can touch: two operands, each across a boundary.
+constexpr std::uint64_t kFramesPerThread = 4;
 constexpr std::uint64_t kFramesInFlight = 8;
 
 std::thread start_thread(auto&& body) {
@@ -118,6 +119,7 @@ void Engine::occupy(std::uintptr_t address, std::uint64_t bytes) noexcept {
     auto& block = blocks_[index];
     ++block.live;
     ++block.wanted;
+    block.discard = false;  // on its way out, and written again before its pages have gone
     block.used = now;
     if (block.queue == QueueId::evict) keep(index);
   });
@@ -130,6 +132,7 @@ void Engine::vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) no
     if (wanted) --block.wanted;
     if (--block.live != 0) return;
     if (block.state == BlockState::leaving) block.discard = true;
+    if (block.state == BlockState::resident && frames_short()) evict(index);
     if (block.queue == QueueId::prefetch) prefetches_.remove(index);
     if (block.state == BlockState::absent && block.queue == QueueId::none) make_absent_or_empty(block);
   });
@@ -218,11 +221,12 @@ void Engine::set_resident(BlockIndex index) noexcept {
   block.token = kNoToken;
   block.recalled = false;
   const std::uint64_t now = clock_.load(std::memory_order_relaxed) << 24;
+  const bool in_use = block.used >= now;  // by the op that runs: it was read ahead for it
   block.used = std::max<std::uint64_t>(block.used & ~0xffffffull, now) | (++arrivals_ & 0xffffff);
   block.place = static_cast<std::uint32_t>(resident_.size());
   resident_.push_back(index);
   if (std::exchange(block.faulted, false)) end_wait();
-  else if (block.live != 0 && block.wanted == 0) evict(index);  // demoted while it arrived
+  else if (block.live != 0 && block.wanted == 0 && !block.stuck && !in_use) evict(index);  // demoted on its way
   // While counting, whoever was woken by the install has faulted again and was told to wait.
   if (counting_) loop_->wake(arena_ + index * kGranule, kGranule);
   look_again();
@@ -247,8 +251,7 @@ void Engine::unset_resident(BlockIndex index) noexcept {
   resident_.pop_back();
 }
 
-// A frame that may be used now: a free one, a new one within the budget, or one that lies idle in a
-// block where nothing lives any more.
+// A frame that may be used now: a free one, or a new one within the budget.
 Token Engine::free_frame(Guard& guard) noexcept {
   if (!free_.empty()) {
     const auto token = free_.back();
@@ -271,15 +274,24 @@ void Engine::evict(BlockIndex index) noexcept {
   if (writer_) writer_->wake();
 }
 
+// Whether it has just come for the op that runs, so that the instruction that asked for it may not
+// have been done yet: as many as all threads' instructions and the read-ahead take.
+bool Engine::fresh(const Block& block) const noexcept {
+  static const auto kept = kFramesPerThread * thread_count();
+  return block.used >> 24 == clock_.load(std::memory_order_relaxed) &&
+         ((arrivals_ - block.used) & 0xffffff) < kept + options_.depth;
+}
+
 // Sees to it that `count` frames become free: what is being written counts; then dead blocks, then
-// blocks that no plan wants, then those used longest ago.
+// blocks that no plan wants, then those used longest ago. What has just come goes last: two threads
+// would else take each other's block away for ever.
 void Engine::want_frames(std::size_t count) noexcept {
   const auto under_way = leaving_ + evictions_.size();
   if (under_way >= count || frozen_) return;
   const auto needed = std::min(count - under_way, resident_.size());
   const auto rank = [this](BlockIndex index) {
     const auto& block = blocks_[index];
-    const std::uint64_t kind = block.live == 0 ? 0 : block.wanted == 0 ? 1 : 2;
+    const std::uint64_t kind = block.stuck ? 4 : block.live == 0 ? 0 : fresh(block) ? 3 : block.wanted == 0 ? 1 : 2;
     return std::pair{kind, block.used};
   };
   for (std::size_t n = 0; n < needed; ++n) {
@@ -289,6 +301,22 @@ void Engine::want_frames(std::size_t count) noexcept {
         best = index;
     if (best == kNoBlock) return;
     evict(best);
+  }
+}
+
+// The budget is used up and hardly a frame is free: what is dead should not wait for a demand.
+bool Engine::frames_short() const noexcept {
+  return frames_ >= budget_frames_ && free_.size() + leaving_ + evictions_.size() < options_.depth / 2;
+}
+
+// For prefetches, which evict nothing that lives.
+void Engine::reclaim_dead() noexcept {
+  auto missing = prefetches_.size();
+  for (const auto index : resident_) {
+    if (missing == 0) return;
+    if (blocks_[index].live != 0 || blocks_[index].queue != QueueId::none) continue;
+    evict(index);
+    --missing;
   }
 }
 

@@ -3,17 +3,18 @@
 //
 // Threads: the *guard* (the FaultLoop's thread) answers touches of absent blocks; the *promoter*
 // reads blocks in, the *demoter* writes blocks out; any number of training threads call the public
-// functions. One lock, `lock_`, guards all state; it is never held across a system call that may
-// sleep for long, nor while touching the arena, so the guard can always take it.
+// functions. One lock, `lock_`, guards all state; it is held across fork() and while the file grows,
+// but never while a frame or bytes move or the arena is touched, so the guard soon gets it.
 //
 // Deadlock freedom: demand takes precedence over prefetch, prefetch never evicts, an eviction waits
 // for nothing but its own write, and demand evicts whatever is not being moved. So whoever waits
-// for a block gets it as long as kMinimumFrames frames exist.
+// for a block gets it as long as the budget is minimum_bytes() or more.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -129,6 +130,9 @@ class Engine {
   void unset_resident(BlockIndex) noexcept;
   Token free_frame(Guard&) noexcept;
   void want_frames(std::size_t count) noexcept;
+  bool fresh(const Block&) const noexcept;
+  bool frames_short() const noexcept;
+  void reclaim_dead() noexcept;
   void evict(BlockIndex) noexcept;
   void keep(BlockIndex) noexcept;
   void look_again() noexcept;
@@ -139,6 +143,7 @@ class Engine {
   [[noreturn]] void fail(const char* what, int error) noexcept;
 
   // counting.cpp, fork.cpp
+  int replace_arena(const std::function<std::uintptr_t()>& prepare, bool minor) noexcept;
   int to_shared() noexcept;
   int to_moved() noexcept;
   void drop_dead_blocks() noexcept;
@@ -175,7 +180,7 @@ class Engine {
   std::uint64_t budget_frames_;
   std::uint64_t arrivals_ = 0;      // orders blocks used in the same tick
   std::size_t arriving_ = 0, leaving_ = 0;
-  bool frozen_ = false, stop_ = false;
+  bool frozen_ = false, stop_ = false, child_ = false;
   std::size_t waiters_ = 0;         // threads waiting for a block now
   Clock::time_point wait_began_;
   EngineCounters counters_;

@@ -19,7 +19,7 @@ void Engine::before_fork() noexcept {
   Guard guard(lock_, std::adopt_lock);
   wait_until_settled(guard);
   guard.release();
-  if (slow_ && pipe2(child_pipe_, O_CLOEXEC) != 0) child_pipe_[0] = child_pipe_[1] = -1;
+  if (slow_ && pipe2(child_pipe_, O_CLOEXEC) != 0) fail("could not make a pipe to keep a child's tensors by", errno);
 }
 
 void Engine::after_fork_in_parent() noexcept {
@@ -34,6 +34,7 @@ void Engine::after_fork_in_parent() noexcept {
 // The child's copy of the arena raises no faults any more: absent blocks would read as zeros. The
 // parent's threads do not exist here and their objects are left alone.
 void Engine::after_fork_in_child() noexcept {
+  child_ = true;
   loop_->abandon_in_child();
   if (child_pipe_[0] >= 0) close(child_pipe_[0]);  // the other end stays open while the child lives
   bool absent = false;

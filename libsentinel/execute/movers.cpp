@@ -51,7 +51,7 @@ void Engine::start_promotions(Guard& guard) noexcept {
   while (!frozen_ && arriving_ < reader_->depth() && demanded_.empty() && !prefetches_.empty()) {
     const auto index = prefetches_.front();
     if (blocks_[index].state != BlockState::absent) prefetches_.remove(index);
-    else if (!start_promotion(index, guard)) return;
+    else if (!start_promotion(index, guard)) return reclaim_dead();
   }
 }
 
@@ -132,9 +132,11 @@ void Engine::take_out(BlockIndex index, Guard& guard) noexcept {
   const int code = backing_->take(index, token);
   guard.lock();
   block.token = token;
+  block.stuck = false;
   if (code != 0) {  // pinned, or shared with a child: it stays; another block will be chosen
     --leaving_;
     const bool touched = block.faulted;
+    block.stuck = true;
     set_resident(index);
     if (touched) loop_->wake(arena_ + index * kGranule, kGranule);
     block.used = (clock_.load(std::memory_order_relaxed) + 1) << 24;

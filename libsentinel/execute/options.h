@@ -17,7 +17,7 @@ struct OptionRow {
   const char* meaning;
 };
 
-constexpr std::array kOptionTable{
+inline constexpr std::array kOptionTable{
     OptionRow{"SENTINEL_MODE", "", "record or run; empty: Sentinel is not active"},
     OptionRow{"SENTINEL_OUTPUT", "", "where the profile goes (%p: process id)"},
     OptionRow{"SENTINEL_FAST", "", "budget of fast memory: a share (20%) or a size (2G)"},

@@ -83,6 +83,7 @@ void Session::release(void* address) noexcept {
 // What a step begins with is known to the recorder as present, in the order of birth.
 void Session::begin_step() {
   step_hash_ = kStepHashSeed;
+  step_ops_ = 0;
   diverged_ = false;
   layers_marked_ = 0;
   if (active_ != nullptr) active_->begin_step();
@@ -105,6 +106,7 @@ void Session::step_end() noexcept {
     else if (state_ == State::steady) end_steady_step();
     ++steps_;
     begin_step();
+    if (std::exchange(count_next_, false)) begin_counting();
   } catch (const std::exception& error) {
     refuse(error);
   }
@@ -133,12 +135,18 @@ void Session::end_warmup_step() {
   if (!equal && warmups_ < kMostWarmups) return;
   if (manual_ || std::getenv("SENTINEL_MANUAL") != nullptr) return;
   state_ = State::profiling;
-  begin_counting();
+  count_next_ = true;
 }
 
 void Session::end_profile_step() {
+  constexpr std::uint32_t kMostTries = 3;
+  const bool interrupted = !counted_ && source_refused_.empty();  // by a fork: the next step again
   end_counting();
-  if (counted_ops_ == 0 && source_refused_.empty()) return;  // a fork ended it: the next step again
+  if (interrupted && ++tries_ < kMostTries) {
+    note_step("warmup");
+    count_next_ = true;
+    return;
+  }
   note_step("profile");
   auto profile = take_profile(true, "");
   has_counts_ = false;
@@ -151,13 +159,15 @@ void Session::end_profile_step() {
 // A step of a kind that was not profiled yet ran by demand; seen twice, it gets a plan of its own.
 void Session::end_steady_step() {
   note_step("steady");
-  const bool known = active_ != nullptr && !diverged_ && active_->matcher().signature() == step_hash_;
+  const bool known = std::any_of(buckets_.begin(), buckets_.end(), [this](const auto& bucket) {
+    return bucket->matcher().signature() == step_hash_;
+  });
   if (known) {
     if (unknown_steps_ > 0 && --unknown_steps_ == 0) record_ = false;
   } else if (buckets_.size() < kMostBuckets) {
     constexpr std::uint32_t kWatch = 64;  // steps to go on recording after a new kind
     unknown_steps_ = kWatch;
-    if (record_ && step_hash_ == recorder_.signature() && ++new_kinds_[step_hash_] == 2) {
+    if (record_ && step_hash_ == recorder_.signature() && ++new_kinds_[step_hash_] >= 2) {
       normal_times_.clear();
       adopt(take_profile(true, ""));
     }
@@ -169,8 +179,7 @@ void Session::end_steady_step() {
 void Session::note_step(const char* phase) {
   const auto counters = engine_->counters();
   summary_.step_ended(phase, counters);
-  if (summary_.fast_limit_bytes != 0)
-    summary_.peak_fast_bytes = std::max(summary_.peak_fast_bytes, counters.peak_frames * kGranule);
+  summary_.peak_fast_bytes = std::max(summary_.peak_fast_bytes, counters.peak_frames * kGranule);
 }
 
 int Session::start_profile() {
@@ -217,9 +226,7 @@ void Session::finish(const char* reason) noexcept {
       store(take_profile(false, reason));
     }
     if (!options_.summary.empty()) summary_.write(options_.summary);
-    if (steps_ == 0 && state_ == State::warmup)
-      say("no training step was seen: no optimizer stepped and sentinel_step() was not called");
-    else if (options_.mode == Mode::record && state_ == State::warmup)
+    if (options_.mode == Mode::record && state_ == State::warmup && steps_ > 0)
       say(fmt::format("the program ended after {} steps, before one could be profiled; let it run for at "
                       "least {}", steps_, kMostWarmups + 1));
     if (options_.mode == Mode::run && summary_.steady_ms() > 0)
@@ -235,10 +242,7 @@ void Session::finish(const char* reason) noexcept {
 void Session::before_fork() noexcept {
   if (in_child_) return engine_->before_fork();
   lock_.lock();
-  if (counted_) {  // shared memory would be shared with the child: the profile starts again
-    end_counting();
-    counted_ops_ = 0;
-  }
+  if (counted_) end_counting();  // shared memory would be shared with the child; counting starts again
   engine_->before_fork();
 }
 

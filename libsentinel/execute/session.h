@@ -88,7 +88,7 @@ class Session {
   std::uint64_t fast_bytes(const Profile&) const;
   Machine machine() const;
   void check_budget(std::uint64_t bytes, const std::string& bounds) const;
-  Bucket* bucket_of_prefix(std::uint32_t position, std::uint64_t prefix);
+  Bucket* bucket_of_prefix(std::uint64_t prefix);
   void activate(Bucket&);
   void apply(const std::vector<Move>&);
   void follow(std::uint32_t position, std::uint64_t prefix);
@@ -116,7 +116,8 @@ class Session {
   std::uint64_t last_signature_ = 0;
   std::vector<double> normal_times_;  // of the last step that was not counted
   double normal_us_ = 0;
-  std::uint64_t counted_ops_ = 0;
+  bool count_next_ = false;       // counting begins with the next step
+  std::uint32_t tries_ = 0;       // profiling steps that a fork cut short
   std::chrono::steady_clock::time_point last_snapshot_;
   std::unique_ptr<AccessSource> source_;
   std::string source_refused_;
@@ -124,7 +125,8 @@ class Session {
   std::vector<std::unique_ptr<Bucket>> buckets_;
   Bucket* active_ = nullptr;
   bool diverged_ = false;         // this step is not the active bucket's
-  std::uint64_t step_hash_ = 0;
+  std::uint64_t step_hash_ = 0;   // of this step's events so far
+  std::uint32_t step_ops_ = 0;    // begun in this step
   std::uint32_t unknown_steps_ = 0;   // steps for which to go on recording
   std::unordered_map<std::uint64_t, std::uint32_t> new_kinds_;  // steps seen, by signature
   std::string unsupported_;

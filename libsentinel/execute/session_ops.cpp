@@ -36,6 +36,7 @@ void Session::op_start(const char* name, Phase phase) noexcept {
   const auto prefix = step_hash_;
   const auto hash = names_.hash(name);
   step_hash_ = sentinel::step_hash(step_hash_, hash);
+  ++step_ops_;
   if (recording()) recorder_.op_start(name, phase);
   engine_->tick();
   awaited_.clear();
@@ -47,11 +48,12 @@ void Session::op_start(const char* name, Phase phase) noexcept {
 // that kind of step at all, or another known one.
 void Session::follow(std::uint32_t position, std::uint64_t prefix) {
   if (!diverged_ && (position == StepMatcher::kLost || active_->matcher().prefix(position) != prefix)) {
-    if (auto* other = bucket_of_prefix(position, prefix); other != nullptr) {
+    if (auto* other = bucket_of_prefix(prefix); other != nullptr) {
       active_ = other;
       space_.activate(other->space_plan());
+      other->bind(space_);
       other->begin_step();
-      other->matcher().jump(position);
+      other->matcher().jump(position = step_ops_);
     } else {
       diverged_ = true;
       wants_tensors_ = true;  // by demand from here on: what is used now should stay
@@ -68,10 +70,9 @@ void Session::follow(std::uint32_t position, std::uint64_t prefix) {
     if (const auto* tensor = active_->live(id, space_)) awaited_.push_back(*tensor);
 }
 
-Bucket* Session::bucket_of_prefix(std::uint32_t position, std::uint64_t prefix) {
+Bucket* Session::bucket_of_prefix(std::uint64_t prefix) {
   for (const auto& bucket : buckets_)
-    if (bucket.get() != active_ && position != StepMatcher::kLost && bucket->matcher().prefix(position) == prefix)
-      return bucket.get();
+    if (bucket.get() != active_ && bucket->matcher().prefix(step_ops_) == prefix) return bucket.get();
   return nullptr;
 }
 

@@ -49,7 +49,8 @@ void Session::start_from_files() {
   if (options_.profile.empty() && options_.plan.empty()) return;
   if (options_.plan.empty()) return adopt(read_any(options_.profile));
   auto plan = plan::read_plan(options_.plan);
-  adopt_plan(read_any(plan.profile_path), std::move(plan));
+  auto profile = read_any(plan.profile_path);
+  adopt_plan(std::move(profile), std::move(plan));
 }
 
 // `sentinel run` has measured the machine beforehand; a program that was started without it measures
@@ -88,9 +89,10 @@ void Session::adopt_plan(Profile profile, Plan plan) {
   const bool first = buckets_.empty();
   const auto limit = options_.fast.unlimited() ? 0 : plan.fast_bytes;
   buckets_.push_back(std::make_unique<Bucket>(std::move(profile), std::move(plan), space_));
-  if (!first) return;
+  if (!first) return;  // the engine keeps its limit; the plan is followed when its step comes
   if (limit != 0) engine_->set_budget(limit);
   summary_.fast_limit_bytes = limit;
+  if (limit != 0) summary_.peak_fast_bytes = 0;  // of the time under the limit
   if (warmups_ == 0) return;  // from a file: its step has yet to be seen
   state_ = State::steady;
   activate(*buckets_.back());

@@ -51,12 +51,10 @@ std::string now_utc() {
 
 }  // namespace
 
-// The arena becomes shared memory and every live tensor is armed. Where counting is refused, the
+// Right after a step began. The arena becomes shared memory and every live tensor is armed. Where counting is refused, the
 // profile takes op inputs and outputs as accesses and says so.
 void Session::begin_counting() {
-  counted_ops_ = 0;
   has_counts_ = false;
-  begin_step();
   if (options_.count == "ops") source_refused_ = "page counting was not asked for";
   if (!source_refused_.empty()) return;
   try {
@@ -106,7 +104,6 @@ void Session::drain() {
   source_->drain(drained_);
   for (const auto& count : drained_)
     recorder_.opened(count.tag, count.reads, count.writes);
-  ++counted_ops_;
   snapshot();
 }
 
@@ -133,13 +130,14 @@ Profile Session::take_profile(bool complete, const std::string& reason) const {
 void Session::snapshot() {
   constexpr std::chrono::seconds kEvery{1};
   const auto now = std::chrono::steady_clock::now();
-  if (options_.output.empty() || now - last_snapshot_ < kEvery) return;
+  if (options_.output.empty() || now < last_snapshot_ + kEvery) return;
   try {
     write_profile(options_.output, take_profile(false, "the program was killed during the profiling step"));
-  } catch (const Error& error) {
-    refuse(error);
+    last_snapshot_ = std::chrono::steady_clock::now();
+  } catch (const Error& error) {  // the profile itself may still be written at the end
+    say(error.what());
+    last_snapshot_ = std::chrono::steady_clock::time_point::max() - kEvery;
   }
-  last_snapshot_ = std::chrono::steady_clock::now();
 }
 
 void Session::store(const Profile& profile) {

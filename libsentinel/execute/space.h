@@ -29,6 +29,7 @@ class Space {
   // tensors may lie there when another plan becomes the active one. Throws Error.
   std::uint32_t add_plan(std::vector<PlannedSlot> slots, std::uint64_t region_bytes);
   void activate(std::uint32_t plan) { active_ = plan; }
+  bool placed(std::uint32_t plan, std::uint32_t slot) const { return plans_[plan].slots[slot].placed; }
   std::uintptr_t address_of(std::uint32_t plan, std::uint32_t slot) const {
     return plans_[plan].region + plans_[plan].slots[slot].offset;
   }

@@ -38,12 +38,14 @@ std::string slow_directory(const std::string& given) {
   return !given.empty() ? given : set != nullptr && *set != '\0' ? set : "/var/tmp";
 }
 
-Sample sample(const Settings& s, const std::pair<const char*, IoBackend>& backend, std::size_t depth) {
+Sample sample(const Settings& s, const std::pair<const char*, IoBackend>& backend,
+              std::size_t depth) {
   Sample result{backend.first, depth, {}, {}};
   try {
     const auto bytes = std::max(round_up(parse_bytes(s.size), kGranule), kGranule);
-    result.speed = measure_slow_tier(slow_directory(s.slow), bytes,
-                                     {.backend = backend.second, .depth = depth, .frame_bytes = kGranule}, s.allow_tmpfs);
+    result.speed = measure_slow_tier(
+        slow_directory(s.slow), bytes,
+        {.backend = backend.second, .depth = depth, .frame_bytes = kGranule}, s.allow_tmpfs);
   } catch (const Error& error) {
     result.refused = error.what();
   }
@@ -64,13 +66,16 @@ std::vector<Sample> sweep(const Settings& s, Progress& progress) {
 std::string rate(double bytes_per_second) { return fmt::format("{:.2f}", bytes_per_second / 1e9); }
 
 std::string row(const Sample& sample) {
-  if (!sample.refused.empty()) return fmt::format("  {:<8}  refused: {}\n", sample.io, sample.refused);
+  if (!sample.refused.empty())
+    return fmt::format("  {:<8}  refused: {}\n", sample.io, sample.refused);
   const auto& s = sample.speed;
-  return fmt::format("  {:<8}  {:>5}  {:>6}  {:>6}  {:>11}  {:>10}  {:>9}\n", sample.io, sample.depth, rate(s.write_bw),
-                     rate(s.read_bw), rate(s.exchange_write_bw), rate(s.exchange_read_bw), print_us(s.latency_us));
+  return fmt::format("  {:<8}  {:>5}  {:>6}  {:>6}  {:>11}  {:>10}  {:>9}\n", sample.io,
+                     sample.depth, rate(s.write_bw), rate(s.read_bw), rate(s.exchange_write_bw),
+                     rate(s.exchange_read_bw), print_us(s.latency_us));
 }
 
-std::string text_of(const std::string& slow, const Machine& machine, const std::vector<Sample>& samples) {
+std::string text_of(const std::string& slow, const Machine& machine,
+                    const std::vector<Sample>& samples) {
   const auto &fast = machine.tiers[0], &ssd = machine.tiers[1];
   std::string text = fmt::format(
       "memory     {} GB/s copied, {}\n"
@@ -118,9 +123,10 @@ int bench(const Settings& s) {
   }
   sim::write_machine(sim::local_machine_path(), machine);
   if (s.json) return print(json_of(slow, machine, samples).dump(1) + "\n");
-  return print(text_of(slow, machine, samples) +
-               fmt::format("\nThe machine \"local\" is described in {}; plans for this machine use it.\n",
-                           sim::local_machine_path()));
+  return print(
+      text_of(slow, machine, samples) +
+      fmt::format("\nThe machine \"local\" is described in {}; plans for this machine use it.\n",
+                  sim::local_machine_path()));
 }
 
 }  // namespace
@@ -129,7 +135,8 @@ Action declare_bench(Form& form) {
   const auto s = std::make_shared<Settings>();
   form.rows = {
       {"--tiers", "", "only what plans need: the tiers", &s->tiers_only},
-      {"--slow", "DIR", "directory of the slow tier; $SENTINEL_DIR or /var/tmp if absent", &s->slow},
+      {"--slow", "DIR", "directory of the slow tier; $SENTINEL_DIR or /var/tmp if absent",
+       &s->slow},
       {"--size", "BYTES", "to write and read for each figure", &s->size},
       {"--allow-tmpfs", "", "accept a slow tier that lies in memory", &s->allow_tmpfs},
       {"--json", "", "the figures, for programs", &s->json},

@@ -1,5 +1,5 @@
-// What a killed run leaves behind. Nothing of the slow tier: its file has no name. What may stay are
-// beginnings of files, SQLite's journals beside a profile, and adaptors of an older Sentinel.
+// What a killed run leaves behind. Nothing of the slow tier: its file has no name. What may stay
+// are beginnings of files, SQLite's journals beside a profile, and adaptors of an older Sentinel.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -61,7 +61,8 @@ bool being_written(const fs::path& path) {
 bool writer_gone(std::string name) {
   if (name.ends_with(".tmp")) name.resize(name.size() - 4);
   const auto digits = name.substr(name.rfind('.') + 1);
-  if (digits.empty() || digits.size() > 9 || digits.find_first_not_of("0123456789") != digits.npos) return false;
+  if (digits.empty() || digits.size() > 9 || digits.find_first_not_of("0123456789") != digits.npos)
+    return false;
   return kill(std::stoi(digits), 0) != 0 && errno == ESRCH;
 }
 
@@ -72,7 +73,8 @@ void beside_profiles(const fs::path& path, Remnants& found) {
   if (name.ends_with(".json") || !name.ends_with("-wal")) return;
   const fs::path owner = name.substr(0, name.size() - 4);
   if (profile_at(owner) && !being_written(owner))
-    found.push_back({path, "journal of a recording that was killed; put into its profile", Remedy::fold});
+    found.push_back(
+        {path, "journal of a recording that was killed; put into its profile", Remedy::fold});
 }
 
 void unfinished_plans(const fs::path& path, Remnants& found) {
@@ -83,9 +85,12 @@ void unfinished_plans(const fs::path& path, Remnants& found) {
 void stale_adaptors(const fs::path& path, Remnants& found) {
   const auto name = path.filename().string();
   if (!name.starts_with("torch-")) return;
-  if (name.find(".so.") != name.npos && writer_gone(name)) found.push_back({path, "an adaptor that was not finished"});
-  const auto source = fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "lib/sentinel/source/adaptor.cpp";
-  if (name.ends_with(".so") && fs::exists(source) && fs::last_write_time(path) < fs::last_write_time(source))
+  if (name.find(".so.") != name.npos && writer_gone(name))
+    found.push_back({path, "an adaptor that was not finished"});
+  const auto source = fs::read_symlink("/proc/self/exe").parent_path().parent_path() /
+                      "lib/sentinel/source/adaptor.cpp";
+  if (name.ends_with(".so") && fs::exists(source) &&
+      fs::last_write_time(path) < fs::last_write_time(source))
     found.push_back({path, "an adaptor of another version"});
 }
 
@@ -109,7 +114,8 @@ Remnants remnants(const Settings& s) {
 void settle(const Remnant& remnant) {
   if (remnant.remedy == Remedy::remove) return static_cast<void>(fs::remove(remnant.path));
   const auto name = remnant.path.string();
-  sqlite::Database db(name.substr(0, name.size() - 4), SQLITE_OPEN_READWRITE, "cannot put the journal into " + name);
+  sqlite::Database db(name.substr(0, name.size() - 4), SQLITE_OPEN_READWRITE,
+                      "cannot put the journal into " + name);
   db.exec("PRAGMA journal_mode=DELETE");
 }
 
@@ -118,7 +124,8 @@ int clean(const Settings& s) {
   std::string text;
   for (const auto& remnant : found) {
     if (!s.dry_run) settle(remnant);
-    text += fmt::format("{}: {}\n", fs::path(remnant.path).lexically_normal().string(), remnant.what);
+    text +=
+        fmt::format("{}: {}\n", fs::path(remnant.path).lexically_normal().string(), remnant.what);
   }
   const char* end = found.empty() ? "Nothing was left behind.\n"
                     : s.dry_run   ? "Nothing was changed: leave out --dry-run.\n"

@@ -15,8 +15,10 @@ std::vector<std::string> words_of(const Verb& verb) {
   verb.declare(form);
   std::vector<std::string> words;
   for (const auto& row : form.rows) {
-    if (row.is_option()) words.push_back(row.names.substr(row.names.find("--")));
-    else words.insert(words.end(), row.choices.begin(), row.choices.end());
+    if (row.is_option())
+      words.push_back(row.names.substr(row.names.find("--")));
+    else
+      words.insert(words.end(), row.choices.begin(), row.choices.end());
   }
   return words;
 }

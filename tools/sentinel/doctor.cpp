@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -34,19 +35,23 @@ std::vector<Area> examine(const Settings& s) {
           {"hardware", "Other hardware and kernels", look_at_hardware()}};
 }
 
-std::string line(const Finding& finding, bool colour) {
+std::string line(const Finding& finding, std::size_t width, bool colour) {
   const char *on = "", *off = "";
   if (colour) on = finding.available ? "\x1b[32m" : "\x1b[31m", off = "\x1b[0m";
-  auto text = fmt::format("  {}{}{} {:<20}  {}\n", on, finding.available ? "✓" : "✗", off, finding.name, finding.detail);
-  if (!finding.remedy.empty()) text += fmt::format("{:26}→ {}\n", "", finding.remedy);
+  auto text = fmt::format("  {}{}{} {:<{}}  {}\n", on, finding.available ? "✓" : "✗", off,
+                          finding.name, width, finding.detail);
+  if (!finding.remedy.empty()) text += fmt::format("{:{}}→ {}\n", "", width + 6, finding.remedy);
   return text;
 }
 
 std::string text_of(const std::vector<Area>& areas, bool colour) {
   std::string text;
+  std::size_t width = 0;
+  for (const auto& area : areas)
+    for (const auto& finding : area.findings) width = std::max(width, finding.name.size());
   for (const auto& area : areas) {
     text += fmt::format("{}{}\n", text.empty() ? "" : "\n", area.title);
-    for (const auto& finding : area.findings) text += line(finding, colour);
+    for (const auto& finding : area.findings) text += line(finding, width, colour);
   }
   return text + "\nNext\n  sentinel record -- python3 train.py\n";
 }
@@ -55,8 +60,10 @@ Json json_of(const std::vector<Area>& areas) {
   Json json = Json::object();
   for (const auto& area : areas)
     for (const auto& f : area.findings)
-      json[area.name].push_back(
-          {{"name", f.name}, {"available", f.available}, {"detail", f.detail}, {"remedy", f.remedy}});
+      json[area.name].push_back({{"name", f.name},
+                                 {"available", f.available},
+                                 {"detail", f.detail},
+                                 {"remedy", f.remedy}});
   return json;
 }
 
@@ -70,7 +77,8 @@ int doctor(const Settings& s) {
 Action declare_doctor(Form& form) {
   const auto s = std::make_shared<Settings>();
   form.rows = {
-      {"--slow", "DIR", "directory of the slow tier; $SENTINEL_DIR or /var/tmp if absent", &s->slow},
+      {"--slow", "DIR", "directory of the slow tier; $SENTINEL_DIR or /var/tmp if absent",
+       &s->slow},
       {"--json", "", "the findings, for programs", &s->json},
   };
   return [s] { return doctor(*s); };

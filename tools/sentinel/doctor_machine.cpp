@@ -39,13 +39,15 @@ Finding io_uring(const SlowFile& file) {
     return {"io_uring", true, "permitted", ""};
   } catch (const Error& error) {
     return {"io_uring", false, fmt::format("{}; threads do the transfers", error.what()),
-            "in a container allow it in the seccomp profile; elsewhere see sysctl kernel.io_uring_disabled"};
+            "in a container allow it in the seccomp profile; elsewhere see sysctl "
+            "kernel.io_uring_disabled"};
   }
 }
 
 Finding direct_io(const SlowFile& file) {
   if (file.direct()) return {"O_DIRECT", true, "transfers bypass the page cache", ""};
-  return {"O_DIRECT", false, "this file system has none: transfers go through the page cache, which is memory",
+  return {"O_DIRECT", false,
+          "this file system has none: transfers go through the page cache, which is memory",
           "name a directory on ext4, xfs or btrfs with --slow DIR"};
 }
 
@@ -55,7 +57,9 @@ Finding free_space(const std::string& directory) {
   if (statvfs(directory.c_str(), &fs) != 0) return {"free space", false, "unknown", ""};
   const auto bytes = static_cast<std::uint64_t>(fs.f_bavail) * fs.f_frsize;
   return {"free space", bytes >= modest, print_bytes(bytes),
-          bytes >= modest ? "" : "what leaves memory has to fit: name another directory with --slow DIR"};
+          bytes >= modest
+              ? ""
+              : "what leaves memory has to fit: name another directory with --slow DIR"};
 }
 
 // The chosen one stands in brackets: "always [madvise] never".
@@ -67,17 +71,23 @@ std::string bracketed(const std::string& text) {
 Finding huge_pages() {
   const auto chosen = bracketed(first_line("/sys/kernel/mm/transparent_hugepage/enabled"));
   const bool usable = chosen == "always" || chosen == "madvise";
-  return {"huge pages", usable, chosen.empty() ? "this kernel has none" : chosen,
-          usable ? "" : "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled; frames are 2 MiB"};
+  return {
+      "huge pages", usable, chosen.empty() ? "this kernel has none" : chosen,
+      usable ? "" : "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled; frames are 2 MiB"};
 }
 
 Finding memory_cgroup() {
-  const bool v2 = read_text("/sys/fs/cgroup/cgroup.controllers").find("memory") != std::string::npos;
+  const bool v2 =
+      read_text("/sys/fs/cgroup/cgroup.controllers").find("memory") != std::string::npos;
   const bool v1 = fs::exists("/sys/fs/cgroup/memory");
-  if (!v1 && !v2) return {"memory cgroup", false, "no memory controller", "none needed: the budget does not depend on it"};
+  if (!v1 && !v2)
+    return {"memory cgroup", false, "no memory controller",
+            "none needed: the budget does not depend on it"};
   const auto left = cgroup_headroom();
   return {"memory cgroup", true,
-          fmt::format("version {}, {}", v2 ? 2 : 1, left ? print_bytes(*left) + " may still be used" : "no limit"), ""};
+          fmt::format("version {}, {}", v2 ? 2 : 1,
+                      left ? print_bytes(*left) + " may still be used" : "no limit"),
+          ""};
 }
 
 Finding numa_nodes() {
@@ -87,33 +97,36 @@ Finding numa_nodes() {
     const auto name = entry.path().filename().string();
     nodes += name.starts_with("node") && name.find_first_not_of("0123456789", 4) == name.npos;
   }
-  if (nodes > 1) return {"NUMA nodes", true, fmt::format("{}; moving between them is not built yet", nodes), ""};
-  return {"NUMA nodes", false, "one: no PMEM or CXL node to move to", "none needed: an SSD serves as the slow tier"};
+  if (nodes > 1)
+    return {"NUMA nodes", true, fmt::format("{}; moving between them is not built yet", nodes), ""};
+  return {"NUMA nodes", false, "one: no PMEM or CXL node to move to",
+          "none needed: an SSD serves as the slow tier"};
 }
 
-Finding physical_memory() {
-  return {"physical memory", true,
-          fmt::format("{}, last-level cache {}", print_bytes(physical_bytes()), print_bytes(cache_pages() * 4096ull)), ""};
-}
+Finding physical_memory() { return {"physical memory", true, print_bytes(physical_bytes()), ""}; }
 
 constexpr const char* kUnbuilt = "not built yet";
 
 Finding kernel_patch() {
   const bool present = fs::exists("/dev/sentinel");
-  return {"kernel source", false, fmt::format("{}{}", present ? "/dev/sentinel is there; " : "", kUnbuilt),
+  return {"kernel source", false,
+          fmt::format("{}{}", present ? "/dev/sentinel is there; " : "", kUnbuilt),
           "none needed: userfaultfd counts the same"};
 }
 
 Finding hardware_samples() {
   const auto paranoid = first_line("/proc/sys/kernel/perf_event_paranoid");
-  return {"hardware samples", false,
-          fmt::format("{}{}", kUnbuilt, paranoid.empty() ? "" : "; perf_event_paranoid is " + paranoid),
-          "none needed: userfaultfd counts exactly"};
+  return {
+      "hardware samples", false,
+      fmt::format("{}{}", kUnbuilt, paranoid.empty() ? "" : "; perf_event_paranoid is " + paranoid),
+      "none needed: userfaultfd counts exactly"};
 }
 
 Finding cuda() {
   const auto driver = first_line("/proc/driver/nvidia/version");
-  return {"CUDA", false, driver.empty() ? fmt::format("no driver; {}", kUnbuilt) : fmt::format("{}; {}", driver, kUnbuilt),
+  return {"CUDA", false,
+          driver.empty() ? fmt::format("no driver; {}", kUnbuilt)
+                         : fmt::format("{}; {}", driver, kUnbuilt),
           "trainings on the CPU are what runs today"};
 }
 
@@ -130,13 +143,16 @@ Findings look_at_capture() {
 Findings look_at_slow_tier(const std::string& directory) {
   try {
     const SlowFile file({.directory = directory, .frame_bytes = kGranule});
-    return {{"directory", true, directory, ""}, direct_io(file), io_uring(file), free_space(directory)};
+    return {
+        {"directory", true, directory, ""}, direct_io(file), io_uring(file), free_space(directory)};
   } catch (const Error& error) {
     return {{"directory", false, error.what(), "name a directory on an SSD with --slow DIR"}};
   }
 }
 
-Findings look_at_memory() { return {physical_memory(), huge_pages(), memory_cgroup(), numa_nodes()}; }
+Findings look_at_memory() {
+  return {physical_memory(), huge_pages(), memory_cgroup(), numa_nodes()};
+}
 
 Findings look_at_hardware() { return {kernel_patch(), hardware_samples(), cuda()}; }
 

@@ -37,7 +37,8 @@ std::string output_of(const std::string& command) {
   std::array<char, 4096> part;
   FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return text;
-  while (const auto count = std::fread(part.data(), 1, part.size(), pipe)) text.append(part.data(), count);
+  while (const auto count = std::fread(part.data(), 1, part.size(), pipe))
+    text.append(part.data(), count);
   pclose(pipe);
   return text;
 }
@@ -50,7 +51,8 @@ std::vector<std::string> pythons() {
   for (std::string folder; std::getline(folders, folder, ':') && found.empty();)
     if (access((folder + "/python3").c_str(), X_OK) == 0) found.push_back(folder + "/python3");
   constexpr const char* system = "/usr/bin/python3";
-  if (access(system, X_OK) == 0 && (found.empty() || found.front() != system)) found.emplace_back(system);
+  if (access(system, X_OK) == 0 && (found.empty() || found.front() != system))
+    found.emplace_back(system);
   return found;
 }
 
@@ -64,7 +66,8 @@ Torch torch_of(const std::string& python) {
 Finding pytorch(const Torch& torch) {
   const auto name = fmt::format("PyTorch of {}", torch.python);
   if (torch.version.empty())
-    return {name, false, "none", "pip install torch, or apt install python3-torch for /usr/bin/python3"};
+    return {name, false, "none",
+            "pip install torch, or apt install python3-torch for /usr/bin/python3"};
   return {name, true, fmt::format("{} in {}", torch.version, torch.folder), ""};
 }
 
@@ -84,7 +87,9 @@ Finding adaptor(const Torch& torch) {
   if (holds_adaptor(home / "adaptors", torch.version) || holds_adaptor(cache, torch.version))
     return {name, true, "built", ""};
   const bool compiler = !output_of("command -v \"${CXX:-c++}\"").empty();
-  return {name, false, compiler ? "not built yet; the first run does it, in half a minute" : "not built, and no C++ compiler",
+  return {name, false,
+          compiler ? "not built yet; the first run does it, in half a minute"
+                   : "not built, and no C++ compiler",
           compiler ? "" : "apt install g++"};
 }
 
@@ -92,23 +97,29 @@ struct BlasRow {
   const char *path, *name;
   bool fast;
 };
-constexpr BlasRow kBlas[] = {{"openblas-openmp", "OpenBLAS with OpenMP", true},
-                             {"openblas-pthread", "OpenBLAS with threads of its own, which fight with OpenMP's", false},
-                             {"openblas-serial", "OpenBLAS with one thread", false},
-                             {"blis", "BLIS", true},
-                             {"mkl", "MKL", true},
-                             {"atlas", "ATLAS, several times slower than OpenBLAS", false},
-                             {"/blas/", "the reference BLAS, tens of times slower than OpenBLAS", false}};
+constexpr BlasRow kBlas[] = {
+    {"openblas-openmp", "OpenBLAS with OpenMP", true},
+    {"openblas-pthread", "OpenBLAS with threads of its own, which fight with OpenMP's", false},
+    {"openblas-serial", "OpenBLAS with one thread", false},
+    {"blis", "BLIS", true},
+    {"mkl", "MKL", true},
+    {"atlas", "ATLAS, several times slower than OpenBLAS", false},
+    {"/blas/", "the reference BLAS, tens of times slower than OpenBLAS", false}};
 
 // Debian's PyTorch and NumPy use what the alternatives point at; a wheel brings its own.
 Finding blas(const Torch& torch) {
-  constexpr const char* remedy = "apt install libopenblas0-openmp (and update-alternatives --config libblas.so.3-x86_64-linux-gnu)";
+  constexpr const char* remedy =
+      "apt install libopenblas0-openmp (and update-alternatives --config "
+      "libblas.so.3-x86_64-linux-gnu)";
   if (!torch.folder.starts_with("/usr/lib/python3/")) return {"BLAS", true, "the wheel's own", ""};
   std::error_code none;
-  const auto target = fs::canonical("/etc/alternatives/libblas.so.3-x86_64-linux-gnu", none).string();
+  const auto target =
+      fs::canonical("/etc/alternatives/libblas.so.3-x86_64-linux-gnu", none).string();
   for (const auto& row : kBlas)
-    if (target.find(row.path) != target.npos) return {"BLAS", row.fast, row.name, row.fast ? "" : remedy};
-  return {"BLAS", !target.empty(), target.empty() ? "none found" : target, target.empty() ? remedy : ""};
+    if (target.find(row.path) != target.npos)
+      return {"BLAS", row.fast, row.name, row.fast ? "" : remedy};
+  return {"BLAS", !target.empty(), target.empty() ? "none found" : target,
+          target.empty() ? remedy : ""};
 }
 
 }  // namespace
@@ -122,7 +133,8 @@ Findings look_at_frameworks() {
     findings.push_back(adaptor(torch));
     findings.push_back(blas(torch));
   }
-  if (findings.empty()) findings.push_back({"Python", false, "no python3 was found", "apt install python3-torch"});
+  if (findings.empty())
+    findings.push_back({"Python", false, "no python3 was found", "apt install python3-torch"});
   findings.push_back({"TensorFlow", false, "not built yet", "PyTorch is what runs today"});
   return findings;
 }

@@ -21,10 +21,12 @@ int explain(const Settings& s) {
   const auto plan = plan::read_plan(s.plan);
   const auto path = s.profile.empty() ? plan.profile_path : s.profile;
   if (path.empty())
-    throw Error(fmt::format("{} does not say which profile it was made from; name it with --profile", s.plan));
+    throw Error(fmt::format(
+        "{} does not say which profile it was made from; name it with --profile", s.plan));
   const auto profile = read_any(path);
   plan::check_matches(plan, profile);
-  return print(s.tensor.empty() ? plan::explain(plan, profile) : plan::explain_tensor(plan, profile, s.tensor));
+  return print(s.tensor.empty() ? plan::explain(plan, profile)
+                                : plan::explain_tensor(plan, profile, s.tensor));
 }
 
 }  // namespace

@@ -65,7 +65,8 @@ std::string overview() {
          "\nStart with\n"
          "  sentinel doctor\n"
          "  sentinel record -- python3 train.py\n"
-         "\n`sentinel help VERB` tells what a verb accepts; `sentinel --version` which one this is.\n";
+         "\n`sentinel help VERB` tells what a verb accepts; `sentinel --version` which one this "
+         "is.\n";
 }
 
 std::string verb_help(const Verb& verb) {

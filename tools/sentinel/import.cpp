@@ -20,8 +20,9 @@ int import(const Settings& s) {
     throw Error(fmt::format("importing {} is not built yet; tensor-trace is", s.format));
   const auto profile = read_tensor_trace(s.trace);
   write_profile(s.output, profile);
-  return print(fmt::format("{}: {} tensors, {} ops, {} layers\nNext\n  sentinel report {}\n", s.output,
-                           profile.tensors.size(), profile.ops.size(), profile.layers.size(), s.output));
+  return print(fmt::format("{}: {} tensors, {} ops, {} layers\nNext\n  sentinel report {}\n",
+                           s.output, profile.tensors.size(), profile.ops.size(),
+                           profile.layers.size(), s.output));
 }
 
 }  // namespace
@@ -31,7 +32,12 @@ Action declare_import(Form& form) {
   form.rows = {
       {"TRACE", "TRACE", "what to read; compressed or not", &s->trace, true},
       {"-o,--output", "FILE", "the profile to write", &s->output, true},
-      {"--format", "FORMAT", "what it is", &s->format, false, {"tensor-trace", "pytorch-snapshot", "perfetto"}},
+      {"--format",
+       "FORMAT",
+       "what it is",
+       &s->format,
+       false,
+       {"tensor-trace", "pytorch-snapshot", "perfetto"}},
   };
   return [s] { return import(*s); };
 }

@@ -22,10 +22,12 @@ Budget parsed_budget(const std::string& text) {
 
 std::uint64_t budget_bytes(const Budget& budget, const Profile& profile) {
   if (budget.percent == 0) return budget.bytes;
-  return static_cast<std::uint64_t>(static_cast<double>(peak_live_bytes(profile)) * budget.percent / 100);
+  return static_cast<std::uint64_t>(static_cast<double>(peak_live_bytes(profile)) * budget.percent /
+                                    100);
 }
 
-std::uint64_t budget_bytes(const std::string& fast, const Profile& profile, const Machine& machine) {
+std::uint64_t budget_bytes(const std::string& fast, const Profile& profile,
+                           const Machine& machine) {
   if (!fast.empty()) return budget_bytes(parsed_budget(fast), profile);
   const auto own = machine.tiers.front().capacity;
   return own != 0 ? own : peak_live_bytes(profile);

@@ -46,13 +46,14 @@ constexpr LaunchRow kLaunchRows[] = {
 };
 
 Row row_of(const LaunchRow& row, Launch& launch) {
-  const auto* option =
-      std::find_if(kOptionTable.begin(), kOptionTable.end(),
-                   [&](const OptionRow& o) { return std::string_view(o.variable) == row.variable; });
+  const auto* option = std::find_if(
+      kOptionTable.begin(), kOptionTable.end(),
+      [&](const OptionRow& o) { return std::string_view(o.variable) == row.variable; });
   if (row.kind == Kind::flag) {
     constexpr std::string_view set_to = "1: ";  // what the variable's meaning begins with
     const std::string meaning(option->meaning);
-    return {row.names, "", meaning.substr(meaning.starts_with(set_to) ? set_to.size() : 0), &launch.flags[row.variable]};
+    return {row.names, "", meaning.substr(meaning.starts_with(set_to) ? set_to.size() : 0),
+            &launch.flags[row.variable]};
   }
   return {row.names, row.value, option->meaning, &launch.values[row.variable]};
 }
@@ -65,7 +66,8 @@ void set(const char* variable, const std::string& value) {
 std::string slow_directory_of(const std::string& tiers) {
   constexpr std::string_view key = "slow=";
   if (!tiers.starts_with(key) || tiers.size() == key.size() || tiers.find(',') != tiers.npos)
-    throw UsageError(fmt::format("--tiers {}: only the slow tier can be placed yet; write slow=DIR", tiers));
+    throw UsageError(
+        fmt::format("--tiers {}: only the slow tier can be placed yet; write slow=DIR", tiers));
   return tiers.substr(key.size());
 }
 
@@ -85,12 +87,14 @@ std::string as_text(const std::vector<std::string>& command) {
 
 // Built or installed, the library and what goes into Python lie beside the command.
 void enter_places() {
-  const auto library_folder = fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "lib";
+  const auto library_folder =
+      fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "lib";
   const auto home = library_folder / "sentinel", library = library_folder / "libsentinel.so";
   const auto inject = home / "inject";
   for (const auto& part : {library, inject / "sitecustomize.py"})
     if (!fs::exists(part))
-      throw Error(fmt::format("{} is missing: the installation is incomplete; build or install again", part.string()));
+      throw Error(fmt::format(
+          "{} is missing: the installation is incomplete; build or install again", part.string()));
   const char* before = std::getenv("PYTHONPATH");
   const bool any = before != nullptr && *before != '\0';
   set("PYTHONPATH", inject.string() + (any ? std::string(":") + before : ""));
@@ -99,25 +103,33 @@ void enter_places() {
   set("SENTINEL_LIBRARY", library);
 }
 
-bool is_path(const std::string& machine) { return machine.find('/') != machine.npos || machine.ends_with(".toml"); }
+bool is_path(const std::string& machine) {
+  return machine.find('/') != machine.npos || machine.ends_with(".toml");
+}
 
 void enter_values(const Launch& launch) {
   for (const auto& row : kLaunchRows) {
-    if (row.kind == Kind::flag && launch.flags.contains(row.variable) && launch.flags.at(row.variable))
+    if (row.kind == Kind::flag && launch.flags.contains(row.variable) &&
+        launch.flags.at(row.variable))
       set(row.variable, "1");
     const auto value = launch.values.find(row.variable);
     if (value == launch.values.end() || value->second.empty()) continue;
-    set(row.variable, row.kind == Kind::path ? fs::absolute(value->second).lexically_normal().string() : value->second);
+    set(row.variable, row.kind == Kind::path
+                          ? fs::absolute(value->second).lexically_normal().string()
+                          : value->second);
   }
   if (!launch.tiers.empty()) set("SENTINEL_DIR", fs::absolute(slow_directory_of(launch.tiers)));
   // A machine by name, or a file: only the file has a directory.
-  if (const auto at = launch.values.find("SENTINEL_MACHINE"); at != launch.values.end() && is_path(at->second))
+  if (const auto at = launch.values.find("SENTINEL_MACHINE");
+      at != launch.values.end() && is_path(at->second))
     set("SENTINEL_MACHINE", fs::absolute(at->second));
 }
 
-void require_one_of(const char* option, const std::string& value, std::initializer_list<const char*> known) {
+void require_one_of(const char* option, const std::string& value,
+                    std::initializer_list<const char*> known) {
   if (std::find(known.begin(), known.end(), value) == known.end())
-    throw UsageError(fmt::format("{} \"{}\" is unknown; it is {} or {}", option, value, *known.begin(), *(known.end() - 1)));
+    throw UsageError(fmt::format("{} \"{}\" is unknown; it is {} or {}", option, value,
+                                 *known.begin(), *(known.end() - 1)));
 }
 
 SessionOptions checked_options() {
@@ -145,8 +157,7 @@ std::vector<Row> launch_rows(Launch& launch) {
   std::vector<Row> rows;
   for (const auto& row : kLaunchRows)
     if (row.verbs & verb) rows.push_back(row_of(row, launch));
-  if (verb == kRun)
-    rows.push_back({"--tiers", "slow=DIR", "where the tiers lie", &launch.tiers});
+  if (verb == kRun) rows.push_back({"--tiers", "slow=DIR", "where the tiers lie", &launch.tiers});
   return rows;
 }
 

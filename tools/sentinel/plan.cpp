@@ -28,7 +28,9 @@ std::unique_ptr<PlannedPolicy> planned_policy(const std::string& name) {
   auto policy = make_policy(name);
   auto* planned = dynamic_cast<PlannedPolicy*>(policy.get());
   if (planned == nullptr)
-    throw Error(fmt::format("policy {} decides as it goes and makes no plan; `sentinel simulate` shows what it does", name));
+    throw Error(fmt::format(
+        "policy {} decides as it goes and makes no plan; `sentinel simulate` shows what it does",
+        name));
   policy.release();
   return std::unique_ptr<PlannedPolicy>(planned);
 }
@@ -42,8 +44,10 @@ Plan make_plan(const Settings& s, const Profile& profile) {
                             .without = s.without};
   auto made = planned_policy(s.policy)->plan(profile, machine, options);
   if (const auto wrong = plan::verify(made, profile); !wrong.empty())
-    throw Error(fmt::format("the plan that policy {} made is not valid ({} objections), for one: {}; this is a defect "
-                            "of Sentinel, please report it", s.policy, wrong.size(), wrong.front()));
+    throw Error(fmt::format(
+        "the plan that policy {} made is not valid ({} objections), for one: {}; this is a defect "
+        "of Sentinel, please report it",
+        s.policy, wrong.size(), wrong.front()));
   made.profile_path = std::filesystem::canonical(s.file);
   return made;
 }
@@ -53,11 +57,13 @@ int make(const Settings& s) {
   const auto made = make_plan(s, profile);
   plan::write_plan(s.output, made);
   return print(fmt::format(
-      "{}: policy {}, {} of fast memory (at most {} used), {} moves a step, step predicted {}\nNext\n"
+      "{}: policy {}, {} of fast memory (at most {} used), {} moves a step, step predicted "
+      "{}\nNext\n"
       "  sentinel explain {}\n  sentinel run --plan {} -- {}\n",
-      s.output, made.policy, print_bytes(made.fast_bytes), print_bytes(made.peak_fast_bytes), made.moves.size(),
-      print_us(made.predicted_step_us), s.output, s.output,
-      profile.meta.source == "trace" || profile.meta.command.empty() ? "CMD" : profile.meta.command));
+      s.output, made.policy, print_bytes(made.fast_bytes), print_bytes(made.peak_fast_bytes),
+      made.moves.size(), print_us(made.predicted_step_us), s.output, s.output,
+      profile.meta.source == "trace" || profile.meta.command.empty() ? "CMD"
+                                                                     : profile.meta.command));
 }
 
 }  // namespace
@@ -69,8 +75,10 @@ Action declare_plan(Form& form) {
       {"-o,--output", "PLAN", "where the plan goes", &s->output, true},
       {"--fast", "N%|BYTES", "budget of fast memory; the machine's own if absent", &s->fast},
       {"--policy", "NAME", "policy that makes the plan", &s->policy},
-      {"--machine", "NAME|FILE", "what to plan for; this machine, as measured, if absent", &s->machine},
-      {"--interval", "LAYERS", "migration intervals of at most so many layers; 0 for any", &s->interval},
+      {"--machine", "NAME|FILE", "what to plan for; this machine, as measured, if absent",
+       &s->machine},
+      {"--interval", "LAYERS", "migration intervals of at most so many layers; 0 for any",
+       &s->interval},
       {"--without", "FEATURE", "leave out a feature of the policy; may be repeated", &s->without},
       {"--seed", "N", "of policies that search", &s->seed},
       {"--time-limit", "SECONDS", "the best plan found until then", &s->time_limit},

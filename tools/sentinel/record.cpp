@@ -39,7 +39,8 @@ Files files_of(const fs::path& pattern) {
     struct stat found {};
     if (!stands_for(pattern.filename(), entry.path().filename())) continue;
     if (stat(entry.path().c_str(), &found) != 0) continue;
-    files[entry.path()] = {found.st_ino, found.st_mtim.tv_sec * 1'000'000'000 + found.st_mtim.tv_nsec};
+    files[entry.path()] = {found.st_ino,
+                           found.st_mtim.tv_sec * 1'000'000'000 + found.st_mtim.tv_nsec};
   }
   return files;
 }
@@ -48,25 +49,31 @@ Files files_of(const fs::path& pattern) {
 void require_writable(const fs::path& pattern, const Files& present) {
   const auto folder = pattern.parent_path();
   if (!fs::is_directory(folder))
-    throw Error(fmt::format("{} is not a directory; make it, or name another place with -o", folder.string()));
+    throw Error(fmt::format("{} is not a directory; make it, or name another place with -o",
+                            folder.string()));
   if (access(folder.c_str(), W_OK) != 0)
-    throw Error(fmt::format("cannot write into {}; name another place with -o", folder.string()), errno);
+    throw Error(fmt::format("cannot write into {}; name another place with -o", folder.string()),
+                errno);
   for (const auto& [path, stamp] : present)
     if (!fs::is_regular_file(path) || (fs::file_size(path) != 0 && !is_stored_profile(path)))
-      throw Error(fmt::format("{} exists and is not a Sentinel profile; it is left as it is: name another one with -o",
-                              path));
+      throw Error(fmt::format(
+          "{} exists and is not a Sentinel profile; it is left as it is: name another one with -o",
+          path));
 }
 
 void tell_incomplete(const std::string& path) {
   const auto meta = read_profile(path).meta;
   if (!meta.complete)
-    say(fmt::format("{} is incomplete: {}. `sentinel report {}` shows what there is", path, meta.incomplete_reason, path));
+    say(fmt::format("{} is incomplete: {}. `sentinel report {}` shows what there is", path,
+                    meta.incomplete_reason, path));
 }
 
 int no_profile(const fs::path& pattern, int status) {
   say(fmt::format("no profile was written to {}: no training step was seen", pattern.string()));
-  say("a step ends where a PyTorch optimizer steps, or where the program calls sentinel_step(); it takes four steps. "
-      "A Python started with -E, -I or -S does not load Sentinel; `sentinel doctor` tells about PyTorch");
+  say("a step ends where a PyTorch optimizer steps, or where the program calls sentinel_step(); it "
+      "takes four steps. "
+      "A Python started with -E, -I or -S does not load Sentinel; `sentinel doctor` tells about "
+      "PyTorch");
   return status == 0 ? kOwnFailure : status;
 }
 

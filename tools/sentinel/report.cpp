@@ -18,7 +18,8 @@ struct Settings {
 
 std::unique_ptr<Reporter> reporter_of(const Settings& settings) {
   try {
-    ReportOptions options{.sort = parse_sort_key(settings.sort), .table_rows = settings.rows, .file = settings.file};
+    ReportOptions options{
+        .sort = parse_sort_key(settings.sort), .table_rows = settings.rows, .file = settings.file};
     if (settings.rows != 0) options.heatmap_rows = settings.rows;
     return make_reporter(settings.view, settings.format, options);
   } catch (const Error& error) {
@@ -46,9 +47,18 @@ Action declare_report(Form& form) {
   form.rows = {
       {"FILE", "FILE", "a profile, or a tensor trace", &s->file, true},
       {"VIEW", "VIEW", "what to show", &s->view, false, views()},
-      {"--format", "FORMAT", "how; not every view has every format", &s->format, false,
+      {"--format",
+       "FORMAT",
+       "how; not every view has every format",
+       &s->format,
+       false,
        {"text", "json", "csv", "html", "perfetto"}},
-      {"--sort", "ORDER", "of tables", &s->sort, false, {"first-use", "hotness", "bytes", "lifetime"}},
+      {"--sort",
+       "ORDER",
+       "of tables",
+       &s->sort,
+       false,
+       {"first-use", "hotness", "bytes", "lifetime"}},
       {"--rows", "N", "at most so many rows; 0 for all", &s->rows},
       {"-o,--output", "FILE", "where to; stdout if absent", &s->output},
   };

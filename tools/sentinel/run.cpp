@@ -29,8 +29,8 @@ namespace fs = std::filesystem;
 void require_workable(std::uint64_t bytes) {
   const auto least = Engine::minimum_bytes(thread_count());
   if (bytes < least)
-    throw Error(fmt::format("a budget of {} cannot work: the smallest that does is {} ({} bytes)", print_bytes(bytes),
-                            print_bytes(least), least));
+    throw Error(fmt::format("a budget of {} cannot work: the smallest that does is {} ({} bytes)",
+                            print_bytes(bytes), print_bytes(least), least));
 }
 
 // A plan has its own policy and budget: what is asked for beside it has to agree.
@@ -39,11 +39,14 @@ Profile check_plan(Launch& launch, const SessionOptions& options) {
   auto profile = read_any(plan.profile_path);
   plan::check_matches(plan, profile);
   if (launch.given("SENTINEL_POLICY") && options.policy != plan.policy)
-    throw UsageError(fmt::format("{} was made by policy {}, not {}", options.plan, plan.policy, options.policy));
+    throw UsageError(
+        fmt::format("{} was made by policy {}, not {}", options.plan, plan.policy, options.policy));
   const auto wanted = budget_bytes(options.fast, profile);
   if (!options.fast.unlimited() && wanted < plan.fast_bytes)
-    throw Error(fmt::format("{} was made for a budget of {}, more than the {} of --fast; make another with sentinel plan",
-                            options.plan, print_bytes(plan.fast_bytes), print_bytes(wanted)));
+    throw Error(
+        fmt::format("{} was made for a budget of {}, more than the {} of --fast; make another with "
+                    "sentinel plan",
+                    options.plan, print_bytes(plan.fast_bytes), print_bytes(wanted)));
   setenv("SENTINEL_POLICY", plan.policy.c_str(), 1);
   setenv("SENTINEL_FAST", std::to_string(plan.fast_bytes).c_str(), 1);
   return profile;
@@ -82,7 +85,8 @@ void measure_once(const SessionOptions& options) {
   try {
     sim::write_machine(path, machine);
   } catch (const Error& error) {
-    if (!options.quiet) say(fmt::format("{}; the machine will be measured again next time", error.what()));
+    if (!options.quiet)
+      say(fmt::format("{}; the machine will be measured again next time", error.what()));
   }
 }
 
@@ -101,7 +105,8 @@ int run(Launch& launch) {
   if (options.fast.bytes != 0) require_workable(options.fast.bytes);
   if (profile && options.fast.percent > 0) require_workable(budget_bytes(options.fast, *profile));
   const bool limited = !options.fast.unlimited();
-  if (limited || launch.given("SENTINEL_DIR") || !launch.tiers.empty()) check_slow_tier(options, profile);
+  if (limited || launch.given("SENTINEL_DIR") || !launch.tiers.empty())
+    check_slow_tier(options, profile);
   if (limited) measure_once(options);
   return run_command(launch.command);
 }

@@ -26,9 +26,10 @@ struct Settings {
 
 // Accepted by name, so that nobody believes them to have had an effect.
 void refuse_unbuilt(const Settings& s) {
-  const std::pair<bool, const char*> unbuilt[] = {{!s.jobs.empty(), "--jobs (several trainings on one machine)"},
-                                                  {s.noise != 0, "--noise (op times that vary)"},
-                                                  {s.effort != 0, "--effort (a bound on the search by count)"}};
+  const std::pair<bool, const char*> unbuilt[] = {
+      {!s.jobs.empty(), "--jobs (several trainings on one machine)"},
+      {s.noise != 0, "--noise (op times that vary)"},
+      {s.effort != 0, "--effort (a bound on the search by count)"}};
   for (const auto& [given, what] : unbuilt)
     if (given) throw Error(fmt::format("{} is not built yet; leave it out", what));
 }
@@ -50,8 +51,11 @@ Trial one_trial(const Settings& s, const Variant& variant, const std::string& po
     return trial;
   }
   auto trial = smallest_budget(variant.scenario, policy, s.target);
-  if (!trial) return {.policy = policy, .reason = fmt::format("no budget reaches {} of the ideal throughput", s.target)};
-  trial->variant = fmt::format("{}{}fast={}", variant.name, variant.name.empty() ? "" : " ", trial->fast_bytes);
+  if (!trial)
+    return {.policy = policy,
+            .reason = fmt::format("no budget reaches {} of the ideal throughput", s.target)};
+  trial->variant =
+      fmt::format("{}{}fast={}", variant.name, variant.name.empty() ? "" : " ", trial->fast_bytes);
   return *trial;
 }
 
@@ -68,11 +72,13 @@ std::vector<Trial> trials_of(const Settings& s, const Scenario& scenario) {
 
 // A single policy that cannot work is a failure; among several it is a row of the table.
 int simulate(const Settings& s) {
-  if (s.target < 0 || s.target > 1) throw UsageError("--target is a share of the ideal throughput, as 0.95");
+  if (s.target < 0 || s.target > 1)
+    throw UsageError("--target is a share of the ideal throughput, as 0.95");
   refuse_unbuilt(s);
   for (const auto& policy : policies_of(s.policies)) require_policy(policy);
   const auto profile = read_any(s.file);
-  if (profile.ops.empty()) throw Error(fmt::format("{} holds no operation: there is nothing to simulate", s.file));
+  if (profile.ops.empty())
+    throw Error(fmt::format("{} holds no operation: there is nothing to simulate", s.file));
   const auto scenario = scenario_of(s, profile);
   const auto trials = trials_of(s, scenario);
   print(s.json ? trials_json(scenario, s.file, trials) : trials_text(scenario, trials));
@@ -91,7 +97,8 @@ Action declare(Form& form, std::vector<std::string> policies) {
       {"--without", "FEATURE", "leave out a feature of the policy; may be repeated", &s->without},
       {"--steps", "N", "steps to run; the last one is shown", &s->steps},
       {"--sweep", "WHAT=V,...", "vary fast, host, ssd-bw or interval", &s->sweep},
-      {"--target", "SHARE", "the smallest budget with that share of the ideal throughput", &s->target},
+      {"--target", "SHARE", "the smallest budget with that share of the ideal throughput",
+       &s->target},
       {"--time-limit", "SECONDS", "for each policy's planning", &s->time_limit},
       {"--seed", "N", "of policies that search", &s->seed},
       {"--jobs", "A@0,B@5s", "several trainings at once (not built yet)", &s->jobs},

@@ -26,7 +26,8 @@ sim::SimResult simulated(const Scenario& s, Policy& policy, Trial& trial) {
   }
   const auto controller = policy.prepare(s.profile, s.machine, s.plan);
   trial.plan_ms = ms_since(begin);
-  return sim::simulate(s.profile, s.machine, *controller, {.fast_bytes = s.plan.fast_bytes, .steps = s.steps});
+  return sim::simulate(s.profile, s.machine, *controller,
+                       {.fast_bytes = s.plan.fast_bytes, .steps = s.steps});
 }
 
 // Sums of many times differ in their last bits with the order of summing.
@@ -53,7 +54,8 @@ Trial try_policy(const Scenario& s, const std::string& name) {
   return trial;
 }
 
-std::optional<Trial> smallest_budget(const Scenario& scenario, const std::string& policy, double target) {
+std::optional<Trial> smallest_budget(const Scenario& scenario, const std::string& policy,
+                                     double target) {
   const auto granule = scenario.machine.granule_bytes;
   const auto at = [&](std::uint64_t granules) {
     auto s = scenario;
@@ -70,8 +72,10 @@ std::optional<Trial> smallest_budget(const Scenario& scenario, const std::string
   while (enough - least > 1 + enough / 512) {
     const auto middle = least + (enough - least) / 2;
     auto trial = at(middle);
-    if (reaches(trial)) enough = middle, best = std::move(trial);
-    else least = middle;
+    if (reaches(trial))
+      enough = middle, best = std::move(trial);
+    else
+      least = middle;
   }
   return best;
 }

@@ -24,10 +24,11 @@ std::string label(const Trial& trial) {
 }
 
 std::string row(const Trial& trial, std::size_t width) {
-  if (!trial.result) return fmt::format("{:<{}}  not feasible: {}\n", label(trial), width, trial.reason);
+  if (!trial.result)
+    return fmt::format("{:<{}}  not feasible: {}\n", label(trial), width, trial.reason);
   const auto& r = *trial.result;
-  return fmt::format("{:<{}}  {:>9}  {:>10.3f}  {:>9}  {:>9}  {:>9}  {:>7}  {:>9}\n", label(trial), width,
-                     print_us(r.step_us), r.normalized_throughput(), print_us(r.stall_us),
+  return fmt::format("{:<{}}  {:>9}  {:>10.3f}  {:>9}  {:>9}  {:>9}  {:>7}  {:>9}\n", label(trial),
+                     width, print_us(r.step_us), r.normalized_throughput(), print_us(r.stall_us),
                      print_bytes(moved_bytes(r)), print_bytes(r.peak_fast_bytes), r.demand_faults,
                      print_us(1e3 * trial.plan_ms));
 }
@@ -41,8 +42,9 @@ Json traffic_json(const sim::SimResult& result) {
 
 Json infeasible_json(const Trial& trial) {
   Json json{{"policy", trial.policy}, {"feasible", false}, {"reason", trial.reason}};
-  for (const char* time : {"step_us", "ideal_us", "normalized_throughput", "lower_bound_us", "swap_lower_bound_us",
-                           "stall_us", "recompute_us", "plan_ms", "peak_fast_bytes", "demand_faults"})
+  for (const char* time :
+       {"step_us", "ideal_us", "normalized_throughput", "lower_bound_us", "swap_lower_bound_us",
+        "stall_us", "recompute_us", "plan_ms", "peak_fast_bytes", "demand_faults"})
     json[time] = nullptr;
   json["traffic"] = Json::array();
   return json;
@@ -82,14 +84,16 @@ std::string trials_text(const Scenario& s, const std::vector<Trial>& trials) {
   std::string text = fmt::format(
       "{} on {}: {} of fast memory, unlimited peak {}, ideal step {}\n\n"
       "{:<{}}  {:>9}  {:>10}  {:>9}  {:>9}  {:>9}  {:>7}  {:>9}\n",
-      s.profile.meta.model.empty() ? "the step" : s.profile.meta.model, s.machine.name, print_bytes(s.plan.fast_bytes),
-      print_bytes(peak_live_bytes(s.profile)), print_us(ideal_us(s.profile)), "policy", width, "step", "throughput",
-      "stalled", "moved", "peak fast", "faults", "planning");
+      s.profile.meta.model.empty() ? "the step" : s.profile.meta.model, s.machine.name,
+      print_bytes(s.plan.fast_bytes), print_bytes(peak_live_bytes(s.profile)),
+      print_us(ideal_us(s.profile)), "policy", width, "step", "throughput", "stalled", "moved",
+      "peak fast", "faults", "planning");
   for (const auto& trial : trials) text += row(trial, width);
   return text + "\nThroughput is relative to unlimited fast memory.\n";
 }
 
-std::string trials_json(const Scenario& s, const std::string& file, const std::vector<Trial>& trials) {
+std::string trials_json(const Scenario& s, const std::string& file,
+                        const std::vector<Trial>& trials) {
   Json json{{"trace",
              {{"file", file},
               {"model", s.profile.meta.model},

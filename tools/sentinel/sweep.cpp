@@ -24,7 +24,9 @@ TierSpec& tier(Machine& machine, std::string_view name) {
 void vary_fast(Scenario& s, const std::string& value) {
   s.plan.fast_bytes = budget_bytes(value, s.profile, s.machine);
 }
-void vary_host(Scenario& s, const std::string& value) { tier(s.machine, "host").capacity = parse_bytes(value); }
+void vary_host(Scenario& s, const std::string& value) {
+  tier(s.machine, "host").capacity = parse_bytes(value);
+}
 void vary_ssd(Scenario& s, const std::string& value) {
   auto& ssd = tier(s.machine, "ssd");
   ssd.read_bw = ssd.write_bw = sim::parse_bandwidth(value);
@@ -60,7 +62,8 @@ std::vector<Variant> variants_of(const Scenario& scenario, const std::string& sw
   const auto* knob = std::find_if(std::begin(kKnobs), std::end(kKnobs),
                                   [&](const Knob& k) { return k.name == sweep.substr(0, equals); });
   if (knob == std::end(kKnobs) || equals + 1 >= sweep.size())
-    throw UsageError(fmt::format("--sweep {}: write fast=, host=, ssd-bw= or interval= and values, as fast=10%,20%", sweep));
+    throw UsageError(fmt::format(
+        "--sweep {}: write fast=, host=, ssd-bw= or interval= and values, as fast=10%,20%", sweep));
   std::vector<Variant> variants;
   std::istringstream values(sweep.substr(equals + 1));
   for (std::string value; std::getline(values, value, ',');)

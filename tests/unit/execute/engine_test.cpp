@@ -117,6 +117,22 @@ TEST_P(EngineTest, DeadBlocksAreNotWrittenOut) {
   EXPECT_EQ(engine->counters().demoted_bytes, 0u);
 }
 
+// A block that nothing lives in is being taken away while a new tensor begins to be written there.
+TEST_P(EngineTest, ATensorBornInALeavingBlockIsNotLost) {
+  engine->set_budget(20 * kGranule);
+  std::vector<std::uint64_t> born(20, ~0ull);
+  for (std::uint64_t round = 0; round < 3000; ++round) {
+    const auto block = round * 7 % 20;
+    if (born[block] != ~0ull) {
+      ASSERT_EQ(words(block)[0], born[block]) << round;
+      engine->vacate(at(block), kGranule, true);
+    }
+    occupy(block);
+    words(block)[0] = born[block] = round;
+  }
+  EXPECT_GT(engine->counters().peak_frames, 0u);
+}
+
 TEST_P(EngineTest, SeveralThreadsShareASmallBudget) {
   engine->set_budget(Engine::minimum_bytes(4));
   for (std::uint64_t b = 0; b < 80; ++b) occupy(b);

@@ -1,0 +1,322 @@
+"""The command as its users meet it: exit status, streams, signals, and the help screens.
+
+    /usr/bin/python3 tests/golden/cli/cli_test.py BUILD_DIR
+    SENTINEL_ACCEPT=1 /usr/bin/python3 tests/golden/cli/cli_test.py BUILD_DIR    accepts the screens
+"""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+VERBS = ("doctor record run report plan explain simulate compare import export bench clean "
+         "completion help").split()
+TRACE = "\n".join([
+    '{"format":"tensor-trace","version":1,"source":"test","model":"tiny","batch":1}',
+    '{"t":0,"bytes":8192,"kind":"global"}',
+    '{"t":1,"bytes":4096,"kind":"intermediate"}',
+    '{"k":0,"name":"first","us":10,"in":[0],"out":[1],"phase":"forward"}',
+    '{"k":1,"name":"second","us":20,"in":[1],"out":[0],"phase":"backward"}']) + "\n"
+MACHINE = """name = "small"
+fault_us = 10
+granule = 4096
+[[tier]]
+name = "fast"
+capacity = "1MiB"
+[[tier]]
+name = "ssd"
+read_bw = "1GB/s"
+write_bw = "1GB/s"
+"""
+SAYS_SIGNAL = """
+import signal, sys, time
+def said(number, frame):
+    print(signal.Signals(number).name, flush=True)
+    sys.exit(9)
+for name in sys.argv[1:]:
+    signal.signal(getattr(signal, name), said)
+print("ready", flush=True)
+time.sleep(20)
+"""
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(dir="/var/tmp")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.environment = {name: value for name, value in os.environ.items()
+                            if not name.startswith("SENTINEL_")}
+        self.environment.update(XDG_CACHE_HOME=str(self.folder / "cache"), COLUMNS="100")
+
+    def run_it(self, *arguments, stdin=""):
+        return subprocess.run([SENTINEL, *arguments], input=stdin, capture_output=True, text=True,
+                              cwd=self.folder, env=self.environment, timeout=60)
+
+    def fails(self, status, words, *arguments):
+        result = self.run_it(*arguments)
+        self.assertEqual(result.returncode, status, result.stderr)
+        self.assertIn(words, result.stderr)
+        self.assertEqual(result.stdout, "")
+        return result
+
+    def file(self, name, content):
+        mode = "wb" if isinstance(content, bytes) else "w"
+        with open(self.folder / name, mode) as out:
+            out.write(content)
+        return name
+
+    def profile(self):
+        self.file("trace.jsonl", TRACE)
+        self.assertEqual(self.run_it("import", "trace.jsonl", "-o", "p.sentinel").returncode, 0)
+        return "p.sentinel"
+
+    def expect_screen(self, name, text):
+        golden = HERE / (name + ".txt")
+        if os.environ.get("SENTINEL_ACCEPT"):
+            golden.write_text(text)
+        if golden.exists() and golden.read_text() == text:
+            return
+        actual = pathlib.Path(tempfile.gettempdir()) / f"sentinel-{name}.txt"
+        actual.write_text(text)
+        self.fail(f'The screen "{name}" differs.\n  show:   diff -u {golden} {actual}\n'
+                  f"  accept: SENTINEL_ACCEPT=1 {sys.executable} {__file__} {BUILD} Help")
+
+
+class Help(Case):
+    def test_every_verb(self):
+        for verb in VERBS:
+            with self.subTest(verb):
+                result = self.run_it("help", verb)
+                self.assertEqual((result.returncode, result.stderr), (0, ""))
+                self.assertEqual(result.stdout, self.run_it(verb, "--help").stdout)
+                self.assertEqual(result.stdout.split("Examples\n")[1].count("\n"), 2)
+                self.expect_screen("help-" + verb, result.stdout)
+
+    def test_overview(self):
+        text = self.run_it("help").stdout
+        self.assertEqual(text, self.run_it("--help").stdout)
+        self.expect_screen("help", text)
+
+    def test_version(self):
+        self.assertRegex(self.run_it("--version").stdout, r"^sentinel \d+\.\d+\.\d+\n$")
+
+    def test_help_after_the_dashes_is_the_commands(self):
+        result = self.run_it("run", "--", "sh", "-c", 'echo "$1"', "x", "--help")
+        self.assertEqual(result.stdout, "--help\n")
+
+    def test_completion_knows_verbs_and_options(self):
+        text = self.run_it("completion", "bash").stdout
+        for word in VERBS + ["--summary", "heatmap"]:
+            self.assertIn(word, text)
+        check = subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True)
+        self.assertEqual((check.returncode, check.stderr), (0, ""))
+
+
+class WrongUsage(Case):
+    def test_is_2(self):
+        for words, *arguments in [
+                ("help",), ("did you mean run", "rum"), ("FILE is required", "report"),
+                ("--nonsense", "report", "--nonsense", "x"), ("after --", "run"),
+                ("missing", "run", "--"), ("not a share", "run", "--fast", "0%", "--", "true"),
+                ("not a share", "run", "--fast", "101%", "--", "true"),
+                ("not a size", "run", "--fast", "much", "--", "true"),
+                ("no policy", "run", "--policy", "best", "--", "true"),
+                ("backend", "run", "--io", "fast", "--", "true"),
+                ("--move", "run", "--move", "fast", "--", "true"),
+                ("slow=DIR", "run", "--tiers", "fast=/x", "--", "true"),
+                ("either", "run", "--plan", "a", "--profile", "b", "--", "true"),
+                ("format", "report", "p", "sharing", "--format", "html"),
+                ("VIEW", "report", "p", "everything"),
+                ("no policy", "simulate", "p", "--machine", "optane", "--policy", "best")]:
+            with self.subTest(arguments):
+                self.fails(2, words, *arguments)
+
+
+class Reports(Case):
+    def test_missing_and_foreign_files(self):
+        self.fails(1, "sentinel record", "report", "missing.sentinel")
+        self.file("text", "not a profile\n")
+        self.fails(1, "text", "report", "text")
+        for verb in ("plan", "export"):
+            self.fails(1, "missing", verb, "missing", "-o", "out")
+        self.fails(1, "missing", "explain", "missing")
+
+    def test_a_damaged_profile(self):
+        path = self.folder / self.profile()
+        whole = path.read_bytes()
+        for damaged in (whole[:300], whole[:len(whole) // 2],
+                        whole[:4096] + b"\xff" * (len(whole) - 4096)):
+            path.write_bytes(damaged)
+            self.fails(1, "p.sentinel", "report", "p.sentinel")
+
+    def test_formats(self):
+        name = self.profile()
+        self.assertIn("tiny", self.run_it("report", name).stdout)
+        json.loads(self.run_it("report", name, "heatmap", "--format", "json").stdout)
+        page = self.run_it("report", name, "--format", "html").stdout
+        self.assertTrue(page.startswith("<!"), page[:40])
+        self.assertEqual(self.run_it("report", name, "--format", "html", "-o", "x").stdout, "")
+        self.assertEqual((self.folder / "x").read_text(), page)
+        self.fails(1, "nowhere", "report", name, "-o", "nowhere/x")
+
+    def test_a_full_disk_is_a_failure(self):
+        name = self.profile()
+        with open("/dev/full", "w") as full:
+            result = subprocess.run([SENTINEL, "report", name], cwd=self.folder, stdout=full,
+                                    stderr=subprocess.PIPE, text=True, env=self.environment)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("No space left", result.stderr)
+
+    def test_export_takes_back_what_import_took(self):
+        text = self.run_it("export", self.profile(), "-o", "-").stdout
+        self.assertEqual([json.loads(line).get("name") for line in text.splitlines() if '"k"' in line],
+                         ["first", "second"])
+
+
+class Simulations(Case):
+    def test_json_has_the_fields_and_nothing_else_on_stdout(self):
+        self.file("m.toml", MACHINE)
+        result = self.run_it("simulate", self.profile(), "--machine", "m.toml", "--json")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        answer = json.loads(result.stdout)
+        self.assertLessEqual({"trace", "machine", "fast_bytes", "results"}, answer.keys())
+        self.assertLessEqual(
+            {"policy", "feasible", "step_us", "ideal_us", "normalized_throughput", "lower_bound_us",
+             "swap_lower_bound_us", "stall_us", "recompute_us", "plan_ms", "peak_fast_bytes",
+             "demand_faults", "traffic"}, answer["results"][0].keys())
+
+    def test_what_cannot_work_has_a_reason_and_no_times(self):
+        self.file("m.toml", MACHINE)
+        result = self.run_it("simulate", self.profile(), "--machine", "m.toml", "--fast", "1K",
+                             "--json")
+        answer = json.loads(result.stdout)["results"][0]
+        self.assertFalse(answer["feasible"])
+        self.assertIsNone(answer["step_us"])
+        self.assertTrue(answer["reason"])
+
+    def test_what_is_not_built_says_so(self):
+        self.file("m.toml", MACHINE)
+        for option in (("--jobs", "a@0"), ("--noise", "5"), ("--effort", "3")):
+            with self.subTest(option):
+                self.fails(1, option[0], "simulate", self.profile(), "--machine", "m.toml", *option)
+
+    def test_sweep(self):
+        self.file("m.toml", MACHINE)
+        result = self.run_it("compare", self.profile(), "--machine", "m.toml", "--json", "--sweep",
+                             "ssd-bw=1GB/s,2GB/s")
+        sweeps = {r["sweep"] for r in json.loads(result.stdout)["results"]}
+        self.assertEqual(sweeps, {"ssd-bw=1GB/s", "ssd-bw=2GB/s"})
+
+    def test_a_plan_and_its_explanation(self):
+        self.file("m.toml", MACHINE)
+        made = self.run_it("plan", self.profile(), "--machine", "m.toml", "-o", "plan.json")
+        self.assertEqual((made.returncode, made.stderr), (0, ""))
+        stored = json.loads((self.folder / "plan.json").read_text())
+        self.assertEqual(stored["profile_path"], str(self.folder.resolve() / "p.sentinel"))
+        self.assertIn("sentinel", self.run_it("explain", "plan.json").stdout)
+        self.fails(1, "no tensor", "explain", "plan.json", "nothing-of-that-name")
+
+
+class Commands(Case):
+    def status(self, *command):
+        return self.run_it("run", "--", *command)
+
+    def test_the_commands_own_status(self):
+        self.assertEqual(self.status("true").returncode, 0)
+        self.assertEqual(self.status("false").returncode, 1)
+        self.assertEqual(self.status("sh", "-c", "exit 77").returncode, 77)
+        self.assertEqual(self.status("sh", "-c", "kill -9 $$").returncode, 137)
+        self.assertEqual(self.run_it("record", "--", "sh", "-c", "exit 3").returncode, 3)
+
+    def test_no_such_command(self):
+        result = self.status("no-such-command")
+        self.assertEqual((result.returncode, result.stdout), (127, ""))
+        self.assertIn("command not found", result.stderr)
+        self.file("text", "x")
+        self.assertEqual(self.status("./text").returncode, 126)
+
+    def test_streams_are_left_alone(self):
+        result = self.run_it("run", "--", "cat", stdin="one\ntwo\n")
+        self.assertEqual((result.stdout, result.stderr), ("one\ntwo\n", ""))
+
+    def test_what_the_command_inherits(self):
+        self.environment["PYTHONPATH"] = "/before"
+        out = self.run_it("run", "--summary", "s.json", "--", "env").stdout
+        seen = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
+        self.assertEqual(seen["SENTINEL_MODE"], "run")
+        self.assertEqual(seen["SENTINEL_SUMMARY"], str(self.folder.resolve() / "s.json"))
+        self.assertTrue(seen["PYTHONPATH"].endswith("inject:/before"))
+        for place in ("SENTINEL_HOME", "SENTINEL_PYTHON_DIR", "SENTINEL_LIBRARY"):
+            self.assertTrue(os.path.exists(seen[place]), place)
+        quoted = self.run_it("run", "--", "sh", "-c", 'printf %s "$SENTINEL_COMMAND"').stdout
+        self.assertEqual(quoted, """sh -c 'printf %s "$SENTINEL_COMMAND"'""")
+
+    def test_failures_of_our_own_are_125_and_before_the_command(self):
+        touch = ("--", "touch", "it-ran")
+        self.file("text", "x")
+        for words, *arguments in [
+                ("tmpfs", "run", "--slow", "/dev/shm"), ("/nowhere", "run", "--slow", "/nowhere"),
+                ("smallest", "run", "--fast", "1M"), ("missing", "run", "--profile", "missing"),
+                ("missing", "run", "--plan", "missing"), ("text", "run", "--profile", "text"),
+                ("nowhere", "run", "--summary", "nowhere/s"), ("-o", "record", "-o", "nowhere/p"),
+                ("not a Sentinel profile", "record", "-o", "text")]:
+            with self.subTest(arguments):
+                self.fails(125, words, *arguments, *touch)
+                self.assertFalse((self.folder / "it-ran").exists())
+
+    def test_a_record_without_training(self):
+        result = self.run_it("record", "--", "echo", "trained?")
+        self.assertEqual((result.returncode, result.stdout), (125, "trained?\n"))
+        self.assertIn("no training step was seen", result.stderr)
+
+    def test_an_old_profile_is_not_taken_for_a_new_one(self):
+        self.profile()
+        self.fails(125, "no profile", "record", "-o", "p.sentinel", "--", "true")
+
+    def test_signals_reach_the_command(self):
+        for name in ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT"):
+            with self.subTest(name), subprocess.Popen(
+                    [SENTINEL, "run", "--", "/usr/bin/python3", "-c", SAYS_SIGNAL, name], text=True,
+                    stdout=subprocess.PIPE, env=self.environment, cwd=self.folder) as started:
+                self.assertEqual(started.stdout.readline(), "ready\n")
+                started.send_signal(getattr(signal, name))
+                self.assertEqual(started.stdout.read(), name + "\n")
+                self.assertEqual(started.wait(10), 9)
+
+
+class Machine(Case):
+    def test_doctor(self):
+        result = self.run_it("doctor", "--json")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        for area in json.loads(result.stdout).values():
+            for finding in area:
+                self.assertTrue(finding["detail"] or finding["available"], finding)
+        self.assertIn("userfaultfd", self.run_it("doctor").stdout)
+        self.assertEqual(self.run_it("doctor", "--slow", "/nowhere").returncode, 0)
+
+    def test_clean(self):
+        self.profile()
+        self.file("plan.json.999999999.tmp", "{")
+        self.file("notes.new", "mine")
+        os.makedirs(self.folder / "cache/sentinel")
+        self.file("cache/sentinel/torch-1.0-abc.so.999999999", "")
+        told = self.run_it("clean", "--dry-run").stdout
+        self.assertTrue((self.folder / "plan.json.999999999.tmp").exists())
+        self.assertIn("plan.json.999999999.tmp", self.run_it("clean").stdout)
+        self.assertIn("torch-1.0-abc", told)
+        self.assertFalse((self.folder / "plan.json.999999999.tmp").exists())
+        self.assertTrue((self.folder / "notes.new").exists())
+        self.assertEqual(self.run_it("clean").stdout, "Nothing was left behind.\n")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    BUILD = sys.argv.pop(1)
+    SENTINEL = str(pathlib.Path(BUILD).resolve() / "bin/sentinel")
+    unittest.main()
