@@ -83,7 +83,17 @@ int Engine::replace_arena(const std::function<std::uintptr_t()>& prepare, bool m
   return code;
 }
 
-// Blocks in which nothing lives are not worth a copy.
+// Frames of blocks in which nothing lives, for whoever needs some next.
+void Engine::reuse_dead_blocks() noexcept {
+  Guard guard(lock_);
+  wait_until_settled(guard);
+  guard.unlock();
+  drop_dead_blocks();
+  guard.lock();
+  thaw();
+}
+
+// Nothing moves meanwhile and no tensor is born: the caller sees to it.
 void Engine::drop_dead_blocks() noexcept {
   for (std::size_t i = resident_.size(); i-- > 0;) {
     const auto index = resident_[i];
@@ -92,19 +102,18 @@ void Engine::drop_dead_blocks() noexcept {
     Token token = kNoToken;
     if (backing_->take(index, token) != 0) continue;
     backing_->scrub(index, token);
-    backing_->destroy(token);
+    free_.push_back(token);
     unset_resident(index);
     block.state = BlockState::empty;
-    --frames_;
   }
 }
 
 // Within the budget but for one frame: that of the copy under way.
 int Engine::to_shared() noexcept {
+  drop_dead_blocks();
   for (const auto token : free_) frames_in_pool_->destroy(token);
   frames_ -= free_.size();
   free_.clear();
-  drop_dead_blocks();
   std::vector<BlockIndex> copied;
   int code = 0;
   for (const auto index : resident_) {

@@ -283,16 +283,22 @@ bool Engine::fresh(const Block& block) const noexcept {
 }
 
 // Sees to it that `count` frames become free: what is being written counts; then dead blocks, then
-// blocks that no plan wants, then those used longest ago. What has just come goes last: two threads
-// would else take each other's block away for ever.
+// those that the op that runs does not use: first what no plan wants, then what was used longest ago.
+// Of the op's own blocks any: an op larger than the budget may go over them again and again, where the
+// oldest is just what it needs next. What has just come goes last: two threads would else take each
+// other's block away for ever.
 void Engine::want_frames(std::size_t count) noexcept {
   const auto under_way = leaving_ + evictions_.size();
   if (under_way >= count || frozen_) return;
   const auto needed = std::min(count - under_way, resident_.size());
-  const auto rank = [this](BlockIndex index) {
+  const auto now = clock_.load(std::memory_order_relaxed);
+  const auto rank = [&](BlockIndex index) {
+    constexpr std::uint64_t kMix = 0x9E3779B97F4A7C15ull;
     const auto& block = blocks_[index];
-    const std::uint64_t kind = block.stuck ? 4 : block.live == 0 ? 0 : fresh(block) ? 3 : block.wanted == 0 ? 1 : 2;
-    return std::pair{kind, block.used};
+    if (block.stuck) return std::pair{5, block.used};
+    if (block.live == 0) return std::pair{0, block.used};
+    if (block.used >> 24 < now) return std::pair{block.wanted == 0 ? 1 : 2, block.used};
+    return std::pair{fresh(block) ? 4 : 3, (index + arrivals_) * kMix};
   };
   for (std::size_t n = 0; n < needed; ++n) {
     auto best = kNoBlock;

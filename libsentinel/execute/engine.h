@@ -80,6 +80,10 @@ class Engine {
   // A new op begins: the clock that `used` is measured with.
   void tick() noexcept { clock_.fetch_add(1, std::memory_order_relaxed); }
 
+  // Frames that dead tensors still hold serve the next ones, wherever those lie. The caller sees to
+  // it that no tensor is born meanwhile.
+  void reuse_dead_blocks() noexcept;
+
   // From moving to counting and back, contents and addresses unchanged; other threads may use the
   // arena all along. -EBUSY: a page is pinned by somebody; nothing has changed.
   int start_counting() noexcept;

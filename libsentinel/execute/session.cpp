@@ -225,7 +225,7 @@ void Session::finish(const char* reason) noexcept {
       if (counted_) end_counting();
       store(take_profile(false, reason));
     }
-    if (!options_.summary.empty()) summary_.write(options_.summary);
+    if (!options_.summary.empty() && steps_ > 0) summary_.write(options_.summary);  // others may train
     if (options_.mode == Mode::record && state_ == State::warmup && steps_ > 0)
       say(fmt::format("the program ended after {} steps, before one could be profiled; let it run for at "
                       "least {}", steps_, kMostWarmups + 1));

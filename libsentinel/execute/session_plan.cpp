@@ -103,6 +103,7 @@ void Session::activate(Bucket& bucket) {
   record_ = wants_tensors_ = false;
   space_.activate(bucket.space_plan());
   bucket.bind(space_);
+  engine_->reuse_dead_blocks();  // what warmed up lay elsewhere
   if (!bucket.moves_anything()) return;
   for (const auto id : bucket.away_at_start())
     if (auto* tensor = bucket.live(id, space_); tensor != nullptr && tensor->wanted) {

@@ -7,28 +7,31 @@ again, so that what else the machine does meets all of them alike; prints median
   plain            the script alone, the C library's malloc
   plain, kept      the same with memory kept mapped: what a tuned malloc reaches
   record, ops      one step is profiled by what its ops name, no page is counted
-  record           one step is profiled page by page
+  record           one step is profiled page by page; the steps after it run in Sentinel's arena,
+                   with the op hooks in place and nothing to do in them
   run              the script goes on under a plan, with all the memory it wants
 
     profiling.py [--build DIR] [--rounds N] [-- SCRIPT ARGUMENTS...]
 """
 
 import argparse
+import contextlib
+import fcntl
 import json
 import os
 import pathlib
 import re
 import resource
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 WORKLOAD = [str(HERE.parent / "workloads" / "resnet_cifar.py"),
-            "--depth", "20", "--batch", "64", "--steps", "12"]
+            "--depth", "20", "--batch", "64", "--steps", "10"]
 KEPT = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
         "MALLOC_TOP_PAD_": str(256 << 20)}
 WAYS = {"plain": {}, "plain, kept": KEPT,
@@ -43,6 +46,8 @@ def options():
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--limit", type=int, default=120, help="seconds a run may take")
+    parser.add_argument("--lock", metavar="FILE",
+                        help="held during each training, for machines that several measure on")
     parser.add_argument("--only", help="ways to measure, separated by ;")
     parser.add_argument("--json", metavar="FILE", help="write every run here")
     parser.add_argument("workload", nargs="*", default=WORKLOAD,
@@ -64,17 +69,23 @@ def environment(way, build, folder):
     return result
 
 
-def peak_by_step(child, steps):
-    """Of a running child: the largest resident memory while each step ran, in bytes. Its peak is
-    reset whenever it prints a step."""
-    peaks = []
-    for line in child.stdout:
-        if line.startswith("step "):
-            peaks.append(read_peak(child.pid))
-    return peaks[:steps]
+@contextlib.contextmanager
+def locked(path):
+    if path is None:
+        yield
+        return
+    with open(path, "a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
-def read_peak(pid):
+def peak_by_step(child):
+    """Of a running child: the largest resident memory while each step ran, in bytes."""
+    return [take_peak(child.pid) for line in child.stdout if line.startswith("step ")]
+
+
+def take_peak(pid):
+    """Since the last call: the kernel lets a peak begin again."""
     try:
         status = pathlib.Path(f"/proc/{pid}/status").read_text()
         pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")
@@ -83,27 +94,36 @@ def read_peak(pid):
     return int(re.search(r"VmHWM:\s*(\d+)", status)[1]) * 1024
 
 
+def train(way, args, folder):
+    """Runs the script to its end; the peak of each step, and the processor seconds."""
+    command = [sys.executable, *args.workload, "--json", str(folder / "run.json")]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with open(folder / "stderr", "w+") as complaint:
+        child = subprocess.Popen(command, env=environment(way, args.build, folder), text=True,
+                                 stdout=subprocess.PIPE, stderr=complaint)
+        timer = threading.Timer(args.limit, child.kill)
+        timer.start()
+        peaks = peak_by_step(child)
+        failed = child.wait() != 0
+        timer.cancel()
+        complaint.seek(0)
+        if failed:
+            raise SystemExit(f"{way}: the script failed\n{complaint.read()}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return peaks, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
 def run(way, args):
-    """One training: the time and memory of each step, and of the whole."""
-    with tempfile.TemporaryDirectory() as name:
+    """One training: the time and memory of each step."""
+    with tempfile.TemporaryDirectory() as name, locked(args.lock):
         folder = pathlib.Path(name)
-        command = ["timeout", str(args.limit), sys.executable, *args.workload,
-                   "--json", str(folder / "run.json")]
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        child = subprocess.Popen(command[2:], env=environment(way, args.build, folder), text=True,
-                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        peaks = peak_by_step(child, 1 << 20)
-        complaint = child.stderr.read()
-        if child.wait() != 0:
-            raise SystemExit(f"{way}: the script failed\n{complaint}")
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        peaks, cpu = train(way, args, folder)
         record = json.loads((folder / "run.json").read_text())
         summary = folder / "summary.json"
         phases = [step["phase"] for step in json.loads(summary.read_text())["steps"]] \
             if summary.exists() else []
         return {"ms": [step["ms"] for step in record["steps"]], "peaks": peaks, "phases": phases,
-                "cpu_s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
-                "params": record["params_sha256"]}
+                "cpu_s": cpu, "params": record["params_sha256"]}
 
 
 def profiled_step(result):
@@ -153,13 +173,15 @@ def show(collected):
 
 def main():
     args = options()
-    if shutil.which(sys.executable) is None or not (args.build / "lib" / "libsentinel.so").exists():
+    if not (args.build / "lib" / "libsentinel.so").exists():
         raise SystemExit(f"{args.build} has no lib/libsentinel.so: build first, or give --build")
     ways = args.only.split(";") if args.only else list(WAYS)
     collected = {way: [] for way in ways}
-    for _ in range(args.rounds):
+    for number in range(args.rounds):
         for way in ways:
             collected[way].append(run(way, args))
+            if sys.stderr.isatty():
+                print(f"round {number + 1} of {args.rounds}: {way}", file=sys.stderr)
     show(collected)
     if args.json:
         pathlib.Path(args.json).write_text(json.dumps(collected, indent=1) + "\n")

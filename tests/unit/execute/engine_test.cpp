@@ -83,6 +83,8 @@ TEST_P(EngineTest, ShrinkingTheBudgetMovesOutWhatIsOver) {
 TEST_P(EngineTest, DemotedComesBackOnPromoteWithoutAFault) {
   engine->set_budget(20 * kGranule);
   for (std::uint64_t b = 0; b < 4; ++b) occupy(b), fill(b);
+  engine->tick();  // what the op that runs uses is not taken from it
+  usleep(50000);   // the last block's arrival has been noted
   engine->demote(at(0), 4 * kGranule);
   while (engine->counters().demoted_bytes < 4 * kGranule) usleep(1000);
   engine->promote(at(0), 4 * kGranule);

@@ -1,0 +1,112 @@
+"""What all tests here share: the built command, a Python that has PyTorch, and trainings.
+
+SENTINEL_BUILD names the build (default: build/ in the repository); SENTINEL_TORCH2_PYTHON a Python
+with PyTorch 2.x, for the tests of that.
+"""
+import itertools
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+import training
+
+REPOSITORY = pathlib.Path(__file__).resolve().parent.parent.parent
+CONTRACT = {"policy", "fast_limit_bytes", "peak_fast_bytes", "peak_unlimited_bytes", "streamed_ops", "steps"}
+STEP_CONTRACT = {"step", "ms", "phase", "demand_faults", "promoted_bytes", "demoted_bytes", "stall_ms"}
+
+
+@pytest.fixture(scope="session")
+def build():
+    path = pathlib.Path(os.environ.get("SENTINEL_BUILD", REPOSITORY / "build")).resolve()
+    if not (path / "bin" / "sentinel").exists():
+        pytest.exit(f"{path}/bin/sentinel does not exist: build first, or set SENTINEL_BUILD", 1)
+    return path
+
+
+@pytest.fixture(scope="session")
+def python():
+    for candidate in ("/usr/bin/python3", shutil.which("python3"), shutil.which("python")):
+        if candidate and subprocess.run([candidate, "-c", "import torch, sklearn"], capture_output=True).returncode == 0:
+            return candidate
+    pytest.skip("no Python here has PyTorch and scikit-learn (python3-torch, python3-sklearn)")
+
+
+@pytest.fixture(scope="session")
+def sentinel(build):
+    """sentinel("report", file): runs the built command."""
+    def run(*words, **options):
+        return training.finish([build / "bin" / "sentinel", *words], **options)
+    return run
+
+
+@pytest.fixture(scope="session")
+def plain(python, tmp_path_factory):
+    """plain(script, *flags): the training without Sentinel; the same one is run only once, unless
+    again=True."""
+    done = {}
+
+    def run(script, *flags, again=False, interpreter=None):
+        key = (script, flags, interpreter)
+        if key in done and not again:
+            return done[key]
+        record = tmp_path_factory.mktemp("plain") / "record.json"
+        outcome = training.finish([interpreter or python, training.WORKLOADS / script, *flags, "--json", record])
+        if outcome.status == training.SKIPPED:
+            pytest.skip(outcome.err.strip())
+        assert outcome.status == 0, outcome.err
+        outcome.record, outcome.record_file = training.read_json(record), record
+        done[key] = outcome
+        return outcome
+    return run
+
+
+@pytest.fixture
+def under(sentinel, python, tmp_path):
+    """under("20%", script, *flags): the training under `sentinel run`; None: with no budget."""
+    numbers = itertools.count()
+
+    def run(fast, script, *flags, options=(), interpreter=None, **rest):
+        number = next(numbers)
+        record, summary = tmp_path / f"record-{number}.json", tmp_path / f"summary-{number}.json"
+        budget = ("--fast", fast) if fast is not None else ()
+        outcome = sentinel("run", *budget, *options, "--summary", summary, "--", interpreter or python,
+                           training.WORKLOADS / script, *flags, "--json", record, **rest)
+        outcome.record, outcome.record_file = training.read_json(record), record
+        outcome.summary = training.read_json(summary)
+        return outcome
+    return run
+
+
+@pytest.fixture(scope="session")
+def expect_same():
+    """expect_same(plain run, run under Sentinel): it finished, the numbers are the same to the last
+    bit, and what was held in fast memory never exceeded the budget."""
+    def check(reference, outcome, *flags):
+        assert outcome.status == 0, outcome.err
+        difference = training.compare(reference, outcome, *flags)
+        assert difference is None, difference + outcome.err
+        summary = outcome.summary
+        assert CONTRACT <= summary.keys()
+        assert all(STEP_CONTRACT <= step.keys() for step in summary["steps"])
+        assert set(outcome.phases()) <= {"warmup", "profile", "trial", "steady"}
+        if summary["fast_limit_bytes"]:
+            assert 0 < summary["peak_fast_bytes"] <= summary["fast_limit_bytes"]
+    return check
+
+
+@pytest.fixture(scope="session")
+def profile_of(sentinel, python, tmp_path_factory):
+    """profile_of(script, *flags): the file that `sentinel record` makes of it, made once."""
+    done = {}
+
+    def record(script, *flags):
+        if (script, flags) not in done:
+            file = tmp_path_factory.mktemp("profile") / "step.sentinel"
+            outcome = sentinel("record", "-o", file, "--", python, training.WORKLOADS / script, *flags)
+            assert outcome.status == 0 and file.exists(), outcome.err
+            done[script, flags] = file
+        return done[script, flags]
+    return record

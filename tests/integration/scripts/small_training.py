@@ -1,0 +1,65 @@
+"""A small training that ends as it is told: --end HOW in the middle of step --at. Prints each loss to
+the last bit; --open-files prints, on stderr, what the process has open at the end."""
+import argparse
+import os
+import pathlib
+import signal
+import sys
+import time
+
+import torch
+
+
+def end(how):
+    if how == "abort":
+        os.abort()
+    if how == "exit":
+        sys.exit(3)
+    if how == "interrupt":
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(10)
+    if how == "kill":
+        time.sleep(1.2)
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "error":
+        raise RuntimeError("the training has a fault")
+    if how == "wait":
+        print("waiting", flush=True)
+        time.sleep(60)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=7)
+    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--end", default="well")
+    parser.add_argument("--at", type=int, default=3)
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--open-files", action="store_true")
+    args = parser.parse_args()
+
+    torch.manual_seed(1)
+    middle = torch.nn.Linear(args.width, args.width)
+    model = torch.nn.Sequential(torch.nn.Linear(64, args.width), torch.nn.ReLU(), middle, torch.nn.ReLU(),
+                                torch.nn.Linear(args.width, 1))
+    optimizer = torch.optim.Adam(model.parameters())
+    forward = torch.compile(model, backend="eager") if args.compile else model
+    for step in range(args.steps):
+        handle = middle.register_forward_hook(lambda *_: end(args.end)) if step == args.at else None
+        optimizer.zero_grad()
+        loss = forward(torch.randn(512, 64)).square().mean()
+        loss.backward()
+        optimizer.step()
+        print(f"step {step} loss {float(loss.detach()).hex()}", flush=True)
+        if handle is not None:
+            handle.remove()
+    if args.open_files:
+        for file in pathlib.Path("/proc/self/fd").iterdir():
+            try:
+                print("open", os.readlink(file), file=sys.stderr)
+            except OSError:
+                pass
+
+
+if __name__ == "__main__":
+    main()

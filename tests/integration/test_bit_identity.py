@@ -1,0 +1,52 @@
+"""Training under Sentinel gives the numbers of the plain training, to the last bit, whatever the
+budget; and it is in its steady phase by the sixth step."""
+import pytest
+
+import training
+
+STEPS = ("--steps", "7")
+TRAININGS = {
+    "resnet": ("resnet_cifar.py", "--depth", "20", "--batch", "160"),
+    "bert": ("bert_mlm.py", "--layers", "2", "--hidden", "256", "--heads", "4", "--batch", "16", "--seq", "128",
+             "--vocab", "4000"),
+    "lstm": ("lstm_lm.py", "--hidden", "512", "--batch", "20", "--vocab", "6000"),
+    "dcgan": ("dcgan.py", "--batch", "40"),
+    "mobilenet": ("mobilenet.py", "--batch", "64"),
+    "torchvision-resnet50": ("torchvision_models.py", "--model", "resnet50", "--batch", "2"),
+    "torchvision-mobilenet_v2": ("torchvision_models.py", "--model", "mobilenet_v2", "--batch", "4"),
+    "torchvision-vgg16": ("torchvision_models.py", "--model", "vgg16", "--batch", "1"),
+}
+
+
+@pytest.fixture(params=TRAININGS)
+def reference(request, plain):
+    """A training and its plain run; one that differs from itself can be compared with nothing."""
+    script, *flags = TRAININGS[request.param]
+    flags += STEPS
+    first, second = plain(script, *flags), plain(script, *flags, again=True)
+    difference = training.compare(first, second)
+    if difference:
+        pytest.skip(f"not comparable: two plain runs differ ({difference.strip()})")
+    return first, script, flags
+
+
+def test_unlimited(reference, under, expect_same):
+    first, script, flags = reference
+    outcome = under(None, script, *flags)
+    expect_same(first, outcome)
+    assert outcome.phases()[5:] == ["steady"] * 2
+    assert sum(step["demoted_bytes"] for step in outcome.summary["steps"]) == 0
+
+
+@pytest.mark.parametrize("fast", ["20%", "40%"])
+def test_share_of_the_peak(reference, fast, under, expect_same):
+    first, script, flags = reference
+    outcome = under(fast, script, *flags)
+    expect_same(first, outcome)
+    assert outcome.phases()[5:] == ["steady"] * 2
+    assert outcome.phases().count("profile") == 1
+    summary = outcome.summary
+    share = int(fast.rstrip("%")) / 100
+    assert summary["fast_limit_bytes"] == pytest.approx(share * summary["peak_unlimited_bytes"], rel=1e-6)
+    # Something did leave memory, and came back.
+    assert all(step["demoted_bytes"] and step["promoted_bytes"] for step in summary["steps"][5:])

@@ -1,0 +1,76 @@
+"""Programs that crash, are interrupted or killed while the profile is taken, and programs that never
+train: their own status is passed on, and the part of the profile that exists can be read."""
+import json
+import pathlib
+
+import pytest
+
+SMALL = pathlib.Path(__file__).resolve().parent / "scripts" / "small_training.py"
+PROFILING = "3"  # the step in which a static model is profiled
+OWN_FAILURE = 125
+STATUS = {"abort": 128 + 6, "exit": 3, "interrupt": 128 + 2, "kill": 128 + 9, "error": 1}
+
+
+@pytest.mark.parametrize("how", STATUS)
+def test_while_profiling(how, sentinel, python, tmp_path):
+    profile = tmp_path / "partial.sentinel"
+    outcome = sentinel("record", "-o", profile, "--", python, SMALL, "--end", how, "--at", PROFILING)
+    assert outcome.status == STATUS[how], outcome.err
+    assert len(outcome.out.splitlines()) == int(PROFILING)
+    assert "incomplete" in outcome.err
+    summary = sentinel("report", profile, "summary", "--format", "json")
+    assert summary.status == 0, summary.err
+    read = json.loads(summary.out)
+    assert read["complete"] is False and read["incomplete_reason"]
+    assert read["tensors"] > 0
+    shown = sentinel("report", profile, "summary")
+    assert shown.status == 0 and read["incomplete_reason"] in " ".join(shown.out.split())
+    assert sentinel("report", profile, "heatmap").status == 0
+
+
+@pytest.mark.parametrize("how", STATUS)
+def test_before_a_profile(how, sentinel, python, tmp_path):
+    profile = tmp_path / "none.sentinel"
+    outcome = sentinel("record", "-o", profile, "--", python, SMALL, "--end", how, "--at", "1")
+    assert outcome.status == STATUS[how]
+    assert not profile.exists()
+
+
+@pytest.mark.parametrize("how", STATUS)
+def test_under_the_plan(how, sentinel, python):
+    outcome = sentinel("run", "--fast", "64M", "--", python, SMALL, "--end", how, "--at", "5")
+    assert outcome.status == STATUS[how]
+    assert len(outcome.out.splitlines()) == 5
+
+
+def test_never_trains(sentinel, python, tmp_path):
+    program = (python, "-c", "import torch; print(torch.ones(3).sum().item())")
+    recorded = sentinel("record", "-o", tmp_path / "none.sentinel", "--", *program)
+    assert recorded.status == OWN_FAILURE and recorded.out == "3.0\n"
+    assert "no training step was seen" in recorded.err
+    run = sentinel("run", "--fast", "64M", "--", *program)
+    assert run.status == 0 and run.out == "3.0\n"
+    assert "no training step was seen" in run.err
+
+
+def test_too_few_steps(sentinel, python, tmp_path):
+    outcome = sentinel("record", "-o", tmp_path / "none.sentinel", "--", python, SMALL, "--steps", "2")
+    assert outcome.status == OWN_FAILURE
+    assert "ended after 2 steps" in outcome.err
+
+
+def test_torch_compile_is_noticed(sentinel, python):
+    if sentinel_version(sentinel, python) < 2:
+        pytest.skip("torch.compile does not exist in this PyTorch (1.x)")
+    check_torch_compile(sentinel, python)
+
+
+def sentinel_version(sentinel, interpreter):
+    return int(sentinel("run", "--", interpreter, "-c", "import torch; print(torch.__version__)").out.split(".")[0])
+
+
+def check_torch_compile(sentinel, interpreter):
+    outcome = sentinel("run", "--fast", "64M", "--", interpreter, SMALL, "--compile")
+    assert outcome.status == 0, outcome.err
+    assert "torch.compile is not supported yet" in outcome.err
+    assert len(outcome.out.splitlines()) == 7

@@ -1,0 +1,58 @@
+"""Each fallback can be forced and gives the same numbers; a slow tier that fails stops the training
+before a wrong number exists."""
+import pathlib
+
+import pytest
+
+SMALL = pathlib.Path(__file__).resolve().parent / "scripts" / "small_training.py"
+SCRIPT, *FLAGS = "resnet_cifar.py", "--depth", "20", "--batch", "160", "--steps", "7"
+OWN_FAILURE = 125
+
+FORCED = {
+    "threads": {"SENTINEL_IO": "threads"},
+    "copy": {"SENTINEL_MOVE": "copy"},
+    "threads-and-copy": {"SENTINEL_IO": "threads", "SENTINEL_MOVE": "copy"},
+    "op-inputs": {"SENTINEL_COUNT": "ops"},
+}
+
+
+@pytest.mark.parametrize("name", FORCED)
+def test_the_same_numbers(name, plain, under, expect_same):
+    outcome = under("20%", SCRIPT, *FLAGS, env=FORCED[name])
+    expect_same(plain(SCRIPT, *FLAGS), outcome)
+    assert outcome.summary["steps"][-1]["demoted_bytes"] > 0
+    if name == "op-inputs":
+        return
+    assert "cannot be counted" not in outcome.err
+
+
+@pytest.mark.parametrize("io, ring", [("threads", False), ("auto", True)])
+def test_threads_use_no_ring(io, ring, sentinel, python):
+    outcome = sentinel("run", "--fast", "64M", "--", python, SMALL, "--open-files", env={"SENTINEL_IO": io})
+    assert outcome.status == 0, outcome.err
+    if ring and "anon_inode:[io_uring]" not in outcome.err:
+        pytest.skip("io_uring is refused here: threads are what `auto` takes")
+    assert ("anon_inode:[io_uring]" in outcome.err) == ring
+
+
+FAULTS = {
+    "write:5:EIO": "Input/output error",
+    "read:5:EIO": "Input/output error",
+    "write:9:ENOSPC": "No space left on device",
+    "read:2:short": "Input/output error",
+}
+
+
+@pytest.mark.parametrize("io", ["uring", "threads"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_failing_slow_tier_stops_it(fault, io, plain, under):
+    outcome = under("20%", SCRIPT, *FLAGS, env={"SENTINEL_INJECT": fault, "SENTINEL_IO": io})
+    assert outcome.status == OWN_FAILURE
+    assert "training stopped" in outcome.err and FAULTS[fault] in outcome.err
+    assert outcome.record is None, "the training went to its end"
+    # Whatever it printed until then is right.
+    assert losses_of(outcome.out) == losses_of(plain(SCRIPT, *FLAGS).out)[:len(losses_of(outcome.out))]
+
+
+def losses_of(text):
+    return [line.split()[:4] for line in text.splitlines() if line.startswith("step ")]

@@ -1,0 +1,60 @@
+"""Steps that are not like the others: the numbers stay the plain training's, the budget is held."""
+import pytest
+
+import training
+
+RESNET = ("resnet_cifar.py", "--depth", "20", "--batch", "160")
+LSTM = ("lstm_lm.py", "--hidden", "400", "--batch", "20", "--vocab", "6000")
+
+DIFFERENT = {
+    "smaller-last-batch": (*RESNET, "--images", "400", "--last-batch", "--steps", "12"),
+    "evaluation": (*RESNET, "--eval-every", "2", "--steps", "9"),
+    "accumulation": (*RESNET, "--accumulate", "2", "--steps", "7"),
+    "varying-sequence": (*LSTM, "--varying-seq", "--steps", "16"),
+    "exception": (*RESNET, "--raise-at", "6", "--steps", "9"),
+    "exception-while-profiling": (*RESNET, "--raise-at", "3", "--steps", "9"),
+    "subprocess": (*RESNET, "--subprocess-at", "6", "--steps", "8"),
+    "fork": (*RESNET, "--fork-at", "6", "--steps", "8"),
+    "fork-while-profiling": (*RESNET, "--fork-at", "3", "--steps", "9"),
+    "workers-fork": (*RESNET, "--images", "480", "--workers", "2", "--steps", "8"),
+    "workers-spawn": (*RESNET, "--images", "800", "--workers", "1", "--worker-start", "spawn", "--steps", "7"),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_at_a_fifth(name, plain, under, expect_same):
+    script, *flags = DIFFERENT[name]
+    outcome = under("20%", script, *flags)
+    expect_same(plain(script, *flags), outcome)
+    assert outcome.summary["fast_limit_bytes"] > 0
+    assert outcome.phases()[-1] == "steady"
+
+
+@pytest.mark.parametrize("at", ["3", "6"])
+def test_what_is_named_while_profiling_is(at, under):
+    """The cases above that name step 3 hit the profiling step, those that name step 6 a later one."""
+    outcome = under("20%", *RESNET, "--steps", "5")
+    assert (outcome.phases()[int(at)] if int(at) < 5 else "steady") == ("profile" if at == "3" else "steady")
+
+
+def test_checkpoint_and_resume(plain, under, expect_same, tmp_path):
+    """Saved under Sentinel in mid-run, resumed under Sentinel: each as the plain training that was
+    never interrupted."""
+    script, *flags = *RESNET, "--steps", "12"
+    whole = plain(script, *flags)
+    checkpoint = tmp_path / "checkpoint.pt"
+    saving = under("20%", script, *flags, "--checkpoint-at", "6", "--checkpoint-to", checkpoint)
+    expect_same(whole, saving)
+    resumed = under("20%", script, *flags, "--resume", checkpoint)
+    expect_same(whole, resumed, "--tail")
+    assert [number for number, _ in resumed.losses()] == list(range(6, 12))
+
+
+def test_new_signatures_are_profiled_again(under):
+    """Four sequence lengths are four kinds of step: once planned, they move tensors and keep within
+    the budget. Each kind runs by demand at most until it was seen twice."""
+    script, *flags = *LSTM, "--varying-seq", "--steps", "24"
+    outcome = under("20%", script, *flags)
+    assert outcome.status == 0, outcome.err
+    assert outcome.summary["peak_fast_bytes"] <= outcome.summary["fast_limit_bytes"]
+    assert len(training.read_json(outcome.record_file)["steps"]) == 24

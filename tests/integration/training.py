@@ -1,0 +1,71 @@
+"""Runs trainings, plain and under the built command, one at a time, and reads what they leave."""
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+
+WORKLOADS = pathlib.Path(__file__).resolve().parent.parent / "workloads"
+SKIPPED = 77  # what a workload exits with where a package is missing
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What a command left: its status (as a shell gives it), its output, its files."""
+    status: int
+    out: str
+    err: str
+    record: dict = None       # the workload's --json
+    summary: dict = None      # the run's --summary
+    record_file: pathlib.Path = None
+
+    def phases(self):
+        return [step["phase"] for step in self.summary["steps"]]
+
+    def losses(self):
+        return [(step["step"], step["loss"]) for step in self.record["steps"]]
+
+
+@contextlib.contextmanager
+def one_at_a_time():
+    """Trainings use every processor and are timed: two never run at once."""
+    with open(pathlib.Path(tempfile.gettempdir()) / "sentinel-training.lock", "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def finish(command, env=None, stdin=None, cwd=None, timeout=150, during=None):
+    """Runs a command to its end. One that hangs is killed with all it started, and fails the test.
+    `during(process)` is called as soon as it runs."""
+    with one_at_a_time():
+        process = subprocess.Popen(
+            [str(word) for word in command], env={**os.environ, "OMP_WAIT_POLICY": "passive", **(env or {})},
+            stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, cwd=cwd, start_new_session=True)
+        try:
+            if during is not None:
+                during(process)
+            out, err = process.communicate(stdin, timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            out, err = process.communicate()
+            raise AssertionError(f"did not end within {timeout} s: {' '.join(map(str, command))}\n"
+                                 f"{out[-2000:]}{err[-2000:]}") from None
+    status = process.returncode
+    return Outcome(status if status >= 0 else 128 - status, out, err)
+
+
+def read_json(path):
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def compare(first, second, *flags):
+    """Byte for byte, by the workloads' own comparison; None or what differs."""
+    result = subprocess.run([sys.executable, str(WORKLOADS / "compare.py"), *flags,
+                             str(first.record_file), str(second.record_file)], capture_output=True, text=True)
+    return None if result.returncode == 0 else result.stdout + result.stderr
