@@ -172,15 +172,18 @@ void Engine::demote(std::uintptr_t address, std::uint64_t bytes) noexcept {
 
 void Engine::promote(std::uintptr_t address, std::uint64_t bytes) noexcept {
   const Guard guard(lock_);
+  bool queued = false;
   for_blocks(address, bytes, [&](BlockIndex index) {
     auto& block = blocks_[index];
     ++block.wanted;
     block.used = clock_.load(std::memory_order_relaxed) << 24;
     if (block.queue == QueueId::evict) keep(index);
     if (block.state == BlockState::leaving) block.recalled = true;
-    if (block.state == BlockState::absent && block.queue == QueueId::none) prefetches_.push(index);
+    if (block.state != BlockState::absent || block.queue != QueueId::none) return;
+    prefetches_.push(index);
+    queued = true;
   });
-  if (reader_) reader_->wake();
+  if (queued) reader_->wake();
 }
 
 void Engine::await(std::uintptr_t address, std::uint64_t bytes) noexcept {
@@ -275,11 +278,10 @@ void Engine::evict(BlockIndex index) noexcept {
 }
 
 // Whether it has just come for the op that runs, so that the instruction that asked for it may not
-// have been done yet: as many as all threads' instructions and the read-ahead take.
+// have been done yet: as many as all threads' instructions take.
 bool Engine::fresh(const Block& block) const noexcept {
   static const auto kept = kFramesPerThread * thread_count();
-  return block.used >> 24 == clock_.load(std::memory_order_relaxed) &&
-         ((arrivals_ - block.used) & 0xffffff) < kept + options_.depth;
+  return block.used >> 24 == clock_.load(std::memory_order_relaxed) && ((arrivals_ - block.used) & 0xffffff) < kept;
 }
 
 // Sees to it that `count` frames become free: what is being written counts; then dead blocks, then
@@ -298,7 +300,7 @@ void Engine::want_frames(std::size_t count) noexcept {
     if (block.stuck) return std::pair{5, block.used};
     if (block.live == 0) return std::pair{0, block.used};
     if (block.used >> 24 < now) return std::pair{block.wanted == 0 ? 1 : 2, block.used};
-    return std::pair{fresh(block) ? 4 : 3, (index + arrivals_) * kMix};
+    return fresh(block) ? std::pair{4, block.used} : std::pair{3, (index + arrivals_) * kMix};
   };
   for (std::size_t n = 0; n < needed; ++n) {
     auto best = kNoBlock;

@@ -39,8 +39,7 @@ class Buffer {
 };
 
 // Keeps the executor's queue full until every slot was transferred; bytes per second.
-double transfer(Executor& executor, const std::vector<std::int64_t>& slots, bool write) {
-  Buffer buffer(executor.depth());
+double transfer(Executor& executor, Buffer& buffer, const std::vector<std::int64_t>& slots, bool write) {
   std::array<Completion, 16> done;
   const auto begin = Clock::now();
   std::size_t started = 0, finished = 0;
@@ -74,14 +73,17 @@ TierSpeed measure_slow_tier(const std::string& directory, std::uint64_t bytes, c
   SlowFile file({.directory = directory, .frame_bytes = kGranule, .need_bytes = 2 * bytes, .allow_memory = allow_memory});
   const auto writer = make_executor(file, io), reader = make_executor(file, io);
   const auto old_slots = reserve_slots(file, bytes / kGranule), new_slots = reserve_slots(file, bytes / kGranule);
+  Buffer outgoing(writer->depth()), incoming(reader->depth());
   TierSpeed speed;
-  speed.write_bw = transfer(*writer, old_slots, true);
-  speed.read_bw = transfer(*reader, old_slots, false);
-  std::thread out([&] { speed.exchange_write_bw = transfer(*writer, new_slots, true); });
-  speed.exchange_read_bw = transfer(*reader, old_slots, false);
+  transfer(*writer, outgoing, new_slots, true);  // a slot's first write is slower than all later ones
+  transfer(*writer, outgoing, old_slots, true);
+  speed.write_bw = transfer(*writer, outgoing, old_slots, true);
+  speed.read_bw = transfer(*reader, incoming, old_slots, false);
+  std::thread out([&] { speed.exchange_write_bw = transfer(*writer, outgoing, new_slots, true); });
+  speed.exchange_read_bw = transfer(*reader, incoming, old_slots, false);
   out.join();
   const auto begin = Clock::now();
-  transfer(*reader, {old_slots.front()}, false);
+  transfer(*reader, incoming, {old_slots.front()}, false);
   speed.latency_us = 1e6 * seconds_since(begin);
   return speed;
 }

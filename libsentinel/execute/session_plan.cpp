@@ -39,7 +39,9 @@ void Session::check_budget(std::uint64_t bytes, const std::string& bounds) const
                             print_bytes(bytes), print_bytes(least), least, thread_count(), bounds));
 }
 
+// The first kind of step that was profiled settles it for all others.
 std::uint64_t Session::fast_bytes(const Profile& profile) const {
+  if (!buckets_.empty() && summary_.fast_limit_bytes != 0) return summary_.fast_limit_bytes;
   if (options_.fast.percent > 0)
     return static_cast<std::uint64_t>(static_cast<double>(peak_live_bytes(profile)) * options_.fast.percent / 100);
   return options_.fast.unlimited() ? physical_bytes() : options_.fast.bytes;

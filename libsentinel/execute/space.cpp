@@ -8,7 +8,7 @@
 namespace sentinel {
 namespace {
 
-constexpr std::uint64_t kLine = 64, kPage = 4096;
+constexpr std::uint64_t kPage = 4096;
 
 // Calls f(word, mask) for the bits [first, last) of a bit field; stops when f returns false.
 template <class F>
@@ -28,37 +28,43 @@ Space::Space(Engine& engine) : engine_(engine), heap_(engine.arena(), engine.are
 
 std::uint32_t Space::add_plan(std::vector<PlannedSlot> slots, std::uint64_t region_bytes) {
   Planned planned;
-  std::uint64_t pool_bytes = 0;
-  for (const auto& slot : slots)
-    if (slot.shared) pool_bytes = std::max(pool_bytes, slot.offset + slot.bytes);
   planned.used.assign(slots.size(), false);
-  planned.pool_lines.assign(pool_bytes / kLine / 64 + 2, 0);
   planned.slots = std::move(slots);
+  planned.cut();
   planned.region = heap_.allocate(std::max(region_bytes, kGranule), kGranule);
   if (planned.region == 0) throw Error("no addresses are left for the plan; raise SENTINEL_ARENA");
   plans_.push_back(std::move(planned));
   return static_cast<std::uint32_t>(plans_.size() - 1);
 }
 
-// False: the placement, or an overlapping one of the pool, is in use.
+void Space::Planned::cut() {
+  std::vector<std::uint64_t> edges;
+  for (const auto& slot : slots)
+    if (slot.shared) edges.insert(edges.end(), {slot.offset, slot.offset + slot.bytes});
+  std::sort(edges.begin(), edges.end());
+  edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
+  const auto cell = [&](std::uint64_t offset) {
+    return static_cast<std::uint32_t>(std::lower_bound(edges.begin(), edges.end(), offset) - edges.begin());
+  };
+  for (const auto& slot : slots)
+    cells.push_back(slot.shared ? std::pair{cell(slot.offset), cell(slot.offset + slot.bytes)} : std::pair{0u, 0u});
+  cells_in_use.assign(edges.size() / 64 + 1, 0);
+}
+
+// False: the placement, or an overlapping one of the shared part, is in use.
 bool Space::Planned::claim(std::uint32_t index) {
-  const auto& slot = slots[index];
-  if (!slot.placed || used[index]) return false;
-  if (slot.shared) {
-    const auto first = slot.offset / kLine, last = (slot.offset + slot.bytes + kLine - 1) / kLine;
-    if (!for_words(first, last, [&](auto word, auto mask) { return (pool_lines[word] & mask) == 0; }))
-      return false;
-    for_words(first, last, [&](auto word, auto mask) { return pool_lines[word] |= mask, true; });
-  }
+  if (!slots[index].placed || used[index]) return false;
+  const auto [first, last] = cells[index];
+  if (!for_words(first, last, [&](auto word, auto mask) { return (cells_in_use[word] & mask) == 0; }))
+    return false;
+  for_words(first, last, [&](auto word, auto mask) { return cells_in_use[word] |= mask, true; });
   return used[index] = true;
 }
 
 void Space::Planned::unclaim(std::uint32_t index) {
-  const auto& slot = slots[index];
   used[index] = false;
-  if (!slot.shared) return;
-  const auto first = slot.offset / kLine, last = (slot.offset + slot.bytes + kLine - 1) / kLine;
-  for_words(first, last, [&](auto word, auto mask) { return pool_lines[word] &= ~mask, true; });
+  const auto [first, last] = cells[index];
+  for_words(first, last, [&](auto word, auto mask) { return cells_in_use[word] &= ~mask, true; });
 }
 
 LiveTensor* Space::allocate(std::uint64_t bytes, std::uint32_t slot, bool own_pages) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "alloc/address_table.h"
@@ -49,9 +50,13 @@ class Space {
   struct Planned {
     std::vector<PlannedSlot> slots;
     std::vector<bool> used;                 // per slot
-    std::vector<std::uint64_t> pool_lines;  // one bit per cache line of the shared part
+    // The shared part is cut where any of its slots begins or ends: whether two slots overlap is
+    // then a matter of few bits, however large they are.
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> cells;  // per slot: first, and one past
+    std::vector<std::uint64_t> cells_in_use;                     // one bit per cell
     std::uintptr_t region = 0;
 
+    void cut();
     bool claim(std::uint32_t slot);
     void unclaim(std::uint32_t slot);
   };

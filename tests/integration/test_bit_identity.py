@@ -18,11 +18,10 @@ TRAININGS = {
 }
 
 
-@pytest.fixture(params=TRAININGS)
+@pytest.fixture(scope="module", params=TRAININGS)
 def reference(request, plain):
     """A training and its plain run; one that differs from itself can be compared with nothing."""
-    script, *flags = TRAININGS[request.param]
-    flags += STEPS
+    script, *flags = *TRAININGS[request.param], *STEPS
     first, second = plain(script, *flags), plain(script, *flags, again=True)
     difference = training.compare(first, second)
     if difference:

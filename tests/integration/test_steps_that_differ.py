@@ -4,7 +4,7 @@ import pytest
 import training
 
 RESNET = ("resnet_cifar.py", "--depth", "20", "--batch", "160")
-LSTM = ("lstm_lm.py", "--hidden", "400", "--batch", "20", "--vocab", "6000")
+LSTM = ("lstm_lm.py", "--hidden", "512", "--batch", "20", "--vocab", "8000")
 
 DIFFERENT = {
     "smaller-last-batch": (*RESNET, "--images", "400", "--last-batch", "--steps", "12"),
