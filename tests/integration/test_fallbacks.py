@@ -21,8 +21,6 @@ def test_the_same_numbers(name, plain, under, expect_same):
     outcome = under("20%", SCRIPT, *FLAGS, env=FORCED[name])
     expect_same(plain(SCRIPT, *FLAGS), outcome)
     assert outcome.summary["steps"][-1]["demoted_bytes"] > 0
-    if name == "op-inputs":
-        return
     assert "cannot be counted" not in outcome.err
 
 
@@ -35,23 +33,25 @@ def test_threads_use_no_ring(io, ring, sentinel, python):
     assert ("anon_inode:[io_uring]" in outcome.err) == ring
 
 
-FAULTS = {
-    "write:5:EIO": "Input/output error",
-    "read:5:EIO": "Input/output error",
-    "write:9:ENOSPC": "No space left on device",
-    "read:2:short": "Input/output error",
-}
+FAULTS = [
+    ("write:5:EIO", "uring", "Input/output error"),
+    ("read:5:EIO", "threads", "Input/output error"),
+    ("write:9:ENOSPC", "threads", "No space left on device"),
+    ("read:2:short", "uring", "Input/output error"),
+]
 
 
-@pytest.mark.parametrize("io", ["uring", "threads"])
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_failing_slow_tier_stops_it(fault, io, plain, under):
+@pytest.mark.parametrize("fault, io, reason", FAULTS)
+def test_a_failing_slow_tier_stops_it(fault, io, reason, plain, under):
     outcome = under("20%", SCRIPT, *FLAGS, env={"SENTINEL_INJECT": fault, "SENTINEL_IO": io})
+    if "io_uring is refused" in outcome.err:
+        pytest.skip(outcome.err.strip())
     assert outcome.status == OWN_FAILURE
-    assert "training stopped" in outcome.err and FAULTS[fault] in outcome.err
+    assert "training stopped" in outcome.err and reason in outcome.err
     assert outcome.record is None, "the training went to its end"
     # Whatever it printed until then is right.
-    assert losses_of(outcome.out) == losses_of(plain(SCRIPT, *FLAGS).out)[:len(losses_of(outcome.out))]
+    printed = losses_of(outcome.out)
+    assert printed and printed == losses_of(plain(SCRIPT, *FLAGS).out)[:len(printed)]
 
 
 def losses_of(text):

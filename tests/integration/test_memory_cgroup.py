@@ -1,5 +1,6 @@
 """The budget is real: the kernel enforces it. A training runs in a memory cgroup that holds what is
 not tensors, the budget, and 64 MiB; without Sentinel it is killed there."""
+import json
 import os
 
 import pytest
@@ -42,15 +43,10 @@ def sizes(group, profile, python, sentinel):
     assert outcome.status == 0, outcome.err
     summary = sentinel("report", profile, "summary", "--format", "json")
     assert summary.status == 0, summary.err
-    tensors = peak_live_bytes(summary.out)
+    tensors = json.loads(summary.out)["peak_live_bytes"]
     other = free.peak() - tensors
     assert tensors > 250 << 20 and other > 0
     return {"budget": tensors // 5, "limit": other + tensors // 5 + SPARE}
-
-
-def peak_live_bytes(text):
-    import json
-    return json.loads(text)["peak_live_bytes"]
 
 
 def run_inside(group, size, command):

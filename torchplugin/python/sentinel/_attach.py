@@ -69,9 +69,8 @@ def attach(torch):
         _stop(f"could not load the PyTorch adaptor: {error}")
     if adaptor.sentinel_torch_attach() != 0:
         _stop(core.sentinel_last_error().decode(errors="replace"))
-    _find_layers(torch, adaptor)
-    _find_steps(torch, adaptor)
-    _refuse_compile(torch, core)
+    hooks = [_find_layers(torch, adaptor), _find_steps(torch, adaptor)]
+    _refuse_compile(torch, core, hooks)
     atexit.register(core.sentinel_detach, b"the program ended during the profiling step")
 
 
@@ -95,7 +94,7 @@ def _find_layers(torch, adaptor):
         if heavy[module]:
             adaptor.sentinel_torch_layer(names[module].encode())
 
-    torch.nn.modules.module.register_module_forward_pre_hook(before)
+    return torch.nn.modules.module.register_module_forward_pre_hook(before)
 
 
 def _find_steps(torch, adaptor):
@@ -116,8 +115,7 @@ def _find_steps(torch, adaptor):
 
     optim = sys.modules["torch.optim.optimizer"]  # the package hides the module behind its class
     if hasattr(optim, "register_optimizer_step_post_hook"):
-        optim.register_optimizer_step_post_hook(lambda optimizer, args, kwargs: after(optimizer))
-        return
+        return optim.register_optimizer_step_post_hook(lambda optimizer, args, kwargs: after(optimizer))
     construct = optim.Optimizer._hook_for_profile
 
     def hooked(self):
@@ -139,14 +137,16 @@ def _find_steps(torch, adaptor):
     optim.Optimizer._hook_for_profile = hooked
 
 
-def _refuse_compile(torch, core):
-    """torch.compile takes memory where no plan sees it."""
+def _refuse_compile(torch, core, hooks):
+    """torch.compile takes memory where no plan sees it. The hooks go, or it would compile them too."""
     if not hasattr(torch, "compile"):
         return
     compile_ = torch.compile
 
     def noticed(*args, **kwargs):
         core.sentinel_unsupported(b"torch.compile")
+        while hooks:
+            hooks.pop().remove()
         return compile_(*args, **kwargs)
 
     torch.compile = noticed
