@@ -1,5 +1,5 @@
-// The C interfaces. One session a process, made by sentinel_attach() or sentinel_start_profile() and
-// never destroyed: a framework frees tensors until the process is gone.
+// The C interfaces. One session a process, made by sentinel_attach() or sentinel_start_profile()
+// and never destroyed: a framework frees tensors until the process is gone.
 #include <pthread.h>
 
 #include <cerrno>
@@ -59,7 +59,9 @@ int begin_alone() {
 }
 
 Phase phase_of(int phase) {
-  return phase == SENTINEL_BACKWARD ? Phase::backward : phase == SENTINEL_OPTIMIZER ? Phase::optimizer : Phase::forward;
+  return phase == SENTINEL_BACKWARD    ? Phase::backward
+         : phase == SENTINEL_OPTIMIZER ? Phase::optimizer
+                                       : Phase::forward;
 }
 
 }  // namespace

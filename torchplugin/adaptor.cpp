@@ -1,6 +1,8 @@
 // The PyTorch adaptor: tells libsentinel what PyTorch does, decides nothing. Built against the
 // PyTorch that is found, with its public interfaces alone: the CPU allocator's registration, the
 // global op observers, and (from Python) module hooks. Works with 1.13 and 2.x.
+#include "sentinel/adaptor.h"
+
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>
 #include <c10/core/Allocator.h>
@@ -12,8 +14,6 @@
 #include <string>
 #include <unordered_map>
 #include <vector>
-
-#include "sentinel/adaptor.h"
 
 namespace {
 
@@ -31,7 +31,9 @@ class Allocator final : public c10::Allocator {
   c10::DataPtr allocate(size_t bytes) const override { return take(bytes); }
 #endif
 #if TORCH_VERSION_MAJOR >= 2 && (TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 2)
-  void copy_data(void* to, const void* from, std::size_t bytes) const override { std::memcpy(to, from, bytes); }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override {
+    std::memcpy(to, from, bytes);
+  }
 #endif
   c10::DeleterFnPtr raw_deleter() const override { return &deallocate; }
 
@@ -49,9 +51,9 @@ enum class Frame : char { transparent, op, inner, backward, optimizer };
 
 struct Thread {
   std::vector<Frame> frames;
-  int inside = 0;      // depth below an op
-  int backward = 0;    // depth below an autograd node
-  int optimizer = 0;   // depth below Optimizer.step
+  int inside = 0;     // depth below an op
+  int backward = 0;   // depth below an autograd node
+  int optimizer = 0;  // depth below Optimizer.step
 };
 thread_local Thread thread;
 
@@ -66,11 +68,14 @@ struct Layers {
 } layers;
 
 int phase() {
-  return thread.optimizer > 0 ? SENTINEL_OPTIMIZER : thread.backward > 0 ? SENTINEL_BACKWARD : SENTINEL_FORWARD;
+  return thread.optimizer > 0  ? SENTINEL_OPTIMIZER
+         : thread.backward > 0 ? SENTINEL_BACKWARD
+                               : SENTINEL_FORWARD;
 }
 
-// Whether what begins is an op of its own: neither a composite nor a mere mark ("autograd::engine::…",
-// whose name is a temporary: so an entry is good only while its text is the same).
+// Whether what begins is an op of its own: neither a composite nor a mere mark
+// ("autograd::engine::…", whose name is a temporary: so an entry is good only while its text is the
+// same).
 bool is_op(const at::RecordFunction& fn) {
   struct Known {
     std::string name;
@@ -103,7 +108,8 @@ void name_tensors(const c10::IValue& value, int access) {
 
 // What the op's schema says it writes is written; the rest is read.
 void name_inputs(const at::RecordFunction& fn) {
-  const auto op = fn.operator_name() ? c10::Dispatcher::singleton().findSchema(*fn.operator_name()) : c10::nullopt;
+  const auto op = fn.operator_name() ? c10::Dispatcher::singleton().findSchema(*fn.operator_name())
+                                     : c10::nullopt;
   std::size_t i = 0;
   for (const auto& input : fn.inputs()) {
     bool written = false;

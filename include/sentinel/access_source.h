@@ -19,10 +19,10 @@ namespace sentinel {
 
 struct SourceInfo {
   std::string name;
-  bool exact = true;              // every opening is counted
+  bool exact = true;  // every opening is counted
   bool reads_writes_apart = false;
   std::uint32_t page_bytes = 4096;
-  double event_cost_us = 0;       // rough cost of one opening, for choosing a sampling stride
+  double event_cost_us = 0;  // rough cost of one opening, for choosing a sampling stride
 };
 
 // Bytes [begin, begin + bytes), page aligned. One page in `stride` is tracked, stratified: one at a

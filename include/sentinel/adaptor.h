@@ -1,6 +1,6 @@
 /*
- * What a framework's adaptor tells Sentinel, beside sentinel.h: which op runs, which memory it names,
- * which layer has begun. Internal to the project: it changes with the library.
+ * What a framework's adaptor tells Sentinel, beside sentinel.h: which op runs, which memory it
+ * names, which layer has begun. Internal to the project: it changes with the library.
  *
  * All of it is called by the framework's own threads while training; nothing here throws or blocks
  * for longer than the tensors of the op take to arrive. Names must stay valid for the life of the
@@ -20,26 +20,27 @@ enum sentinel_access { SENTINEL_READ = 1, SENTINEL_WRITE = 2 };
 
 /* Starts the session that the environment asks for (see `sentinel help run`). Called once, from the
  * thread that will train. -ENOENT: the environment asks for none. */
-SENTINEL_API int sentinel_attach(const char *framework);
+SENTINEL_API int sentinel_attach(const char* framework);
 
 /* Whether sentinel_op_tensor() is wanted now; it may change from one op to the next. */
 SENTINEL_API int sentinel_wants_tensors(void);
 
-/* The outermost op that is not a mere composite begins, in the calling thread. Tensors named between
- * start and run are its inputs (and what it updates in place); `sentinel_op_run` then waits for what
- * the plan wants in fast memory. */
-SENTINEL_API void sentinel_op_start(const char *name, int phase);
-SENTINEL_API void sentinel_op_tensor(const void *storage, size_t bytes, int access);
+/* The outermost op that is not a mere composite begins, in the calling thread. Tensors named
+ * between start and run are its inputs (and what it updates in place); `sentinel_op_run` then waits
+ * for what the plan wants in fast memory. */
+SENTINEL_API void sentinel_op_start(const char* name, int phase);
+SENTINEL_API void sentinel_op_tensor(const void* storage, size_t bytes, int access);
 SENTINEL_API void sentinel_op_run(void);
 SENTINEL_API void sentinel_op_end(void);
 
 /* A layer begins. `name` is copied. */
-SENTINEL_API void sentinel_layer_start(const char *name, int phase);
+SENTINEL_API void sentinel_layer_start(const char* name, int phase);
 
 /* Something that this version cannot manage (torch.compile, say): training goes on unmanaged. */
-SENTINEL_API void sentinel_unsupported(const char *what);
-/* The program ends: writes what is still to be written. Called once, from the interpreter's exit. */
-SENTINEL_API void sentinel_detach(const char *reason);
+SENTINEL_API void sentinel_unsupported(const char* what);
+/* The program ends: writes what is still to be written. Called once, from the interpreter's exit.
+ */
+SENTINEL_API void sentinel_detach(const char* reason);
 
 #ifdef __cplusplus
 }

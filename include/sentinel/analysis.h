@@ -9,7 +9,7 @@
 
 namespace sentinel {
 
-struct Lifetime {       // inclusive
+struct Lifetime {  // inclusive
   OpId first_op, last_op;
   LayerId first_layer, last_layer;
   bool persistent = false;  // neither allocated nor freed within the step
@@ -25,7 +25,10 @@ std::vector<Lifetime> lifetimes(const Profile&);
 // One per tensor: the ops that name it or (where counted) open it, ascending.
 std::vector<std::vector<OpId>> uses(const Profile&);
 
-struct TensorCount { std::uint64_t reads = 0, writes = 0; double hotness = 0; };
+struct TensorCount {
+  std::uint64_t reads = 0, writes = 0;
+  double hotness = 0;
+};
 // One per tensor: openings; hotness is openings per page. Without counts, one per naming op.
 std::vector<TensorCount> counts(const Profile&);
 

@@ -10,11 +10,11 @@
 namespace sentinel {
 
 struct TierSpec {
-  std::string name;                // "dram", "hbm", "host", "ssd"
-  std::uint64_t capacity = 0;      // bytes; 0 = unlimited
+  std::string name;                  // "dram", "hbm", "host", "ssd"
+  std::uint64_t capacity = 0;        // bytes; 0 = unlimited
   double read_bw = 0, write_bw = 0;  // bytes per second
   double latency_us = 0;
-  bool byte_addressable = false;   // an op can use a tensor in place there
+  bool byte_addressable = false;  // an op can use a tensor in place there
 };
 
 // Full duplex; `bw` each way. A transfer between two tiers uses every link that joins them: a link
@@ -22,17 +22,18 @@ struct TierSpec {
 // transfers between any two of them.
 struct LinkSpec {
   std::string name;
-  double bw = 0;  // bytes per second, each direction
+  double bw = 0;                   // bytes per second, each direction
   std::vector<std::string> tiers;  // the tiers whose traffic crosses it
 };
 
 struct Machine {
-  std::string name, source;        // source: publication or "measured"
-  std::vector<TierSpec> tiers;     // fastest first; tiers[0] is the fast tier
-  std::vector<LinkSpec> links;     // may be empty: the tiers' own bandwidths limit
-  double fault_us = 0;             // one demand-fault batch
+  std::string name, source;     // source: publication or "measured"
+  std::vector<TierSpec> tiers;  // fastest first; tiers[0] is the fast tier
+  std::vector<LinkSpec> links;  // may be empty: the tiers' own bandwidths limit
+  double fault_us = 0;          // one demand-fault batch
   std::uint64_t fault_batch_bytes = 4096;
-  std::uint64_t granule_bytes = 4096;  // unit in which space is held and moved (2 MiB on the SSD tier)
+  std::uint64_t granule_bytes =
+      4096;  // unit in which space is held and moved (2 MiB on the SSD tier)
 };
 
 }  // namespace sentinel

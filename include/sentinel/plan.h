@@ -39,7 +39,7 @@ enum class Direction : std::uint8_t { promote, demote };
 struct Move {
   TensorId tensor;
   Direction direction = Direction::promote;
-  OpId trigger;    // promote: issued at this op's start; demote: issued at this op's end
+  OpId trigger;  // promote: issued at this op's start; demote: issued at this op's end
   // promote: must have arrived when this op starts (an op before `trigger` is one of the next
   // step). demote: the last op during which its space may still be held; equal to `trigger` where
   // the next op already needs the space, so that the write is waited for.
@@ -58,23 +58,25 @@ struct IntervalPoint {  // one point of the paper's Figure 5
 struct Plan {
   std::uint32_t version = 1;
   std::string policy, machine, model;
-  std::string profile_path;             // of that profile, absolute; `run --plan` reads its step from it
+  std::string profile_path;  // of that profile, absolute; `run --plan` reads its step from it
   std::uint64_t profile_signature = 0;  // ProfileMeta::signature of the profile it was made from
   std::uint64_t fast_bytes = 0;         // the budget it was made for
   std::uint64_t granule_bytes = 0;
-  std::uint64_t region_bytes = 0;       // addresses to reserve for placements
-  std::uint64_t reserved_bytes = 0;     // short-lived pool, at its largest
-  std::uint64_t peak_fast_bytes = 0;    // planned peak, granules, all pools
-  std::uint32_t interval_layers = 0;    // 0 for policies without intervals
-  std::vector<Placement> placements;    // sorted by tensor
+  std::uint64_t region_bytes = 0;     // addresses to reserve for placements
+  std::uint64_t reserved_bytes = 0;   // short-lived pool, at its largest
+  std::uint64_t peak_fast_bytes = 0;  // planned peak, granules, all pools
+  std::uint32_t interval_layers = 0;  // 0 for policies without intervals
+  std::vector<Placement> placements;  // sorted by tensor
   std::vector<Group> groups;
-  std::vector<Move> moves;              // sorted by (trigger op, demote before promote, order of issue)
-  std::vector<OpId> streamed_ops;       // working set exceeds the budget
+  std::vector<Move> moves;         // sorted by (trigger op, demote before promote, order of issue)
+  std::vector<OpId> streamed_ops;  // working set exceeds the budget
   std::vector<IntervalPoint> curve;
   std::uint64_t frame_pool_bytes = 0;  // free frames kept for transfers, part of fast_bytes
   std::uint64_t smallest_budget = 0;   // that works at all
-  std::uint64_t smallest_unstreamed_budget = 0;  // largest working set of one op, and the frame pool
-  std::uint64_t paper_bound = 0;  // section IV-E: short-lived peak and the largest long-lived tensor
+  std::uint64_t smallest_unstreamed_budget =
+      0;  // largest working set of one op, and the frame pool
+  std::uint64_t paper_bound =
+      0;  // section IV-E: short-lived peak and the largest long-lived tensor
   std::uint64_t effort = 0;
   double predicted_step_us = 0;
 };

@@ -20,8 +20,8 @@
 namespace sentinel {
 
 struct PlanOptions {
-  std::uint64_t fast_bytes = 0;    // the budget
-  std::uint32_t pool_frames = 8;   // granules of it kept free for transfers (queue depth)
+  std::uint64_t fast_bytes = 0;           // the budget
+  std::uint32_t pool_frames = 8;          // granules of it kept free for transfers (queue depth)
   std::uint32_t max_interval_layers = 0;  // 0: no limit
   std::uint64_t seed = 0;
   double time_limit_s = 10;
@@ -42,7 +42,8 @@ class Policy {
  public:
   virtual ~Policy() = default;
   virtual std::string_view name() const = 0;
-  virtual std::unique_ptr<Controller> prepare(const Profile&, const Machine&, const PlanOptions&) = 0;
+  virtual std::unique_ptr<Controller> prepare(const Profile&, const Machine&,
+                                              const PlanOptions&) = 0;
 };
 
 // A policy that knows the whole step beforehand; its controller walks the plan.

@@ -29,7 +29,7 @@ struct Op {
   std::string name;
   LayerId layer;  // non-decreasing over ops
   Phase phase = Phase::forward;
-  double us = 0;                  // compute time, stalls and counting overhead excluded as far as known
+  double us = 0;  // compute time, stalls and counting overhead excluded as far as known
   std::vector<TensorId> in, out;  // sorted, unique; a tensor in both is updated in place
   std::string parent;             // module or autograd node, may be empty
   friend bool operator==(const Op&, const Op&) = default;
@@ -73,19 +73,19 @@ struct MachineRecord {  // the machine a profile was taken on
 };
 
 struct ProfileMeta {
-  std::string source;     // access source: "userfaultfd", "kernel", "ops", "synthetic", "trace"
-  bool exact = false;     // no tensor was sampled
+  std::string source;       // access source: "userfaultfd", "kernel", "ops", "synthetic", "trace"
+  bool exact = false;       // no tensor was sampled
   bool read_write = false;  // reads and writes told apart
-  bool complete = false;  // false: the recording ended early (crash, interrupt)
+  bool complete = false;    // false: the recording ended early (crash, interrupt)
   std::string incomplete_reason;
   std::string model, command, framework;  // framework: "torch 1.13.0", "c", …
   std::uint64_t batch = 0;
   std::uint32_t page_bytes = 4096;
-  std::uint32_t window_pages = 0;     // W of DESIGN 6; 0 where the source has no window
-  double sample_error = 0;            // stated relative error of sampled counts, 0 if exact
-  double step_us = 0;                 // a normal step's wall time (not the profiling step)
-  double profiled_step_us = 0;        // the profiling step's wall time
-  std::uint64_t signature = 0;        // of the step, for matching
+  std::uint32_t window_pages = 0;  // W of DESIGN 6; 0 where the source has no window
+  double sample_error = 0;         // stated relative error of sampled counts, 0 if exact
+  double step_us = 0;              // a normal step's wall time (not the profiling step)
+  double profiled_step_us = 0;     // the profiling step's wall time
+  std::uint64_t signature = 0;     // of the step, for matching
   MachineRecord machine;
   std::string created;  // ISO 8601, UTC
   friend bool operator==(const ProfileMeta&, const ProfileMeta&) = default;
@@ -96,8 +96,8 @@ struct Profile {
   std::vector<Layer> layers;
   std::vector<Op> ops;
   std::vector<Tensor> tensors;
-  std::vector<AccessCount> accesses;           // sorted by (tensor, op); empty where not counted
-  std::vector<NaturalPlacement> natural;       // may be empty
+  std::vector<AccessCount> accesses;      // sorted by (tensor, op); empty where not counted
+  std::vector<NaturalPlacement> natural;  // may be empty
   friend bool operator==(const Profile&, const Profile&) = default;
 };
 

@@ -8,8 +8,8 @@
 namespace sentinel {
 
 struct RenderStyle {
-  bool colour = false;   // ANSI colours; false in a pipe and under NO_COLOR
-  int width = 100;       // columns of the terminal
+  bool colour = false;  // ANSI colours; false in a pipe and under NO_COLOR
+  int width = 100;      // columns of the terminal
 };
 
 class Reporter {

@@ -32,12 +32,12 @@ SENTINEL_API int sentinel_step(void);
 
 /* Memory for one tensor, aligned to 64 bytes at least; NULL (and errno ENOMEM) where there is none,
  * and for a size of 0. */
-SENTINEL_API void *sentinel_malloc(size_t bytes);
+SENTINEL_API void* sentinel_malloc(size_t bytes);
 /* Accepts NULL and pointers from sentinel_malloc() only. */
-SENTINEL_API void sentinel_free(void *tensor);
+SENTINEL_API void sentinel_free(void* tensor);
 
 /* The calling thread's last failure, as a sentence; never NULL, valid until its next call. */
-SENTINEL_API const char *sentinel_last_error(void);
+SENTINEL_API const char* sentinel_last_error(void);
 
 #ifdef __cplusplus
 }

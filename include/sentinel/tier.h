@@ -15,7 +15,7 @@ class Tier {
   virtual ~Tier() = default;
   virtual std::uint64_t capacity() const = 0;  // bytes; 0 = unlimited
   virtual bool byte_addressable() const = 0;
-  virtual std::int64_t reserve() noexcept = 0;         // a slot, or -ENOSPC …
+  virtual std::int64_t reserve() noexcept = 0;  // a slot, or -ENOSPC …
   virtual void release(std::int64_t slot) noexcept = 0;
 };
 

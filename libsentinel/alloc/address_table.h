@@ -15,8 +15,8 @@ struct LiveTensor {
   std::uint64_t reserved = 0;  // of the heap; 0 for a planned tensor
   std::uint64_t birth = 0;     // ordinal among all allocations of the process
   std::uint32_t plan = kUnplanned, slot = kUnplanned;  // its placement; a slot is a tensor's id
-  std::uint32_t record = ~0u;  // index in the step being recorded
-  bool wanted = true;          // in fast memory, as far as the plan goes
+  std::uint32_t record = ~0u;                          // index in the step being recorded
+  bool wanted = true;                                  // in fast memory, as far as the plan goes
 };
 
 class AddressTable {

@@ -15,7 +15,9 @@ std::uint64_t natural_alignment(std::uint64_t bytes, std::uint64_t granule) {
   return bytes >= kPage ? kPage : kLine;
 }
 
-Heap::Heap(std::uintptr_t begin, std::uint64_t bytes) : range_bytes_(bytes) { insert(begin, bytes); }
+Heap::Heap(std::uintptr_t begin, std::uint64_t bytes) : range_bytes_(bytes) {
+  insert(begin, bytes);
+}
 
 void Heap::insert(std::uintptr_t address, std::uint64_t bytes) {
   free_.emplace(address, bytes);
@@ -45,7 +47,8 @@ std::uintptr_t Heap::allocate(std::uint64_t bytes, std::uint64_t alignment) {
   const auto start = round_up(range, alignment);
   erase(it);
   if (start > range) insert(range, start - range);
-  if (start + bytes < range + range_bytes) insert(start + bytes, range + range_bytes - start - bytes);
+  if (start + bytes < range + range_bytes)
+    insert(start + bytes, range + range_bytes - start - bytes);
   in_use_ += bytes;
   return start;
 }
@@ -73,7 +76,8 @@ bool Heap::valid() const {
   std::uint64_t sum = 0;
   std::uintptr_t end = 0;
   for (const auto& [address, bytes] : free_) {
-    if (bytes == 0 || (end != 0 && address <= end) || !by_size_.contains({bytes, address})) return false;
+    if (bytes == 0 || (end != 0 && address <= end) || !by_size_.contains({bytes, address}))
+      return false;
     end = address + bytes;
     sum += bytes;
   }

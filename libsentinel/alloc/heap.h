@@ -26,7 +26,8 @@ class Heap {
   bool valid() const;  // the invariants below, checked in tests and debug builds
 
  private:
-  using Free = std::map<std::uintptr_t, std::uint64_t>;  // address -> bytes; disjoint, never adjacent
+  using Free =
+      std::map<std::uintptr_t, std::uint64_t>;  // address -> bytes; disjoint, never adjacent
 
   void insert(std::uintptr_t address, std::uint64_t bytes);
   Free::iterator erase(Free::iterator it);
@@ -34,7 +35,7 @@ class Heap {
 
   Free free_;
   std::set<std::pair<std::uint64_t, std::uintptr_t>> by_size_;  // the same ranges as free_
-  std::uint64_t in_use_ = 0;                                    // bytes in use + sum(free_) == range
+  std::uint64_t in_use_ = 0;  // bytes in use + sum(free_) == range
   std::uint64_t range_bytes_;
 };
 

@@ -14,11 +14,13 @@ namespace {
 
 // mmap aligns to pages only: map more than needed and give the ends back.
 std::uintptr_t map_aligned(std::size_t bytes, std::size_t alignment, int flags, int fd) {
-  void* hole = mmap(nullptr, bytes + alignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                    -1, 0);
+  void* hole = mmap(nullptr, bytes + alignment, PROT_NONE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (hole == MAP_FAILED)
     throw Error(fmt::format("could not reserve {} of address space (see ulimit -v and "
-                            "vm.overcommit_memory)", print_bytes(bytes)), errno);
+                            "vm.overcommit_memory)",
+                            print_bytes(bytes)),
+                errno);
   const auto raw = reinterpret_cast<std::uintptr_t>(hole);
   const auto begin = round_up(raw, alignment);
   if (begin > raw) munmap(hole, begin - raw);

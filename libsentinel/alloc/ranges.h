@@ -1,4 +1,5 @@
-// Anonymous address ranges: reserved once, populated later. Every function throws Error or succeeds.
+// Anonymous address ranges: reserved once, populated later. Every function throws Error or
+// succeeds.
 #pragma once
 
 #include <cstddef>

@@ -23,7 +23,8 @@ bool leading_number(std::string_view text, double& value, std::string_view& rest
 int binary_exponent(std::string_view suffix) {
   if (suffix.empty() || suffix == "B" || suffix == "b") return 0;
   constexpr std::string_view letters = "kmgt";
-  const auto at = letters.find(static_cast<char>(std::tolower(static_cast<unsigned char>(suffix[0]))));
+  const auto at =
+      letters.find(static_cast<char>(std::tolower(static_cast<unsigned char>(suffix[0]))));
   const auto rest = suffix.substr(1);
   const bool known = rest.empty() || rest == "B" || rest == "b" || rest == "iB" || rest == "ib";
   return at == std::string_view::npos || !known ? -1 : 10 * (static_cast<int>(at) + 1);

@@ -11,7 +11,9 @@ constexpr std::uint64_t operator""_KiB(unsigned long long n) { return n << 10; }
 constexpr std::uint64_t operator""_MiB(unsigned long long n) { return n << 20; }
 constexpr std::uint64_t operator""_GiB(unsigned long long n) { return n << 30; }
 
-constexpr std::uint64_t round_up(std::uint64_t n, std::uint64_t to) { return (n + to - 1) / to * to; }
+constexpr std::uint64_t round_up(std::uint64_t n, std::uint64_t to) {
+  return (n + to - 1) / to * to;
+}
 constexpr std::uint64_t round_down(std::uint64_t n, std::uint64_t to) { return n / to * to; }
 
 // "512M", "1.5GiB", "4096", "2g" (binary multiples). Throws Error on anything else.

@@ -53,8 +53,8 @@ class Backing {
 std::unique_ptr<Backing> make_moved_frames(FaultLoop&, std::uintptr_t arena, std::uint64_t bytes);
 std::unique_ptr<Backing> make_copied_frames(FaultLoop&, std::uintptr_t arena, std::uint64_t bytes);
 
-// The pool of the first two: a range of addresses, cut into places; a token is a place. There are as
-// many as the arena has blocks, so one can always be had. Thread-safe.
+// The pool of the first two: a range of addresses, cut into places; a token is a place. There are
+// as many as the arena has blocks, so one can always be had. Thread-safe.
 class Places {
  public:
   explicit Places(std::uint64_t bytes);

@@ -30,7 +30,8 @@ Bucket::Bucket(Profile profile, Plan plan, Space& space)
       awaited_(profile_.ops.size()),
       used_(profile_.ops.size()) {
   for (const auto& move : plan_.moves)
-    if (move.direction == Direction::promote) awaited_[move.deadline.index()].push_back(move.tensor);
+    if (move.direction == Direction::promote)
+      awaited_[move.deadline.index()].push_back(move.tensor);
   away_ = plan::absent_at_start(plan_, profile_);
   if (plan_.moves.empty()) return;
   for (std::size_t op = 0; op < profile_.ops.size(); ++op) {
@@ -42,14 +43,16 @@ Bucket::Bucket(Profile profile, Plan plan, Space& space)
 void Bucket::bind(Space& space) {
   std::vector<LiveTensor> alive;
   space.table().for_each([&](const LiveTensor& tensor) { alive.push_back(tensor); });
-  std::sort(alive.begin(), alive.end(), [](const auto& a, const auto& b) { return a.birth < b.birth; });
+  std::sort(alive.begin(), alive.end(),
+            [](const auto& a, const auto& b) { return a.birth < b.birth; });
   std::size_t next = 0;
   for (std::size_t t = 0; t < persistent_.size(); ++t) {
     const auto& tensor = profile_.tensors[t];
     persistent_[t] = 0;
     if (tensor.alloc_op || tensor.foreign) continue;
-    const auto at = std::find_if(alive.begin() + static_cast<std::ptrdiff_t>(next), alive.end(),
-                                 [&](const LiveTensor& live) { return live.bytes == tensor.bytes; });
+    const auto at =
+        std::find_if(alive.begin() + static_cast<std::ptrdiff_t>(next), alive.end(),
+                     [&](const LiveTensor& live) { return live.bytes == tensor.bytes; });
     if (at == alive.end()) continue;
     persistent_[t] = at->address;
     next = static_cast<std::size_t>(at - alive.begin()) + 1;

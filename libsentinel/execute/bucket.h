@@ -1,5 +1,5 @@
-// One kind of step that has been profiled, with its plan (the paper's buckets, section IV-E): what is
-// needed to recognise it and to walk the plan while it runs. Guarded by the session's lock.
+// One kind of step that has been profiled, with its plan (the paper's buckets, section IV-E): what
+// is needed to recognise it and to walk the plan while it runs. Guarded by the session's lock.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ class Bucket {
   StepMatcher matcher_;
   std::uint32_t space_plan_;
   std::unique_ptr<Controller> controller_;
-  std::vector<std::uintptr_t> persistent_;  // per tensor: its address, 0 for others
+  std::vector<std::uintptr_t> persistent_;             // per tensor: its address, 0 for others
   std::vector<std::vector<TensorId>> awaited_, used_;  // per op
   std::vector<TensorId> away_;
 };

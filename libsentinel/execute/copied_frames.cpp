@@ -69,7 +69,8 @@ class CopiedFrames final : public Backing {
 
 }  // namespace
 
-std::unique_ptr<Backing> make_copied_frames(FaultLoop& loop, std::uintptr_t arena, std::uint64_t bytes) {
+std::unique_ptr<Backing> make_copied_frames(FaultLoop& loop, std::uintptr_t arena,
+                                            std::uint64_t bytes) {
   return std::make_unique<CopiedFrames>(loop, arena, bytes);
 }
 

@@ -59,7 +59,7 @@ int Engine::stop_counting() noexcept {
 void Engine::thaw() noexcept {
   frozen_ = false;
   if (child_) return;  // nothing moves in a child
-  if (!reader_) {  // no slow tier, no promoter: frames are there for whoever waited
+  if (!reader_) {      // no slow tier, no promoter: frames are there for whoever waited
     Guard guard(lock_, std::adopt_lock);
     while (!demanded_.empty()) start_promotion(demanded_.front(), guard);
     guard.release();
@@ -123,14 +123,20 @@ int Engine::to_shared() noexcept {
     frames_in_pool_->destroy(token);
     copied.push_back(index);
   }
-  if (code == 0) code = replace_arena([this] { return map_shared(shared_->descriptor(), arena_bytes_, kGranule); }, true);
-  if (code == 0) backing_ = shared_.get();
-  else for (const auto index : copied) copy_back(index);
+  if (code == 0)
+    code = replace_arena(
+        [this] { return map_shared(shared_->descriptor(), arena_bytes_, kGranule); }, true);
+  if (code == 0)
+    backing_ = shared_.get();
+  else
+    for (const auto index : copied) copy_back(index);
   return code;
 }
 
 int Engine::to_moved() noexcept {
-  if (const int code = replace_arena([this] { return reserve_anonymous(arena_bytes_, kGranule); }, false); code != 0)
+  if (const int code =
+          replace_arena([this] { return reserve_anonymous(arena_bytes_, kGranule); }, false);
+      code != 0)
     return code;
   drop_dead_blocks();
   backing_ = frames_in_pool_.get();

@@ -134,7 +134,8 @@ void Engine::vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) no
     if (block.state == BlockState::leaving) block.discard = true;
     if (block.state == BlockState::resident && frames_short()) evict(index);
     if (block.queue == QueueId::prefetch) prefetches_.remove(index);
-    if (block.state == BlockState::absent && block.queue == QueueId::none) make_absent_or_empty(block);
+    if (block.state == BlockState::absent && block.queue == QueueId::none)
+      make_absent_or_empty(block);
   });
 }
 
@@ -207,7 +208,8 @@ void Engine::begin_wait() noexcept {
 
 void Engine::end_wait() noexcept {
   if (--waiters_ == 0)
-    counters_.stall_us += std::chrono::duration<double, std::micro>(Clock::now() - wait_began_).count();
+    counters_.stall_us +=
+        std::chrono::duration<double, std::micro>(Clock::now() - wait_began_).count();
 }
 
 void Engine::demand(BlockIndex index) noexcept {
@@ -228,8 +230,10 @@ void Engine::set_resident(BlockIndex index) noexcept {
   block.used = std::max<std::uint64_t>(block.used & ~0xffffffull, now) | (++arrivals_ & 0xffffff);
   block.place = static_cast<std::uint32_t>(resident_.size());
   resident_.push_back(index);
-  if (std::exchange(block.faulted, false)) end_wait();
-  else if (block.live != 0 && block.wanted == 0 && !block.stuck && !in_use) evict(index);  // demoted on its way
+  if (std::exchange(block.faulted, false))
+    end_wait();
+  else if (block.live != 0 && block.wanted == 0 && !block.stuck && !in_use)
+    evict(index);  // demoted on its way
   // While counting, whoever was woken by the install has faulted again and was told to wait.
   if (counting_) loop_->wake(arena_ + index * kGranule, kGranule);
   look_again();
@@ -281,14 +285,15 @@ void Engine::evict(BlockIndex index) noexcept {
 // have been done yet: as many as all threads' instructions take.
 bool Engine::fresh(const Block& block) const noexcept {
   static const auto kept = kFramesPerThread * thread_count();
-  return block.used >> 24 == clock_.load(std::memory_order_relaxed) && ((arrivals_ - block.used) & 0xffffff) < kept;
+  return block.used >> 24 == clock_.load(std::memory_order_relaxed) &&
+         ((arrivals_ - block.used) & 0xffffff) < kept;
 }
 
 // Sees to it that `count` frames become free: what is being written counts; then dead blocks, then
-// those that the op that runs does not use: first what no plan wants, then what was used longest ago.
-// Of the op's own blocks any: an op larger than the budget may go over them again and again, where the
-// oldest is just what it needs next. What has just come goes last: two threads would else take each
-// other's block away for ever.
+// those that the op that runs does not use: first what no plan wants, then what was used longest
+// ago. Of the op's own blocks any: an op larger than the budget may go over them again and again,
+// where the oldest is just what it needs next. What has just come goes last: two threads would else
+// take each other's block away for ever.
 void Engine::want_frames(std::size_t count) noexcept {
   const auto under_way = leaving_ + evictions_.size();
   if (under_way >= count || frozen_) return;
@@ -314,7 +319,8 @@ void Engine::want_frames(std::size_t count) noexcept {
 
 // The budget is used up and hardly a frame is free: what is dead should not wait for a demand.
 bool Engine::frames_short() const noexcept {
-  return frames_ >= budget_frames_ && free_.size() + leaving_ + evictions_.size() < options_.depth / 2;
+  return frames_ >= budget_frames_ &&
+         free_.size() + leaving_ + evictions_.size() < options_.depth / 2;
 }
 
 // For prefetches, which evict nothing that lives.

@@ -3,8 +3,8 @@
 //
 // Threads: the *guard* (the FaultLoop's thread) answers touches of absent blocks; the *promoter*
 // reads blocks in, the *demoter* writes blocks out; any number of training threads call the public
-// functions. One lock, `lock_`, guards all state; it is held across fork() and while the file grows,
-// but never while a frame or bytes move or the arena is touched, so the guard soon gets it.
+// functions. One lock, `lock_`, guards all state; it is held across fork() and while the file
+// grows, but never while a frame or bytes move or the arena is touched, so the guard soon gets it.
 //
 // Deadlock freedom: demand takes precedence over prefetch, prefetch never evicts, an eviction waits
 // for nothing but its own write, and demand evicts whatever is not being moved. So whoever waits
@@ -36,11 +36,11 @@ struct EngineOptions {
   std::uint64_t arena_bytes = 0;  // addresses, a multiple of the granule
 };
 
-struct EngineCounters {  // since the engine began
+struct EngineCounters {             // since the engine began
   std::uint64_t demand_faults = 0;  // touches that had to wait for bytes from the slow tier
   std::uint64_t promoted_bytes = 0, demoted_bytes = 0;
-  double stall_us = 0;              // time in which a training thread waited for a block
-  std::uint64_t peak_frames = 0;    // since reset_peak()
+  double stall_us = 0;            // time in which a training thread waited for a block
+  std::uint64_t peak_frames = 0;  // since reset_peak()
 };
 
 class Engine {
@@ -180,12 +180,12 @@ class Engine {
   BlockQueue demanded_, prefetches_, evictions_;
   std::vector<BlockIndex> resident_;
   std::vector<Token> free_;
-  std::uint64_t frames_ = 0;        // in the arena, free and in flight
+  std::uint64_t frames_ = 0;  // in the arena, free and in flight
   std::uint64_t budget_frames_;
-  std::uint64_t arrivals_ = 0;      // orders blocks used in the same tick
+  std::uint64_t arrivals_ = 0;  // orders blocks used in the same tick
   std::size_t arriving_ = 0, leaving_ = 0;
   bool frozen_ = false, stop_ = false, child_ = false;
-  std::size_t waiters_ = 0;         // threads waiting for a block now
+  std::size_t waiters_ = 0;  // threads waiting for a block now
   Clock::time_point wait_began_;
   EngineCounters counters_;
   std::condition_variable settled_;  // a block or a frame changed its state

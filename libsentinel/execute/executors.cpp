@@ -51,7 +51,8 @@ class InjectingExecutor final : public Executor {
   std::size_t wait(std::span<Completion> out) noexcept override {
     const auto count = inner_->wait(out);
     for (auto& completion : out.first(count))
-      if (seen_ >= injection_.at && completion.cookie == doomed_) completion.error = injection_.error;
+      if (seen_ >= injection_.at && completion.cookie == doomed_)
+        completion.error = injection_.error;
     return count;
   }
 
@@ -80,7 +81,8 @@ IoBackend parse_io_backend(const std::string& text) {
   throw Error(fmt::format("\"{}\" is no I/O backend; known: auto, uring, threads", text));
 }
 
-std::unique_ptr<Executor> make_injecting_executor(std::unique_ptr<Executor> inner, const std::string& inject) {
+std::unique_ptr<Executor> make_injecting_executor(std::unique_ptr<Executor> inner,
+                                                  const std::string& inject) {
   return std::make_unique<InjectingExecutor>(std::move(inner), inject);
 }
 

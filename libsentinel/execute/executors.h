@@ -25,6 +25,7 @@ std::unique_ptr<Executor> make_executor(const SlowFile&, const ExecutorOptions&)
 // Each throws Error where the mechanism is refused.
 std::unique_ptr<Executor> make_uring_executor(const SlowFile&, const ExecutorOptions&);
 std::unique_ptr<Executor> make_thread_executor(const SlowFile&, const ExecutorOptions&);
-std::unique_ptr<Executor> make_injecting_executor(std::unique_ptr<Executor>, const std::string& inject);
+std::unique_ptr<Executor> make_injecting_executor(std::unique_ptr<Executor>,
+                                                  const std::string& inject);
 
 }  // namespace sentinel

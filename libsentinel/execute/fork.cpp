@@ -1,7 +1,7 @@
 // fork(): the child must find every tensor as it was, also those that the parent had moved out.
-// Resident blocks are the kernel's business (copy on write). For absent ones the child opens a guard
-// of its own and reads them from the same file, whose slots the parent keeps until the child has
-// gone. Nothing is in flight across the fork, and no block is shared memory then.
+// Resident blocks are the kernel's business (copy on write). For absent ones the child opens a
+// guard of its own and reads them from the same file, whose slots the parent keeps until the child
+// has gone. Nothing is in flight across the fork, and no block is shared memory then.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -19,7 +19,8 @@ void Engine::before_fork() noexcept {
   Guard guard(lock_, std::adopt_lock);
   wait_until_settled(guard);
   guard.release();
-  if (slow_ && pipe2(child_pipe_, O_CLOEXEC) != 0) fail("could not make a pipe to keep a child's tensors by", errno);
+  if (slow_ && pipe2(child_pipe_, O_CLOEXEC) != 0)
+    fail("could not make a pipe to keep a child's tensors by", errno);
 }
 
 void Engine::after_fork_in_parent() noexcept {
@@ -65,8 +66,9 @@ void Engine::on_missing_in_child(void* self, const Fault& fault) noexcept {
     return;
   }
   for (std::uint64_t done = 0; done < kGranule;) {
-    const auto n = pread(engine.slow_->descriptor(), reinterpret_cast<char*>(engine.child_buffer_) + done,
-                         kGranule - done, static_cast<off_t>(engine.slow_->offset(block.slot) + done));
+    const auto n =
+        pread(engine.slow_->descriptor(), reinterpret_cast<char*>(engine.child_buffer_) + done,
+              kGranule - done, static_cast<off_t>(engine.slow_->offset(block.slot) + done));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) engine.fail("could not read a tensor in a child process", n < 0 ? errno : EIO);
     done += static_cast<std::uint64_t>(n);

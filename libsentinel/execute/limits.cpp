@@ -19,8 +19,10 @@ std::optional<std::uint64_t> read_number(const std::string& path) {
   return std::nullopt;
 }
 
-std::optional<std::uint64_t> headroom(const std::string& directory, const char* limit, const char* usage) {
-  const auto most = read_number(directory + "/" + limit), used = read_number(directory + "/" + usage);
+std::optional<std::uint64_t> headroom(const std::string& directory, const char* limit,
+                                      const char* usage) {
+  const auto most = read_number(directory + "/" + limit),
+             used = read_number(directory + "/" + usage);
   if (!most || !used || *most >= kNoLimit) return std::nullopt;
   return *most > *used ? *most - *used : 0;
 }
@@ -28,7 +30,8 @@ std::optional<std::uint64_t> headroom(const std::string& directory, const char* 
 }  // namespace
 
 std::uint64_t physical_bytes() {
-  return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
 // Lines of /proc/self/cgroup: "4:memory:/path" (v1), "0::/path" (v2).
@@ -39,7 +42,8 @@ std::optional<std::uint64_t> cgroup_headroom() {
     const auto path = line.substr(std::min(line.size(), line.find(':', line.find(':') + 1) + 1));
     std::optional<std::uint64_t> left;
     if (line.find(":memory:") != line.npos)
-      left = headroom("/sys/fs/cgroup/memory" + path, "memory.limit_in_bytes", "memory.usage_in_bytes");
+      left = headroom("/sys/fs/cgroup/memory" + path, "memory.limit_in_bytes",
+                      "memory.usage_in_bytes");
     else if (line.starts_with("0::"))
       left = headroom("/sys/fs/cgroup" + path, "memory.max", "memory.current");
     if (left) least = std::min(least.value_or(*left), *left);

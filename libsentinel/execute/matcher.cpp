@@ -43,7 +43,8 @@ StepMatcher::StepMatcher(const Profile& profile) {
   }
   first_allocation_.push_back(static_cast<std::uint32_t>(allocations_.size()));
   for (std::size_t end = kGram; end <= ops_.size(); ++end)
-    grams_.emplace(gram(std::span(ops_).subspan(end - kGram, kGram)), static_cast<std::uint32_t>(end - 1));
+    grams_.emplace(gram(std::span(ops_).subspan(end - kGram, kGram)),
+                   static_cast<std::uint32_t>(end - 1));
 }
 
 void StepMatcher::begin_step() {
@@ -64,9 +65,12 @@ std::uint64_t StepMatcher::prefix(std::uint32_t position) const {
 std::uint32_t StepMatcher::op(std::uint64_t name) {
   std::copy(std::begin(recent_) + 1, std::end(recent_), std::begin(recent_));
   recent_[kGram - 1] = name;
-  if (next_ < size() && ops_[next_] == name) jump(next_);
-  else if (const auto found = resume(); found != kLost) jump(found);
-  else position_ = kLost;
+  if (next_ < size() && ops_[next_] == name)
+    jump(next_);
+  else if (const auto found = resume(); found != kLost)
+    jump(found);
+  else
+    position_ = kLost;
   return position_;
 }
 

@@ -1,7 +1,7 @@
 // Finds the place in the profiled step at which the running one is (DESIGN 6): the same op follows,
-// an allocation is recognised by (op, ordinal, size). After a divergence it looks for the sequence of
-// the last few ops in the profile and goes on there, so that it re-synchronises instead of drifting.
-// A wrong guess costs time only: placements and moves are hints. Not thread-safe.
+// an allocation is recognised by (op, ordinal, size). After a divergence it looks for the sequence
+// of the last few ops in the profile and goes on there, so that it re-synchronises instead of
+// drifting. A wrong guess costs time only: placements and moves are hints. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,8 @@ class StepMatcher {
   std::vector<std::uint64_t> prefixes_;          // per op
   std::vector<std::uint32_t> first_allocation_;  // per op, and one past the end
   std::vector<Expected> allocations_;
-  std::unordered_multimap<std::uint64_t, std::uint32_t> grams_;  // of the ops up to and with that one
+  std::unordered_multimap<std::uint64_t, std::uint32_t>
+      grams_;  // of the ops up to and with that one
   std::uint64_t signature_ = 0;
 
   std::uint32_t position_ = kLost, next_ = 0, cursor_ = 0;

@@ -27,8 +27,10 @@ double seconds_since(Clock::time_point begin) {
 // Memory that looks like the engine's frames: whole huge pages, populated.
 class Buffer {
  public:
-  explicit Buffer(std::size_t frames) : bytes_(frames * kGranule), begin_(reserve_anonymous(bytes_, kGranule)) {
-    for (std::size_t i = 0; i < bytes_ / 8; ++i) reinterpret_cast<std::uint64_t*>(begin_)[i] = i * 0x9E3779B97F4A7C15ull;
+  explicit Buffer(std::size_t frames)
+      : bytes_(frames * kGranule), begin_(reserve_anonymous(bytes_, kGranule)) {
+    for (std::size_t i = 0; i < bytes_ / 8; ++i)
+      reinterpret_cast<std::uint64_t*>(begin_)[i] = i * 0x9E3779B97F4A7C15ull;
   }
   ~Buffer() { munmap(reinterpret_cast<void*>(begin_), bytes_); }
   void* frame(std::size_t i) { return reinterpret_cast<void*>(begin_ + i * kGranule); }
@@ -39,7 +41,8 @@ class Buffer {
 };
 
 // Keeps the executor's queue full until every slot was transferred; bytes per second.
-double transfer(Executor& executor, Buffer& buffer, const std::vector<std::int64_t>& slots, bool write) {
+double transfer(Executor& executor, Buffer& buffer, const std::vector<std::int64_t>& slots,
+                bool write) {
   std::array<Completion, 16> done;
   const auto begin = Clock::now();
   std::size_t started = 0, finished = 0;
@@ -50,7 +53,8 @@ double transfer(Executor& executor, Buffer& buffer, const std::vector<std::int64
     for (std::size_t i = 0; i < count; ++i, ++finished) {
       if (done[i].error != 0) throw Error("could not measure the slow tier", done[i].error);
       if (started == slots.size()) continue;
-      executor.submit({write, slots[started], buffer.frame(done[i].cookie % executor.depth()), done[i].cookie});
+      executor.submit(
+          {write, slots[started], buffer.frame(done[i].cookie % executor.depth()), done[i].cookie});
       ++started;
     }
   }
@@ -61,21 +65,27 @@ std::vector<std::int64_t> reserve_slots(SlowFile& file, std::size_t count) {
   std::vector<std::int64_t> slots;
   for (std::size_t i = 0; i < count; ++i) {
     slots.push_back(file.reserve());
-    if (slots.back() < 0) throw Error("no space to measure the slow tier with", static_cast<int>(-slots.back()));
+    if (slots.back() < 0)
+      throw Error("no space to measure the slow tier with", static_cast<int>(-slots.back()));
   }
   return slots;
 }
 
 }  // namespace
 
-TierSpeed measure_slow_tier(const std::string& directory, std::uint64_t bytes, const ExecutorOptions& io,
-                            bool allow_memory) {
-  SlowFile file({.directory = directory, .frame_bytes = kGranule, .need_bytes = 2 * bytes, .allow_memory = allow_memory});
+TierSpeed measure_slow_tier(const std::string& directory, std::uint64_t bytes,
+                            const ExecutorOptions& io, bool allow_memory) {
+  SlowFile file({.directory = directory,
+                 .frame_bytes = kGranule,
+                 .need_bytes = 2 * bytes,
+                 .allow_memory = allow_memory});
   const auto writer = make_executor(file, io), reader = make_executor(file, io);
-  const auto old_slots = reserve_slots(file, bytes / kGranule), new_slots = reserve_slots(file, bytes / kGranule);
+  const auto old_slots = reserve_slots(file, bytes / kGranule),
+             new_slots = reserve_slots(file, bytes / kGranule);
   Buffer outgoing(writer->depth()), incoming(reader->depth());
   TierSpeed speed;
-  transfer(*writer, outgoing, new_slots, true);  // a slot's first write is slower than all later ones
+  transfer(*writer, outgoing, new_slots,
+           true);  // a slot's first write is slower than all later ones
   transfer(*writer, outgoing, old_slots, true);
   speed.write_bw = transfer(*writer, outgoing, old_slots, true);
   speed.read_bw = transfer(*reader, incoming, old_slots, false);
@@ -104,12 +114,22 @@ double measure_memory_bw() {
 Machine measure_machine(const std::string& directory, bool allow_memory) {
   const auto speed = measure_slow_tier(directory, 256_MiB, {.frame_bytes = kGranule}, allow_memory);
   const auto memory = measure_memory_bw();
-  Machine machine{.name = "local", .source = "measured", .fault_us = speed.latency_us,
-                  .fault_batch_bytes = kGranule, .granule_bytes = kGranule};
-  machine.tiers.push_back({.name = "dram", .capacity = physical_bytes(), .read_bw = memory, .write_bw = memory,
-                           .latency_us = 0.1, .byte_addressable = true});
-  machine.tiers.push_back({.name = "ssd", .read_bw = speed.exchange_read_bw, .write_bw = speed.exchange_write_bw,
-                           .latency_us = speed.latency_us, .byte_addressable = false});
+  Machine machine{.name = "local",
+                  .source = "measured",
+                  .fault_us = speed.latency_us,
+                  .fault_batch_bytes = kGranule,
+                  .granule_bytes = kGranule};
+  machine.tiers.push_back({.name = "dram",
+                           .capacity = physical_bytes(),
+                           .read_bw = memory,
+                           .write_bw = memory,
+                           .latency_us = 0.1,
+                           .byte_addressable = true});
+  machine.tiers.push_back({.name = "ssd",
+                           .read_bw = speed.exchange_read_bw,
+                           .write_bw = speed.exchange_write_bw,
+                           .latency_us = speed.latency_us,
+                           .byte_addressable = false});
   return machine;
 }
 

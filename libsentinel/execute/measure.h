@@ -10,13 +10,14 @@
 namespace sentinel {
 
 struct TierSpeed {
-  double write_bw = 0, read_bw = 0;            // bytes per second, one direction at a time
+  double write_bw = 0, read_bw = 0;                    // bytes per second, one direction at a time
   double exchange_write_bw = 0, exchange_read_bw = 0;  // both at once
-  double latency_us = 0;                       // of one frame's read
+  double latency_us = 0;                               // of one frame's read
 };
 
 // Writes and reads about `bytes` in `directory`. Throws Error.
-TierSpeed measure_slow_tier(const std::string& directory, std::uint64_t bytes, const ExecutorOptions&, bool allow_memory);
+TierSpeed measure_slow_tier(const std::string& directory, std::uint64_t bytes,
+                            const ExecutorOptions&, bool allow_memory);
 double measure_memory_bw();  // copying, bytes per second
 
 // The machine "local", with frames as its granule. Throws Error.

@@ -13,12 +13,15 @@
 namespace sentinel {
 namespace {
 
-// The nursery is one more granule, not registered, in which frames are made: populating a registered
-// range would raise a fault for every page.
+// The nursery is one more granule, not registered, in which frames are made: populating a
+// registered range would raise a fault for every page.
 class MovedFrames final : public Backing {
  public:
   MovedFrames(FaultLoop& loop, std::uintptr_t arena, std::uint64_t bytes)
-      : loop_(loop), arena_(arena), places_(bytes), nursery_(reserve_anonymous(kGranule, kGranule)) {
+      : loop_(loop),
+        arena_(arena),
+        places_(bytes),
+        nursery_(reserve_anonymous(kGranule, kGranule)) {
     if (const int code = loop_.register_range(places_.begin(), bytes, true, false); code != 0)
       throw Error("could not guard the frame pool", -code);
   }
@@ -27,7 +30,8 @@ class MovedFrames final : public Backing {
 
   Token create() noexcept override {
     const std::lock_guard guard(nursery_lock_);
-    if (madvise(reinterpret_cast<void*>(nursery_), kGranule, MADV_POPULATE_WRITE) != 0) return -errno;
+    if (madvise(reinterpret_cast<void*>(nursery_), kGranule, MADV_POPULATE_WRITE) != 0)
+      return -errno;
     const auto token = places_.take();
     const int code = loop_.move(places_.address(token), nursery_, kGranule);
     if (code == 0) return token;
@@ -79,7 +83,8 @@ class MovedFrames final : public Backing {
         if (moved != 0) move_all(from, to, moved);
         return code;
       }
-      if (code == -EBUSY) madvise(reinterpret_cast<void*>(from + moved), kGranule - moved, MADV_POPULATE_WRITE);
+      if (code == -EBUSY)
+        madvise(reinterpret_cast<void*>(from + moved), kGranule - moved, MADV_POPULATE_WRITE);
     }
   }
 
@@ -104,7 +109,8 @@ class MovedFrames final : public Backing {
 
 }  // namespace
 
-std::unique_ptr<Backing> make_moved_frames(FaultLoop& loop, std::uintptr_t arena, std::uint64_t bytes) {
+std::unique_ptr<Backing> make_moved_frames(FaultLoop& loop, std::uintptr_t arena,
+                                           std::uint64_t bytes) {
   return std::make_unique<MovedFrames>(loop, arena, bytes);
 }
 

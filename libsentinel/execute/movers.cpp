@@ -37,7 +37,8 @@ void Engine::demoter() noexcept {
   }
 }
 
-// Demand first, and it evicts what it needs; a prefetch starts only on a frame that is free already.
+// Demand first, and it evicts what it needs; a prefetch starts only on a frame that is free
+// already.
 void Engine::start_promotions(Guard& guard) noexcept {
   while (!frozen_ && arriving_ < reader_->depth() && !demanded_.empty()) {
     const auto index = demanded_.front();
@@ -50,8 +51,10 @@ void Engine::start_promotions(Guard& guard) noexcept {
   }
   while (!frozen_ && arriving_ < reader_->depth() && demanded_.empty() && !prefetches_.empty()) {
     const auto index = prefetches_.front();
-    if (blocks_[index].state != BlockState::absent) prefetches_.remove(index);
-    else if (!start_promotion(index, guard)) return reclaim_dead();
+    if (blocks_[index].state != BlockState::absent)
+      prefetches_.remove(index);
+    else if (!start_promotion(index, guard))
+      return reclaim_dead();
   }
 }
 
@@ -70,7 +73,8 @@ bool Engine::start_promotion(BlockIndex index, Guard& guard) noexcept {
     free_.push_back(token);
     return true;
   }
-  if (block.queue != QueueId::none) (block.queue == QueueId::demand ? demanded_ : prefetches_).remove(index);
+  if (block.queue != QueueId::none)
+    (block.queue == QueueId::demand ? demanded_ : prefetches_).remove(index);
   block.state = BlockState::arriving;
   block.token = token;
   ++arriving_;

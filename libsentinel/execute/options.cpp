@@ -26,7 +26,8 @@ std::uint64_t number_of(std::string_view variable, std::uint64_t least, std::uin
   std::uint64_t number = 0;
   const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (ec != std::errc() || *end != '\0' || number < least || number > most)
-    throw Error(fmt::format("{}=\"{}\" is not a whole number from {} to {}", variable, text, least, most));
+    throw Error(
+        fmt::format("{}=\"{}\" is not a whole number from {} to {}", variable, text, least, most));
   return number;
 }
 
@@ -38,7 +39,8 @@ Mode mode_of(const std::string& text) {
 }
 
 std::string with_pid(std::string path) {
-  if (const auto at = path.find("%p"); at != std::string::npos) path.replace(at, 2, std::to_string(getpid()));
+  if (const auto at = path.find("%p"); at != std::string::npos)
+    path.replace(at, 2, std::to_string(getpid()));
   return path;
 }
 

@@ -43,7 +43,8 @@ enum class Mode { none, record, run };
 
 struct SessionOptions {
   Mode mode = Mode::none;
-  std::string output, policy, profile, plan, slow_directory, summary, machine, io, move, count, inject;
+  std::string output, policy, profile, plan, slow_directory, summary, machine, io, move, count,
+      inject;
   Budget fast;
   std::uint32_t window_pages = 0;  // 0: the last-level cache
   bool exact = false, allow_tmpfs = false, quiet = false;

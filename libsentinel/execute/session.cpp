@@ -60,7 +60,8 @@ void* Session::allocate(std::size_t bytes) noexcept {
   const bool own_pages = state_ == State::warmup || state_ == State::profiling;
   auto* tensor = space_.allocate(bytes, slot, own_pages);
   if (tensor == nullptr) return nullptr;
-  if (trains && recording()) tensor->record = recorder_.allocated(bytes, tensor->address - engine_->arena());
+  if (trains && recording())
+    tensor->record = recorder_.allocated(bytes, tensor->address - engine_->arena());
   if (counted_) arm(*tensor);
   return reinterpret_cast<void*>(tensor->address);
 }
@@ -93,7 +94,8 @@ void Session::begin_step() {
   std::vector<LiveTensor*> alive;
   space_.table().for_each([&](LiveTensor& tensor) { alive.push_back(&tensor); });
   std::sort(alive.begin(), alive.end(), [](auto* a, auto* b) { return a->birth < b->birth; });
-  for (auto* tensor : alive) tensor->record = recorder_.present(tensor->bytes, tensor->address - engine_->arena());
+  for (auto* tensor : alive)
+    tensor->record = recorder_.present(tensor->bytes, tensor->address - engine_->arena());
 }
 
 void Session::step_end() noexcept {
@@ -101,9 +103,12 @@ void Session::step_end() noexcept {
   try {
     Guard guard(lock_);
     trains_here = true;
-    if (state_ == State::profiling && !manual_) end_profile_step();
-    else if (state_ == State::warmup) end_warmup_step();
-    else if (state_ == State::steady) end_steady_step();
+    if (state_ == State::profiling && !manual_)
+      end_profile_step();
+    else if (state_ == State::warmup)
+      end_warmup_step();
+    else if (state_ == State::steady)
+      end_steady_step();
     ++steps_;
     begin_step();
     if (std::exchange(count_next_, false)) begin_counting();
@@ -127,9 +132,12 @@ void Session::end_warmup_step() {
     }
     if (warmups_ < kMostWarmups) return;
     if (!options_.plan.empty())
-      throw Error(fmt::format("{} was made for another model, batch or program: no step so far equals the "
-                              "one it plans. Leave out --plan to profile this one", options_.plan));
-    say(fmt::format("{} is of another step than this program's; profiling again", options_.profile));
+      throw Error(
+          fmt::format("{} was made for another model, batch or program: no step so far equals the "
+                      "one it plans. Leave out --plan to profile this one",
+                      options_.plan));
+    say(fmt::format("{} is of another step than this program's; profiling again",
+                    options_.profile));
     buckets_.clear();
   }
   if (!equal && warmups_ < kMostWarmups) return;
@@ -207,7 +215,8 @@ void Session::unsupported(const char* what) noexcept {
   const Guard guard(lock_);
   if (state_ == State::idle) return;
   if (counted_) end_counting();
-  say(fmt::format("{} is not supported yet; training goes on unmanaged, with all of its memory", what));
+  say(fmt::format("{} is not supported yet; training goes on unmanaged, with all of its memory",
+                  what));
   state_ = State::idle;
   unsupported_ = what;
   active_ = nullptr;
@@ -225,14 +234,21 @@ void Session::finish(const char* reason) noexcept {
       if (counted_) end_counting();
       store(take_profile(false, reason));
     }
-    if (!options_.summary.empty() && steps_ > 0) summary_.write(options_.summary);  // others may train
+    if (!options_.summary.empty() && steps_ > 0)
+      summary_.write(options_.summary);  // others may train
     if (options_.mode == Mode::record && state_ == State::warmup && steps_ > 0)
-      say(fmt::format("the program ended after {} steps, before one could be profiled; let it run for at "
-                      "least {}", steps_, kMostWarmups + 1));
+      say(fmt::format(
+          "the program ended after {} steps, before one could be profiled; let it run for at "
+          "least {}",
+          steps_, kMostWarmups + 1));
     if (options_.mode == Mode::run && summary_.steady_ms() > 0)
-      say(fmt::format("{} steps; steady step {:.1f} ms{}; fast memory {} of {} unlimited", steps_, summary_.steady_ms(),
-                      summary_.predicted_us > 0 ? fmt::format(" (predicted {:.1f} ms)", summary_.predicted_us / 1e3) : "",
-                      print_bytes(summary_.peak_fast_bytes), print_bytes(summary_.peak_unlimited_bytes)));
+      say(fmt::format("{} steps; steady step {:.1f} ms{}; fast memory {} of {} unlimited", steps_,
+                      summary_.steady_ms(),
+                      summary_.predicted_us > 0
+                          ? fmt::format(" (predicted {:.1f} ms)", summary_.predicted_us / 1e3)
+                          : "",
+                      print_bytes(summary_.peak_fast_bytes),
+                      print_bytes(summary_.peak_unlimited_bytes)));
     state_ = State::idle;
   } catch (const std::exception& error) {
     say(error.what());
@@ -242,7 +258,8 @@ void Session::finish(const char* reason) noexcept {
 void Session::before_fork() noexcept {
   if (in_child_) return engine_->before_fork();
   lock_.lock();
-  if (counted_) end_counting();  // shared memory would be shared with the child; counting starts again
+  if (counted_)
+    end_counting();  // shared memory would be shared with the child; counting starts again
   engine_->before_fork();
 }
 

@@ -4,7 +4,8 @@
 //   warm-up -> (counting) profile -> written, then idle        sentinel record
 //
 // The adaptor reports ops, layers and steps; the session records them, decides when to profile,
-// plans, and has the engine move tensors at op boundaries. See DESIGN.md, "Life of a training step".
+// plans, and has the engine move tensors at op boundaries. See DESIGN.md, "Life of a training
+// step".
 //
 // Thread-safe. One thread trains (the one that attached, or last ended a step); what other threads
 // allocate is held within the budget, but neither recorded nor planned. One lock, `lock_`, guards
@@ -81,7 +82,7 @@ class Session {
 
   Profile take_profile(bool complete, const std::string& reason) const;
   void store(const Profile&);
-  void adopt(Profile profile);           // plans, and goes on under the plan
+  void adopt(Profile profile);  // plans, and goes on under the plan
   void adopt_plan(Profile profile, Plan plan);
   void hold_warmup_budget();
   void start_from_files();
@@ -106,31 +107,31 @@ class Session {
   Names names_;
   Summary summary_;
   State state_ = State::warmup;
-  bool record_ = true;            // this step is recorded op by op
-  bool counted_ = false;          // page accesses are being counted
-  bool has_counts_ = false;       // what is recorded has page counts
-  bool marked_layers_ = false;    // by the program; what the adaptor finds is then ignored
+  bool record_ = true;               // this step is recorded op by op
+  bool counted_ = false;             // page accesses are being counted
+  bool has_counts_ = false;          // what is recorded has page counts
+  bool marked_layers_ = false;       // by the program; what the adaptor finds is then ignored
   std::uint32_t layers_marked_ = 0;  // in this step
-  bool manual_ = false;           // profiling was asked for by the program
+  bool manual_ = false;              // profiling was asked for by the program
   std::uint32_t steps_ = 0, warmups_ = 0;
   std::uint64_t last_signature_ = 0;
   std::vector<double> normal_times_;  // of the last step that was not counted
   double normal_us_ = 0;
-  bool count_next_ = false;       // counting begins with the next step
-  std::uint32_t tries_ = 0;       // profiling steps that a fork cut short
+  bool count_next_ = false;  // counting begins with the next step
+  std::uint32_t tries_ = 0;  // profiling steps that a fork cut short
   std::chrono::steady_clock::time_point last_snapshot_;
   std::unique_ptr<AccessSource> source_;
   std::string source_refused_;
 
   std::vector<std::unique_ptr<Bucket>> buckets_;
   Bucket* active_ = nullptr;
-  bool diverged_ = false;         // this step is not the active bucket's
-  std::uint64_t step_hash_ = 0;   // of this step's events so far
-  std::uint32_t step_ops_ = 0;    // begun in this step
-  std::uint32_t unknown_steps_ = 0;   // steps for which to go on recording
+  bool diverged_ = false;            // this step is not the active bucket's
+  std::uint64_t step_hash_ = 0;      // of this step's events so far
+  std::uint32_t step_ops_ = 0;       // begun in this step
+  std::uint32_t unknown_steps_ = 0;  // steps for which to go on recording
   std::unordered_map<std::uint64_t, std::uint32_t> new_kinds_;  // steps seen, by signature
   std::string unsupported_;
-  std::vector<Move> moves_;       // of one op, reused
+  std::vector<Move> moves_;  // of one op, reused
   std::vector<LiveTensor> awaited_;
   std::vector<PageCount> drained_;
 

@@ -44,10 +44,11 @@ void Session::op_start(const char* name, Phase phase) noexcept {
   follow(active_->matcher().op(hash), prefix);
 }
 
-// The step is at `position` of the active bucket's. What happened before decides whether it still is
-// that kind of step at all, or another known one.
+// The step is at `position` of the active bucket's. What happened before decides whether it still
+// is that kind of step at all, or another known one.
 void Session::follow(std::uint32_t position, std::uint64_t prefix) {
-  if (!diverged_ && (position == StepMatcher::kLost || active_->matcher().prefix(position) != prefix)) {
+  if (!diverged_ &&
+      (position == StepMatcher::kLost || active_->matcher().prefix(position) != prefix)) {
     if (auto* other = bucket_of_prefix(prefix); other != nullptr) {
       active_ = other;
       space_.activate(other->space_plan());
@@ -65,14 +66,16 @@ void Session::follow(std::uint32_t position, std::uint64_t prefix) {
   active_->op_start(op, moves_);
   apply(moves_);
   for (const auto id : active_->used(op))
-    if (const auto* tensor = active_->live(id, space_)) engine_->touch(tensor->address, tensor->bytes);
+    if (const auto* tensor = active_->live(id, space_))
+      engine_->touch(tensor->address, tensor->bytes);
   for (const auto id : active_->awaited(op))
     if (const auto* tensor = active_->live(id, space_)) awaited_.push_back(*tensor);
 }
 
 Bucket* Session::bucket_of_prefix(std::uint64_t prefix) {
   for (const auto& bucket : buckets_)
-    if (bucket.get() != active_ && bucket->matcher().prefix(step_ops_) == prefix) return bucket.get();
+    if (bucket.get() != active_ && bucket->matcher().prefix(step_ops_) == prefix)
+      return bucket.get();
   return nullptr;
 }
 
@@ -80,11 +83,14 @@ void Session::op_tensor(const void* storage, std::size_t bytes, int access) noex
   if (in_child_ || !training_thread() || storage == nullptr) return;
   const Guard guard(lock_);
   auto* tensor = space_.find(storage);
-  if (tensor != nullptr && summary_.fast_limit_bytes != 0) engine_->touch(tensor->address, tensor->bytes);
+  if (tensor != nullptr && summary_.fast_limit_bytes != 0)
+    engine_->touch(tensor->address, tensor->bytes);
   if (!recording()) return;
-  const auto record = tensor != nullptr ? tensor->record
-                                        : recorder_.foreign(reinterpret_cast<std::uintptr_t>(storage), bytes);
-  if (record != StepRecorder::kNone) recorder_.op_uses(record, (access & 1) != 0, (access & 2) != 0);
+  const auto record = tensor != nullptr
+                          ? tensor->record
+                          : recorder_.foreign(reinterpret_cast<std::uintptr_t>(storage), bytes);
+  if (record != StepRecorder::kNone)
+    recorder_.op_uses(record, (access & 1) != 0, (access & 2) != 0);
 }
 
 // The op's inputs are known; it computes as soon as what the plan wants for it is there.
@@ -116,8 +122,10 @@ void Session::apply(const std::vector<Move>& moves) {
     const bool wanted = move.direction == Direction::promote;
     if (tensor == nullptr || tensor->wanted == wanted) continue;
     tensor->wanted = wanted;
-    if (wanted) engine_->promote(tensor->address, tensor->bytes);
-    else engine_->demote(tensor->address, tensor->bytes);
+    if (wanted)
+      engine_->promote(tensor->address, tensor->bytes);
+    else
+      engine_->demote(tensor->address, tensor->bytes);
   }
 }
 

@@ -27,23 +27,26 @@ void Session::hold_warmup_budget() {
     summary_.fast_limit_bytes = options_.fast.bytes;
     return engine_->set_budget(options_.fast.bytes);
   }
-  if (const auto left = cgroup_headroom(); left && *left < physical_bytes() && *left > 4 * kCgroupSpare)
+  if (const auto left = cgroup_headroom();
+      left && *left < physical_bytes() && *left > 4 * kCgroupSpare)
     engine_->set_budget(*left - kCgroupSpare);
 }
 
 void Session::check_budget(std::uint64_t bytes, const std::string& bounds) const {
   const auto least = Engine::minimum_bytes(thread_count());
   if (bytes < least)
-    throw Error(fmt::format("a budget of {} cannot work: the smallest that does is {} ({} bytes), frames in "
-                            "flight and what one instruction of each of {} threads can touch{}",
-                            print_bytes(bytes), print_bytes(least), least, thread_count(), bounds));
+    throw Error(fmt::format(
+        "a budget of {} cannot work: the smallest that does is {} ({} bytes), frames in "
+        "flight and what one instruction of each of {} threads can touch{}",
+        print_bytes(bytes), print_bytes(least), least, thread_count(), bounds));
 }
 
 // The first kind of step that was profiled settles it for all others.
 std::uint64_t Session::fast_bytes(const Profile& profile) const {
   if (!buckets_.empty() && summary_.fast_limit_bytes != 0) return summary_.fast_limit_bytes;
   if (options_.fast.percent > 0)
-    return static_cast<std::uint64_t>(static_cast<double>(peak_live_bytes(profile)) * options_.fast.percent / 100);
+    return static_cast<std::uint64_t>(static_cast<double>(peak_live_bytes(profile)) *
+                                      options_.fast.percent / 100);
   return options_.fast.unlimited() ? physical_bytes() : options_.fast.bytes;
 }
 
@@ -55,10 +58,11 @@ void Session::start_from_files() {
   adopt_plan(std::move(profile), std::move(plan));
 }
 
-// `sentinel run` has measured the machine beforehand; a program that was started without it measures
-// it now.
+// `sentinel run` has measured the machine beforehand; a program that was started without it
+// measures it now.
 Machine Session::machine() const {
-  const bool measured = !options_.machine.empty() || access(sim::local_machine_path().c_str(), R_OK) == 0;
+  const bool measured =
+      !options_.machine.empty() || access(sim::local_machine_path().c_str(), R_OK) == 0;
   auto machine = measured ? sim::find_machine(options_.machine.empty() ? "local" : options_.machine)
                           : measure_machine(options_.slow_directory, options_.allow_tmpfs);
   machine.granule_bytes = kGranule;  // the live engine's, whatever the description says
@@ -69,14 +73,18 @@ void Session::adopt(Profile profile) {
   machine_ = machine();
   auto policy = make_policy(options_.policy);
   auto* planned = dynamic_cast<PlannedPolicy*>(policy.get());
-  if (planned == nullptr) throw Error(fmt::format("policy {} makes no plan; the live engine needs one", options_.policy));
-  PlanOptions plan_options{.fast_bytes = fast_bytes(profile), .pool_frames = static_cast<std::uint32_t>(options_.depth)};
+  if (planned == nullptr)
+    throw Error(fmt::format("policy {} makes no plan; the live engine needs one", options_.policy));
+  PlanOptions plan_options{.fast_bytes = fast_bytes(profile),
+                           .pool_frames = static_cast<std::uint32_t>(options_.depth)};
   if (plan_options.fast_bytes < Engine::minimum_bytes(thread_count())) {
     const auto ample = planned->plan(profile, machine_, {.fast_bytes = physical_bytes()});
-    check_budget(plan_options.fast_bytes,
-                 fmt::format("; from {} on no op has to be streamed; the bound of the Sentinel paper (section "
-                             "IV-E), short-lived peak and largest long-lived tensor, is {}",
-                             print_bytes(ample.smallest_unstreamed_budget), print_bytes(ample.paper_bound)));
+    check_budget(
+        plan_options.fast_bytes,
+        fmt::format(
+            "; from {} on no op has to be streamed; the bound of the Sentinel paper (section "
+            "IV-E), short-lived peak and largest long-lived tensor, is {}",
+            print_bytes(ample.smallest_unstreamed_budget), print_bytes(ample.paper_bound)));
   }
   auto plan = planned->plan(profile, machine_, plan_options);
   adopt_plan(std::move(profile), std::move(plan));
@@ -84,7 +92,8 @@ void Session::adopt(Profile profile) {
 
 void Session::adopt_plan(Profile profile, Plan plan) {
   if (const auto wrong = plan::verify(plan, profile); !wrong.empty())
-    throw Error(fmt::format("the plan is not valid ({} objections), for one: {}", wrong.size(), wrong.front()));
+    throw Error(fmt::format("the plan is not valid ({} objections), for one: {}", wrong.size(),
+                            wrong.front()));
   summary_.peak_unlimited_bytes = peak_live_bytes(profile);
   summary_.streamed_ops = plan.streamed_ops.size();
   if (summary_.predicted_us == 0) summary_.predicted_us = plan.predicted_step_us;
@@ -95,7 +104,7 @@ void Session::adopt_plan(Profile profile, Plan plan) {
   if (limit != 0) engine_->set_budget(limit);
   summary_.fast_limit_bytes = limit;
   if (limit != 0) summary_.peak_fast_bytes = 0;  // of the time under the limit
-  if (warmups_ == 0) return;  // from a file: its step has yet to be seen
+  if (warmups_ == 0) return;                     // from a file: its step has yet to be seen
   state_ = State::steady;
   activate(*buckets_.back());
 }

@@ -51,8 +51,8 @@ std::string now_utc() {
 
 }  // namespace
 
-// Right after a step began. The arena becomes shared memory and every live tensor is armed. Where counting is refused, the
-// profile takes op inputs and outputs as accesses and says so.
+// Right after a step began. The arena becomes shared memory and every live tensor is armed. Where
+// counting is refused, the profile takes op inputs and outputs as accesses and says so.
 void Session::begin_counting() {
   has_counts_ = false;
   if (options_.count == "ops") source_refused_ = "page counting was not asked for";
@@ -60,14 +60,16 @@ void Session::begin_counting() {
   try {
     if (const int code = engine_->start_counting(); code != 0)
       throw Error("the arena could not be switched to counting", -code);
-    auto source = std::make_unique<UserfaultSource>(engine_->loop(), UserfaultSource::Options{.window_pages = window_of(options_)});
+    auto source = std::make_unique<UserfaultSource>(
+        engine_->loop(), UserfaultSource::Options{.window_pages = window_of(options_)});
     engine_->count_with(&UserfaultSource::count, source.get());
     source_ = std::move(source);
   } catch (const Error& error) {
     source_refused_ = error.what();
     if (engine_->counting()) engine_->stop_counting();
-    return say(fmt::format("page accesses cannot be counted here, op inputs and outputs are taken instead: {}",
-                           error.what()));
+    return say(fmt::format(
+        "page accesses cannot be counted here, op inputs and outputs are taken instead: {}",
+        error.what()));
   }
   counted_ = has_counts_ = true;
   space_.table().for_each([this](const LiveTensor& tensor) { arm(tensor); });
@@ -102,8 +104,7 @@ void Session::disarm(const LiveTensor& tensor) {
 void Session::drain() {
   drained_.clear();
   source_->drain(drained_);
-  for (const auto& count : drained_)
-    recorder_.opened(count.tag, count.reads, count.writes);
+  for (const auto& count : drained_) recorder_.opened(count.tag, count.reads, count.writes);
   snapshot();
 }
 
@@ -123,7 +124,8 @@ Profile Session::take_profile(bool complete, const std::string& reason) const {
                    .signature = recorder_.signature(),
                    .machine = this_machine(),
                    .created = now_utc()};
-  return recorder_.profile(meta, last_signature_ == recorder_.signature() ? normal_times_ : std::vector<double>());
+  return recorder_.profile(
+      meta, last_signature_ == recorder_.signature() ? normal_times_ : std::vector<double>());
 }
 
 // What a program that is killed while profiling leaves behind: the step so far, once in a while.
@@ -132,7 +134,8 @@ void Session::snapshot() {
   const auto now = std::chrono::steady_clock::now();
   if (options_.output.empty() || now < last_snapshot_ + kEvery) return;
   try {
-    write_profile(options_.output, take_profile(false, "the program was killed during the profiling step"));
+    write_profile(options_.output,
+                  take_profile(false, "the program was killed during the profiling step"));
     last_snapshot_ = std::chrono::steady_clock::now();
   } catch (const Error& error) {  // the profile itself may still be written at the end
     say(error.what());
@@ -144,8 +147,10 @@ void Session::store(const Profile& profile) {
   summary_.peak_unlimited_bytes = peak_live_bytes(profile);
   if (options_.output.empty()) return;
   write_profile(options_.output, profile);
-  say(fmt::format("profile written to {}: {} tensors, {} ops, {} layers. Next: sentinel report {} heatmap",
-                  options_.output, profile.tensors.size(), profile.ops.size(), profile.layers.size(), options_.output));
+  say(fmt::format(
+      "profile written to {}: {} tensors, {} ops, {} layers. Next: sentinel report {} heatmap",
+      options_.output, profile.tensors.size(), profile.ops.size(), profile.layers.size(),
+      options_.output));
 }
 
 }  // namespace sentinel

@@ -10,7 +10,11 @@
 namespace sentinel {
 
 SharedFrames::SharedFrames(FaultLoop& loop, std::uintptr_t arena, std::uint64_t bytes)
-    : loop_(loop), arena_(arena), alias_(0), bytes_(bytes), fd_(create_memory_file("sentinel", bytes)) {
+    : loop_(loop),
+      arena_(arena),
+      alias_(0),
+      bytes_(bytes),
+      fd_(create_memory_file("sentinel", bytes)) {
   alias_ = map_shared(fd_, bytes, kGranule);
   madvise(reinterpret_cast<void*>(alias_), bytes, MADV_DONTFORK);
 }

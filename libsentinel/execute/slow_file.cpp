@@ -24,11 +24,15 @@ void refuse_memory(const std::string& directory) {
   struct statfs fs;
   if (statfs(directory.c_str(), &fs) != 0)
     throw Error(fmt::format("could not use {} as the slow tier; name a directory on an SSD with "
-                            "--slow DIR or SENTINEL_DIR", directory), errno);
+                            "--slow DIR or SENTINEL_DIR",
+                            directory),
+                errno);
   if (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC)
-    throw Error(fmt::format("{} lies in memory (tmpfs): tensors moved there would save nothing. Name "
-                            "a directory on a disk with --slow DIR, or force it with "
-                            "SENTINEL_ALLOW_TMPFS=1", directory));
+    throw Error(
+        fmt::format("{} lies in memory (tmpfs): tensors moved there would save nothing. Name "
+                    "a directory on a disk with --slow DIR, or force it with "
+                    "SENTINEL_ALLOW_TMPFS=1",
+                    directory));
 }
 
 void refuse_full(const std::string& directory, std::uint64_t need) {
@@ -38,7 +42,8 @@ void refuse_full(const std::string& directory, std::uint64_t need) {
   if (available < need)
     throw Error(fmt::format("{} has {} free, but {} are needed for the tensors that leave memory; "
                             "make room or name another directory with --slow DIR",
-                            directory, print_bytes(available), print_bytes(need)), ENOSPC);
+                            directory, print_bytes(available), print_bytes(need)),
+                ENOSPC);
 }
 
 }  // namespace
@@ -64,7 +69,9 @@ void SlowFile::open_unlinked(const Options& options) {
     if (fd_ >= 0) return;
   }
   throw Error(fmt::format("could not create a file in {}; name a writable directory on an SSD with "
-                          "--slow DIR", options.directory), errno);
+                          "--slow DIR",
+                          options.directory),
+              errno);
 }
 
 SlowFile::~SlowFile() {
@@ -113,7 +120,8 @@ void SlowFile::keep_for_child(int alive) noexcept {
   children_.push_back({alive, ++generation_});
 }
 
-// Forgets children that have gone (their end of the pipe is closed) and frees what was kept for them.
+// Forgets children that have gone (their end of the pipe is closed) and frees what was kept for
+// them.
 void SlowFile::reap() noexcept {
   std::erase_if(children_, [](const Child& child) {
     pollfd poll_fd{child.alive, POLLIN, 0};

@@ -19,7 +19,8 @@ class SlowFile final : public Tier {
     bool allow_memory = false;     // a tmpfs is refused otherwise: it would not save any memory
   };
 
-  // Throws Error (what to do included) where the directory is missing, in memory, full or read-only.
+  // Throws Error (what to do included) where the directory is missing, in memory, full or
+  // read-only.
   explicit SlowFile(const Options&);
   ~SlowFile() override;
   SlowFile(const SlowFile&) = delete;
@@ -32,7 +33,9 @@ class SlowFile final : public Tier {
 
   int descriptor() const { return fd_; }
   bool direct() const { return direct_; }
-  std::uint64_t offset(std::int64_t slot) const { return static_cast<std::uint64_t>(slot) * frame_bytes_; }
+  std::uint64_t offset(std::int64_t slot) const {
+    return static_cast<std::uint64_t>(slot) * frame_bytes_;
+  }
 
   // A child was forked: slots written so far keep their contents until it has gone. `alive` is the
   // read end of a pipe whose write end only the child holds. Takes ownership of it.

@@ -44,10 +44,12 @@ void Space::Planned::cut() {
   std::sort(edges.begin(), edges.end());
   edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
   const auto cell = [&](std::uint64_t offset) {
-    return static_cast<std::uint32_t>(std::lower_bound(edges.begin(), edges.end(), offset) - edges.begin());
+    return static_cast<std::uint32_t>(std::lower_bound(edges.begin(), edges.end(), offset) -
+                                      edges.begin());
   };
   for (const auto& slot : slots)
-    cells.push_back(slot.shared ? std::pair{cell(slot.offset), cell(slot.offset + slot.bytes)} : std::pair{0u, 0u});
+    cells.push_back(slot.shared ? std::pair{cell(slot.offset), cell(slot.offset + slot.bytes)}
+                                : std::pair{0u, 0u});
   cells_in_use.assign(edges.size() / 64 + 1, 0);
 }
 
@@ -55,7 +57,8 @@ void Space::Planned::cut() {
 bool Space::Planned::claim(std::uint32_t index) {
   if (!slots[index].placed || used[index]) return false;
   const auto [first, last] = cells[index];
-  if (!for_words(first, last, [&](auto word, auto mask) { return (cells_in_use[word] & mask) == 0; }))
+  if (!for_words(first, last,
+                 [&](auto word, auto mask) { return (cells_in_use[word] & mask) == 0; }))
     return false;
   for_words(first, last, [&](auto word, auto mask) { return cells_in_use[word] |= mask, true; });
   return used[index] = true;
@@ -76,7 +79,8 @@ LiveTensor* Space::allocate(std::uint64_t bytes, std::uint32_t slot, bool own_pa
   } else {
     const auto alignment = natural_alignment(bytes, kGranule);
     tensor.reserved = own_pages ? round_up(bytes, kPage) : bytes;
-    tensor.address = heap_.allocate(tensor.reserved, own_pages ? std::max(kPage, alignment) : alignment);
+    tensor.address =
+        heap_.allocate(tensor.reserved, own_pages ? std::max(kPage, alignment) : alignment);
     if (tensor.address == 0) return nullptr;
   }
   engine_.occupy(tensor.address, bytes);
@@ -87,8 +91,10 @@ LiveTensor Space::release(std::uintptr_t address) {
   const auto tensor = *table_.find(address);
   engine_.vacate(address, tensor.bytes, tensor.wanted);
   table_.erase(address);
-  if (tensor.reserved != 0) heap_.free(address, tensor.reserved);
-  else plans_[tensor.plan].unclaim(tensor.slot);
+  if (tensor.reserved != 0)
+    heap_.free(address, tensor.reserved);
+  else
+    plans_[tensor.plan].unclaim(tensor.slot);
   return tensor;
 }
 

@@ -18,8 +18,8 @@ namespace sentinel {
 struct PlannedSlot {
   std::uint64_t offset = 0;  // in the plan's region
   std::uint64_t bytes = 0;
-  bool placed = false;       // the plan gives it an address
-  bool shared = false;       // its addresses may be another tensor's at another time of the step
+  bool placed = false;  // the plan gives it an address
+  bool shared = false;  // its addresses may be another tensor's at another time of the step
 };
 
 class Space {
@@ -30,7 +30,9 @@ class Space {
   // tensors may lie there when another plan becomes the active one. Throws Error.
   std::uint32_t add_plan(std::vector<PlannedSlot> slots, std::uint64_t region_bytes);
   void activate(std::uint32_t plan) { active_ = plan; }
-  bool placed(std::uint32_t plan, std::uint32_t slot) const { return plans_[plan].slots[slot].placed; }
+  bool placed(std::uint32_t plan, std::uint32_t slot) const {
+    return plans_[plan].slots[slot].placed;
+  }
   std::uintptr_t address_of(std::uint32_t plan, std::uint32_t slot) const {
     return plans_[plan].region + plans_[plan].slots[slot].offset;
   }
@@ -42,14 +44,16 @@ class Space {
   // The tensor that was there. The address must be a live tensor's.
   LiveTensor release(std::uintptr_t address);
 
-  LiveTensor* find(const void* address) { return table_.find(reinterpret_cast<std::uintptr_t>(address)); }
+  LiveTensor* find(const void* address) {
+    return table_.find(reinterpret_cast<std::uintptr_t>(address));
+  }
   AddressTable& table() { return table_; }
   std::uint64_t births() const { return births_; }
 
  private:
   struct Planned {
     std::vector<PlannedSlot> slots;
-    std::vector<bool> used;                 // per slot
+    std::vector<bool> used;  // per slot
     // The shared part is cut where any of its slots begins or ends: whether two slots overlap is
     // then a matter of few bits, however large they are.
     std::vector<std::pair<std::uint32_t, std::uint32_t>> cells;  // per slot: first, and one past

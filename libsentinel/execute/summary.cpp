@@ -44,10 +44,13 @@ void Summary::write(const std::string& path) const {
                               {"predicted_ms", predicted_us / 1e3},
                               {"steps", nlohmann::ordered_json::array()}};
   for (const auto& row : steps)
-    json["steps"].push_back({{"step", row.step}, {"ms", row.ms}, {"phase", row.phase},
+    json["steps"].push_back({{"step", row.step},
+                             {"ms", row.ms},
+                             {"phase", row.phase},
                              {"demand_faults", row.demand_faults},
                              {"promoted_bytes", row.promoted_bytes},
-                             {"demoted_bytes", row.demoted_bytes}, {"stall_ms", row.stall_ms}});
+                             {"demoted_bytes", row.demoted_bytes},
+                             {"stall_ms", row.stall_ms}});
   const auto text = json.dump(1) + "\n";
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) throw Error(fmt::format("could not write the summary to {}", path), errno);

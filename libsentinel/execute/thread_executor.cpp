@@ -85,8 +85,9 @@ class ThreadExecutor final : public Executor {
     auto* at = static_cast<char*>(transfer.frame);
     for (std::uint64_t done = 0; done < frame_bytes_;) {
       const auto offset = static_cast<off_t>(file_.offset(transfer.slot) + done);
-      const auto n = transfer.write ? pwrite(file_.descriptor(), at + done, frame_bytes_ - done, offset)
-                                    : pread(file_.descriptor(), at + done, frame_bytes_ - done, offset);
+      const auto n = transfer.write
+                         ? pwrite(file_.descriptor(), at + done, frame_bytes_ - done, offset)
+                         : pread(file_.descriptor(), at + done, frame_bytes_ - done, offset);
       if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
       if (n <= 0) return n < 0 ? errno : EIO;
       done += static_cast<std::uint64_t>(n);
@@ -106,7 +107,8 @@ class ThreadExecutor final : public Executor {
 
 }  // namespace
 
-std::unique_ptr<Executor> make_thread_executor(const SlowFile& file, const ExecutorOptions& options) {
+std::unique_ptr<Executor> make_thread_executor(const SlowFile& file,
+                                               const ExecutorOptions& options) {
   return std::make_unique<ThreadExecutor>(file, options);
 }
 

@@ -22,9 +22,13 @@ class UringExecutor final : public Executor {
  public:
   UringExecutor(const SlowFile& file, const ExecutorOptions& options)
       : file_(file), frame_bytes_(options.frame_bytes), flights_(options.depth) {
-    if (const int code = io_uring_queue_init(static_cast<unsigned>(2 * options.depth + 2), &ring_, 0); code != 0)
-      throw Error("io_uring is refused here (old kernel, kernel.io_uring_disabled, or a container's "
-                  "seccomp profile)", -code);
+    if (const int code =
+            io_uring_queue_init(static_cast<unsigned>(2 * options.depth + 2), &ring_, 0);
+        code != 0)
+      throw Error(
+          "io_uring is refused here (old kernel, kernel.io_uring_disabled, or a container's "
+          "seccomp profile)",
+          -code);
     const int fd = file.descriptor();
     fixed_file_ = io_uring_register_files(&ring_, &fd, 1) == 0;
     event_ = eventfd(0, EFD_CLOEXEC);
@@ -57,14 +61,18 @@ class UringExecutor final : public Executor {
     std::size_t count = 0;
     io_uring_cqe* cqe = nullptr;
     int code = 0;
-    if (!woken_.exchange(false)) do code = io_uring_wait_cqe(&ring_, &cqe); while (code == -EINTR);
+    if (!woken_.exchange(false)) do
+        code = io_uring_wait_cqe(&ring_, &cqe);
+      while (code == -EINTR);
     waiting_ = false;
     while (count < out.size() && io_uring_peek_cqe(&ring_, &cqe) == 0) {
       const auto cookie = io_uring_cqe_get_data64(cqe);
       const int result = cqe->res;
       io_uring_cqe_seen(&ring_, cqe);
-      if (cookie == kWakeCookie) watch();
-      else if (finished(cookie, result, out[count])) ++count;
+      if (cookie == kWakeCookie)
+        watch();
+      else if (finished(cookie, result, out[count]))
+        ++count;
     }
     return count;
   }
@@ -97,8 +105,10 @@ class UringExecutor final : public Executor {
     const auto bytes = static_cast<unsigned>(frame_bytes_ - done);
     const auto offset = file_.offset(transfer.slot) + done;
     const int fd = fixed_file_ ? 0 : file_.descriptor();
-    if (transfer.write) io_uring_prep_write(sqe, fd, buffer, bytes, offset);
-    else io_uring_prep_read(sqe, fd, buffer, bytes, offset);
+    if (transfer.write)
+      io_uring_prep_write(sqe, fd, buffer, bytes, offset);
+    else
+      io_uring_prep_read(sqe, fd, buffer, bytes, offset);
     if (fixed_file_) sqe->flags |= IOSQE_FIXED_FILE;
     io_uring_sqe_set_data64(sqe, index);
     const int code = io_uring_submit(&ring_);
@@ -109,8 +119,8 @@ class UringExecutor final : public Executor {
   bool finished(std::uint64_t index, int result, Completion& out) noexcept {
     auto& flight = flights_[index];
     if (result > 0) flight.done += static_cast<std::uint64_t>(result);
-    const bool again = result == -EINTR || result == -EAGAIN ||
-                       (result > 0 && flight.done < frame_bytes_);
+    const bool again =
+        result == -EINTR || result == -EAGAIN || (result > 0 && flight.done < frame_bytes_);
     int error = result < 0 ? -result : result == 0 ? EIO : 0;
     if (again) {
       error = -enqueue(index);
@@ -134,7 +144,8 @@ class UringExecutor final : public Executor {
 
 }  // namespace
 
-std::unique_ptr<Executor> make_uring_executor(const SlowFile& file, const ExecutorOptions& options) {
+std::unique_ptr<Executor> make_uring_executor(const SlowFile& file,
+                                              const ExecutorOptions& options) {
   return std::make_unique<UringExecutor>(file, options);
 }
 

@@ -143,11 +143,8 @@ tiers = ["gddr6", "host"]
 )toml";
 
 constexpr BuiltinMachine kMachines[] = {
-    {"a100-g10", kA100G10},
-    {"a100-g10-paper", kA100G10Paper},
-    {"v100-16gb", kV10016gb},
-    {"optane", kOptane},
-    {"rtx2080ti", kRtx2080ti},
+    {"a100-g10", kA100G10}, {"a100-g10-paper", kA100G10Paper}, {"v100-16gb", kV10016gb},
+    {"optane", kOptane},    {"rtx2080ti", kRtx2080ti},
 };
 
 }  // namespace

@@ -62,8 +62,8 @@ class Arena final : public Allocator {
     auto machine = sim::find_machine("a100-g10");
     machine.granule_bytes = kGranule;
     auto policy = make_policy("sentinel");
-    const auto plan = dynamic_cast<PlannedPolicy&>(*policy).plan(
-        profile, machine, {.fast_bytes = 64_GiB});
+    const auto plan =
+        dynamic_cast<PlannedPolicy&>(*policy).plan(profile, machine, {.fast_bytes = 64_GiB});
     space_.activate(space_.add_plan(slots_of(profile, plan), plan.region_bytes));
     planned_ = true;
   }
@@ -93,8 +93,10 @@ constexpr const char* kKept =
 const Candidate candidates[] = {
     {"glibc", "", ""},
     {"glibc, memory kept", kKept, ""},
-    {"glibc, kept, huge pages", "GLIBC_TUNABLES=glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:"
-     "glibc.malloc.trim_threshold=1000000000000:glibc.malloc.top_pad=268435456", ""},
+    {"glibc, kept, huge pages",
+     "GLIBC_TUNABLES=glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:"
+     "glibc.malloc.trim_threshold=1000000000000:glibc.malloc.top_pad=268435456",
+     ""},
     {"jemalloc", "LD_PRELOAD=libjemalloc.so.2", "mallctl"},
     {"jemalloc, kept, huge pages",
      "LD_PRELOAD=libjemalloc.so.2 MALLOC_CONF=dirty_decay_ms:-1,muzzy_decay_ms:-1,thp:always",
@@ -117,7 +119,8 @@ void touch(void* address, std::uint64_t bytes) {
   for (std::uint64_t at = 0; at < bytes; at += kPage) static_cast<volatile char*>(address)[at] = 1;
 }
 
-void replay_step(const AllocationLog& log, Allocator& allocator, std::vector<void*>& at, bool touched) {
+void replay_step(const AllocationLog& log, Allocator& allocator, std::vector<void*>& at,
+                 bool touched) {
   for (const auto [tensor, allocates] : log.step) {
     if (!allocates) {
       allocator.release(at[tensor]);
@@ -136,8 +139,10 @@ int measure(const Candidate& candidate, const AllocationLog& log) {
   std::ofstream("/proc/self/clear_refs") << "5";  // VmHWM starts again
   const std::string name = candidate.name;
   std::unique_ptr<Allocator> allocator;
-  if (name.starts_with("sentinel")) allocator = std::make_unique<Arena>();
-  else allocator = std::make_unique<Malloc>();
+  if (name.starts_with("sentinel"))
+    allocator = std::make_unique<Arena>();
+  else
+    allocator = std::make_unique<Malloc>();
   if (name == "sentinel, planned") static_cast<Arena&>(*allocator).follow(log.profile);
   for (const auto t : log.persistent)
     touch(at[t] = allocator->allocate(t, log.bytes(t)), log.bytes(t));
@@ -154,11 +159,13 @@ struct Result {
 };
 
 void measure_in_child(const Candidate& candidate, const std::string& arguments, Result& result) {
-  const auto command = fmt::format("env {} '{}' --child '{}' {}", candidate.environment,
-                                   "/proc/" + std::to_string(getpid()) + "/exe", candidate.name, arguments);
+  const auto command =
+      fmt::format("env {} '{}' --child '{}' {}", candidate.environment,
+                  "/proc/" + std::to_string(getpid()) + "/exe", candidate.name, arguments);
   FILE* output = popen(command.c_str(), "r");
   double untouched = 0, touched = 0, peak_kb = 0;
-  const bool read = output != nullptr && fscanf(output, "%lf %lf %lf", &untouched, &touched, &peak_kb) == 3;
+  const bool read =
+      output != nullptr && fscanf(output, "%lf %lf %lf", &untouched, &touched, &peak_kb) == 3;
   if (output != nullptr) pclose(output);
   if (!read) return;
   result.untouched.push_back(untouched);
@@ -167,8 +174,8 @@ void measure_in_child(const Candidate& candidate, const std::string& arguments, 
 }
 
 void print(const AllocationLog& log, const std::vector<Result>& results) {
-  fmt::print("{} allocations and frees a step, {} live at most, {} persistent tensors\n\n", log.pairs(),
-             print_bytes(log.peak_bytes), log.persistent.size());
+  fmt::print("{} allocations and frees a step, {} live at most, {} persistent tensors\n\n",
+             log.pairs(), print_bytes(log.peak_bytes), log.persistent.size());
   fmt::print("{:28} {:>10} {:>7} {:>13} {:>7} {:>10} {:>7}\n", "", "ns a pair", "ratio",
              "ns, touched", "ratio", "peak", "/live");
   const auto planned = results.back();
@@ -181,7 +188,8 @@ void print(const AllocationLog& log, const std::vector<Result>& results) {
     const auto peak = 1024 * median(peak_kb);
     fmt::print("{:28} {:10.0f} {:7.2f} {:13.0f} {:7.2f} {:>10} {:7.2f}\n", candidates[i].name,
                median(untouched), median(untouched) / median(planned.untouched), median(touched),
-               median(touched) / median(planned.touched), print_bytes(static_cast<std::uint64_t>(peak)),
+               median(touched) / median(planned.touched),
+               print_bytes(static_cast<std::uint64_t>(peak)),
                peak / static_cast<double>(log.peak_bytes));
   }
   fmt::print("\nratios: to the last row; medians of {} processes each\n", planned.untouched.size());

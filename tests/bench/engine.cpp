@@ -1,7 +1,10 @@
-// What the engine's mechanisms cost on this machine, for each way of I/O and of handling frames, and
-// how near its exchange with the slow tier comes to what the same executors reach on bare buffers.
+// What the engine's mechanisms cost on this machine, for each way of I/O and of handling frames,
+// and how near its exchange with the slow tier comes to what the same executors reach on bare
+// buffers.
 //
 //   engine_bench [--directory DIR] [--blocks N] [--rounds N]
+#include "execute/engine.h"
+
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -13,7 +16,6 @@
 
 #include "alloc/ranges.h"
 #include "base/units.h"
-#include "execute/engine.h"
 #include "execute/measure.h"
 #include "sentinel/error.h"
 #include "timing.h"
@@ -41,14 +43,18 @@ struct Setting {
 double cpu_seconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](timeval t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
+  const auto seconds = [](timeval t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
 class Blocks {
  public:
   Blocks(const Setting& setting, const Mode& mode)
-      : engine({.slow_directory = setting.directory, .io = mode.io, .use_move = mode.use_move,
+      : engine({.slow_directory = setting.directory,
+                .io = mode.io,
+                .use_move = mode.use_move,
                 .arena_bytes = 2_GiB}) {}
 
   std::uintptr_t at(std::uint64_t block) const { return engine.arena() + block * kGranule; }
@@ -99,15 +105,16 @@ double fetch_us(const Setting& setting, const Mode& mode) {
   for (std::uint64_t b = 0; b < moved; ++b) blocks.occupy(b), blocks.fill(b), blocks.engine.tick();
   for (std::uint64_t b = 0; b < moved; ++b) blocks.demote(b);
   blocks.settle();
-  return median_us(0, moved, [&](auto n) { blocks.touch(moved - 1 - n); });  // nothing is read ahead
+  return median_us(0, moved,
+                   [&](auto n) { blocks.touch(moved - 1 - n); });  // nothing is read ahead
 }
 
 struct Exchange {
   double bytes_per_s, cpu_s_per_gb;
 };
 
-// Every block that comes in is paid for by one that leaves, as in a plan's steady state: the training
-// thread promotes a few blocks ahead, waits for the one it uses, and demotes it.
+// Every block that comes in is paid for by one that leaves, as in a plan's steady state: the
+// training thread promotes a few blocks ahead, waits for the one it uses, and demotes it.
 Exchange exchange(const Setting& setting, const Mode& mode) {
   constexpr std::uint64_t kAhead = 12;
   Blocks blocks(setting, mode);
@@ -190,10 +197,11 @@ void measure(const Setting& setting, const Mode& mode, Samples& samples) {
 }
 
 void print(const Mode& mode, const Samples& s) {
-  fmt::print("{:14} {:6.2f} {:6.2f} {:5.0f}% {:7.3f} {:8.0f} {:8.0f} {:8.0f} {:8.0f} {:9.0f} {:9.0f}\n", mode.name,
-             median(s.moved) / 1e9, median(s.raw) / 1e9, 100 * median(s.moved) / median(s.raw), median(s.cpu),
-             median(s.give), median(s.again), median(s.fetch), median(s.raw_latency), median(s.start),
-             median(s.stop));
+  fmt::print(
+      "{:14} {:6.2f} {:6.2f} {:5.0f}% {:7.3f} {:8.0f} {:8.0f} {:8.0f} {:8.0f} {:9.0f} {:9.0f}\n",
+      mode.name, median(s.moved) / 1e9, median(s.raw) / 1e9, 100 * median(s.moved) / median(s.raw),
+      median(s.cpu), median(s.give), median(s.again), median(s.fetch), median(s.raw_latency),
+      median(s.start), median(s.stop));
 }
 
 int run(int argc, char** argv) {
@@ -211,13 +219,14 @@ int run(int argc, char** argv) {
     huge.push_back(plain_touch_us(setting, true));
     small.push_back(plain_touch_us(setting, false));
   }
-  fmt::print("{:14} {:>6} {:>6} {:>6} {:>7} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9}\n", "", "GB/s", "raw", "of raw",
-             "cpu s", "give", "give", "fetch", "raw", "count on", "count off");
-  fmt::print("{:14} {:>6} {:>6} {:>6} {:>7} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9}\n", "", "in+out", "in+out", "",
-             "a GB", "new, us", "dead, us", "us", "us", "ms/GiB", "ms/GiB");
+  fmt::print("{:14} {:>6} {:>6} {:>6} {:>7} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9}\n", "", "GB/s",
+             "raw", "of raw", "cpu s", "give", "give", "fetch", "raw", "count on", "count off");
+  fmt::print("{:14} {:>6} {:>6} {:>6} {:>7} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9}\n", "", "in+out",
+             "in+out", "", "a GB", "new, us", "dead, us", "us", "us", "ms/GiB", "ms/GiB");
   for (std::size_t i = 0; i < std::size(modes); ++i) print(modes[i], samples[i]);
-  fmt::print("\nfirst touch of 2 MiB of plain memory: {:.0f} us on huge pages, {:.0f} us on 4 KiB pages\n",
-             median(huge), median(small));
+  fmt::print(
+      "\nfirst touch of 2 MiB of plain memory: {:.0f} us on huge pages, {:.0f} us on 4 KiB pages\n",
+      median(huge), median(small));
   return 0;
 }
 

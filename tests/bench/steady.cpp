@@ -29,9 +29,11 @@ constexpr std::size_t kSteps = 60;
 // Median nanoseconds of a pair, when `allocate(tensor)` and `release(tensor)` replay the step.
 template <class Allocate, class Release>
 double pair_ns(const AllocationLog& log, Allocate&& allocate, Release&& release) {
-  return median_ns(5, kSteps, [&] {
-           for (const auto [tensor, allocates] : log.step) allocates ? allocate(tensor) : release(tensor);
-         }) /
+  return median_ns(5, kSteps,
+                   [&] {
+                     for (const auto [tensor, allocates] : log.step)
+                       allocates ? allocate(tensor) : release(tensor);
+                   }) /
          static_cast<double>(log.pairs());
 }
 
@@ -45,14 +47,14 @@ std::vector<std::uintptr_t> addresses(const AllocationLog& log, std::uintptr_t b
     at[t] = heap.allocate(log.bytes(t), natural_alignment(log.bytes(t), kGranule));
   };
   for (const auto t : log.persistent) take(t);
-  for (const auto [t, allocates] : log.step)
-    allocates ? take(t) : heap.free(at[t], log.bytes(t));
+  for (const auto [t, allocates] : log.step) allocates ? take(t) : heap.free(at[t], log.bytes(t));
   return at;
 }
 
 double replay_alone(const AllocationLog& log) {
   volatile std::uint64_t sink = 0;
-  return pair_ns(log, [&](auto t) { sink = sink + t; }, [&](auto t) { sink = sink - t; });
+  return pair_ns(
+      log, [&](auto t) { sink = sink + t; }, [&](auto t) { sink = sink - t; });
 }
 
 double two_locks(const AllocationLog& log) {
@@ -136,7 +138,8 @@ double planned(const AllocationLog& log) {
   std::vector<PlannedSlot> slots(log.tensors());
   std::uint64_t end = 0;
   for (const auto [t, allocates] : log.step) {
-    slots[t] = {.offset = at[t] - 0x40000000, .bytes = log.bytes(t), .placed = true, .shared = true};
+    slots[t] = {
+        .offset = at[t] - 0x40000000, .bytes = log.bytes(t), .placed = true, .shared = true};
     end = std::max(end, slots[t].offset + slots[t].bytes);
   }
   const auto plan = space.add_plan(slots, round_up(end, kGranule));
@@ -163,7 +166,8 @@ Calls calls_to(Session& session) {
           .release = [&](void* address) { session.release(address); },
           .wants_tensors = [&] { return session.wants_tensors(); },
           .op_start = [&](const char* name) { session.op_start(name, Phase::forward); },
-          .op_tensor = [&](const void* s, std::size_t n, int access) { session.op_tensor(s, n, access); },
+          .op_tensor = [&](const void* s, std::size_t n,
+                           int access) { session.op_tensor(s, n, access); },
           .op_run = [&] { session.op_run(); },
           .op_end = [&] { session.op_end(); },
           .step_end = [&] { session.step_end(); }};
@@ -186,7 +190,8 @@ struct StepTimes {  // cycles, summed over one step
 
 class Training {
  public:
-  Training(const AllocationLog& log, Calls calls) : log_(log), calls_(std::move(calls)), at_(log.tensors()) {
+  Training(const AllocationLog& log, Calls calls)
+      : log_(log), calls_(std::move(calls)), at_(log.tensors()) {
     for (const auto t : log.persistent) at_[t] = calls_.allocate(log.bytes(t));
   }
 
@@ -225,7 +230,8 @@ class Training {
 
   void name_inputs(const Op& op) {
     for (const auto id : op.in)
-      if (at_[id.index()] != nullptr) calls_.op_tensor(at_[id.index()], log_.bytes(id.value), SENTINEL_READ);
+      if (at_[id.index()] != nullptr)
+        calls_.op_tensor(at_[id.index()], log_.bytes(id.value), SENTINEL_READ);
   }
 
   const AllocationLog& log_;
@@ -255,7 +261,11 @@ Steady measure_training(const AllocationLog& log, Training& training) {
     ops.push_back(times.op_starts + times.op_ends);
   }
   const auto scale = ns_per_cycle();
-  const auto empty = median_ns(5, kSteps, [] { for (int i = 0; i < 1000; ++i) __rdtsc(); }) / 1000;
+  const auto empty = median_ns(5, kSteps,
+                               [] {
+                                 for (int i = 0; i < 1000; ++i) __rdtsc();
+                               }) /
+                     1000;
   const auto n = static_cast<double>(log.profile.ops.size());
   return {(median(pairs) * scale - 2 * empty * n) / static_cast<double>(log.pairs()),
           median(ops) * scale / n - 2 * empty};
@@ -263,9 +273,15 @@ Steady measure_training(const AllocationLog& log, Training& training) {
 
 // A machine description spares the measurement of this one, which is no part of the benchmark.
 SessionOptions session_options(double percent) {
-  SessionOptions options{.mode = Mode::run, .policy = "sentinel", .slow_directory = "/var/tmp",
-                         .machine = "a100-g10", .io = "auto", .move = "auto", .count = "ops",
-                         .quiet = true, .arena_bytes = kArena};
+  SessionOptions options{.mode = Mode::run,
+                         .policy = "sentinel",
+                         .slow_directory = "/var/tmp",
+                         .machine = "a100-g10",
+                         .io = "auto",
+                         .move = "auto",
+                         .count = "ops",
+                         .quiet = true,
+                         .arena_bytes = kArena};
   options.fast.percent = percent;
   return options;
 }

@@ -12,8 +12,9 @@ DIFFERENT = {
     "exception": (*RESNET, "--raise-at", "6", "--steps", "9"),
     "exception-while-profiling": (*RESNET, "--raise-at", "3", "--steps", "9"),
     "subprocess": (*RESNET, "--subprocess-at", "6", "--steps", "8"),
-    "fork": (*RESNET, "--fork-at", "6", "--steps", "8"),
-    "fork-while-profiling": (*RESNET, "--fork-at", "3", "--steps", "9"),
+    # Its weights exceed the budget: the child needs some that are away.
+    "fork": (*LSTM, "--fork-at", "6", "--steps", "8"),
+    "fork-while-profiling": (*LSTM, "--fork-at", "3", "--steps", "9"),
     "workers-fork": (*RESNET, "--images", "480", "--workers", "2", "--steps", "8"),
     "workers-spawn": (*RESNET, "--images", "800", "--workers", "1", "--worker-start", "spawn", "--steps", "7"),
 }

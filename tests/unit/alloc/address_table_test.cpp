@@ -78,7 +78,8 @@ struct Pattern {
 class RandomAddressTableTest : public ::testing::TestWithParam<Pattern> {};
 INSTANTIATE_TEST_SUITE_P(Strides, RandomAddressTableTest,
                          ::testing::Values(Pattern{"Lines", 64}, Pattern{"Pages", 4096},
-                                           Pattern{"Frames", 2 << 20}, Pattern{"Large", 1ull << 32}),
+                                           Pattern{"Frames", 2 << 20},
+                                           Pattern{"Large", 1ull << 32}),
                          [](const auto& info) { return info.param.name; });
 
 // Long runs of occupied entries, gaps torn into them and closed again: backward-shift deletion.

@@ -31,7 +31,8 @@ TEST(HeapTest, HandsOutTheWholeRangeAndTakesItBack) {
 
 TEST(HeapTest, RoundsUpToCacheLines) {
   Heap heap(kBegin, 1_MiB);
-  const auto first = heap.allocate(1, 64), second = heap.allocate(65, 64), third = heap.allocate(1, 64);
+  const auto first = heap.allocate(1, 64), second = heap.allocate(65, 64),
+             third = heap.allocate(1, 64);
   EXPECT_EQ(second - first, 64u);
   EXPECT_EQ(third - second, 128u);
   EXPECT_EQ(heap.in_use(), 256u);
@@ -51,7 +52,8 @@ TEST(HeapTest, TakesTheSmallestRangeThatFits) {
 
 TEST(HeapTest, CoalescesWithBothNeighbours) {
   Heap heap(kBegin, 192_KiB);
-  const auto a = heap.allocate(64_KiB, 64), b = heap.allocate(64_KiB, 64), c = heap.allocate(64_KiB, 64);
+  const auto a = heap.allocate(64_KiB, 64), b = heap.allocate(64_KiB, 64),
+             c = heap.allocate(64_KiB, 64);
   heap.free(a, 64_KiB);
   heap.free(c, 64_KiB);
   EXPECT_EQ(heap.allocate(128_KiB, 64), 0u);

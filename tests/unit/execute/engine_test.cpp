@@ -34,7 +34,9 @@ class EngineTest : public ::testing::TestWithParam<Mode> {
   }
 
   EngineOptions options() const {
-    return {.slow_directory = "/var/tmp", .io = GetParam().io, .use_move = GetParam().use_move,
+    return {.slow_directory = "/var/tmp",
+            .io = GetParam().io,
+            .use_move = GetParam().use_move,
             .arena_bytes = kArena};
   }
 
@@ -217,14 +219,16 @@ TEST_P(EngineTest, AFailingDiskStopsTraining) {
   for (const char* inject : {"write:3:EIO", "read:2:EIO", "write:1:ENOSPC"}) {
     auto failing = options();
     failing.inject = inject;
-    EXPECT_EXIT(use_more_than_fits(failing), ::testing::ExitedWithCode(125), "training stopped") << inject;
+    EXPECT_EXIT(use_more_than_fits(failing), ::testing::ExitedWithCode(125), "training stopped")
+        << inject;
   }
 }
 
 TEST(SlowFileTest, RefusesATmpfsAndAMissingDirectory) {
   EXPECT_THROW(SlowFile({.directory = "/dev/shm", .frame_bytes = kGranule}), Error);
   EXPECT_THROW(SlowFile({.directory = "/nowhere", .frame_bytes = kGranule}), Error);
-  EXPECT_THROW(SlowFile({.directory = "/var/tmp", .frame_bytes = kGranule, .need_bytes = ~0ull}), Error);
+  EXPECT_THROW(SlowFile({.directory = "/var/tmp", .frame_bytes = kGranule, .need_bytes = ~0ull}),
+               Error);
 }
 
 }  // namespace
