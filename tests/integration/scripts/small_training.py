@@ -16,6 +16,7 @@ def end(how):
     if how == "exit":
         sys.exit(3)
     if how == "interrupt":
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(10)
     if how == "kill":
