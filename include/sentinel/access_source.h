@@ -37,6 +37,9 @@ struct ArmRange {
 struct PageCount {
   std::uint32_t tag = 0;
   std::uint64_t reads = 0, writes = 0;  // openings since the last drain, scaled by stride
+  // Of both, those in a range's even runs of `stride` pages. How much the two halves differ tells
+  // the sampling error.
+  std::uint64_t even = 0;
 };
 
 class AccessSource {

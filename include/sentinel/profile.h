@@ -82,7 +82,9 @@ struct ProfileMeta {
   std::uint64_t batch = 0;
   std::uint32_t page_bytes = 4096;
   std::uint32_t window_pages = 0;  // W of DESIGN 6; 0 where the source has no window
-  double sample_error = 0;         // stated relative error of sampled counts, 0 if exact
+  // Stated relative error of all counts together: two standard errors of the sample, and what
+  // arming pages again in company may miss. 0 if exact.
+  double sample_error = 0;
   double step_us = 0;              // a normal step's wall time (not the profiling step)
   double profiled_step_us = 0;     // the profiling step's wall time
   std::uint64_t signature = 0;     // of the step, for matching

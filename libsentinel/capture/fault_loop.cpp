@@ -7,6 +7,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/poll.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -120,6 +121,9 @@ void FaultLoop::set_minor_handler(FaultHandler run, void* context) noexcept {
 void FaultLoop::run() noexcept {
   pthread_setname_np(pthread_self(), "sentinel-fault");
   runs_on_this_thread = this;
+  // Whoever it wakes should not take its processor while others wait. Where that is not permitted,
+  // they wait a little longer.
+  setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), -20);
   pollfd wait[2] = {{uffd_, POLLIN, 0}, {stop_event_, POLLIN, 0}};
   uffd_msg batch[kBatch];
   for (;;) {
@@ -244,6 +248,13 @@ int FaultLoop::cont_around(std::uintptr_t address, std::size_t length) noexcept 
     else
       return static_cast<int>(result);
   }
+}
+
+void FaultLoop::cont_unless_mapped(std::uintptr_t address, std::size_t length) noexcept {
+  uffdio_continue request{};
+  request.range = {address, length};
+  request.mode = UFFDIO_CONTINUE_MODE_DONTWAKE;
+  ioctl(uffd_, UFFDIO_CONTINUE, &request);
 }
 
 int FaultLoop::copy(std::uintptr_t to, std::uintptr_t from, std::size_t length,

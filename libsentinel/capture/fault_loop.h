@@ -81,6 +81,8 @@ class FaultLoop {
   // The same, but content with less: the first page, and those after it up to the first that is
   // mapped, has no page in the cache or belongs to another mapping. One call into the kernel.
   int cont_around(std::uintptr_t address, std::size_t length) noexcept;
+  // The same where a look is all it is worth: wakes nobody, nothing at all where it cannot be.
+  void cont_unless_mapped(std::uintptr_t address, std::size_t length) noexcept;
   // Fills absent pages. -EEXIST pages are skipped: they have their contents already.
   int copy(std::uintptr_t to, std::uintptr_t from, std::size_t length, Wake = Wake::yes) noexcept;
   // Zero-fills absent pages; -EEXIST ones are skipped.

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <functional>
 #include <map>
 
 #include "alloc/heap.h"
 #include "base/units.h"
+#include "capture/sampling.h"
 
 namespace sentinel {
 namespace {
@@ -97,8 +99,23 @@ void StepRecorder::op_end() {
   if (!ops_.empty()) ops_.back().end = Clock::now();
 }
 
-void StepRecorder::opened(Record tensor, std::uint64_t reads, std::uint64_t writes) {
-  accesses_.push_back({TensorId(tensor), OpId(current_op()), reads, writes});
+// Each half is an estimate of the whole; theirs is the mean of the two, weighted by their pages.
+void StepRecorder::opened(const PageCount& count) {
+  accesses_.push_back({TensorId(count.tag), OpId(current_op()), count.reads, count.writes});
+  const Tensor& tensor = tensors_[count.tag];
+  const double pages = static_cast<double>(round_up(tensor.bytes, kPage) / kPage);
+  const double sum = static_cast<double>(count.reads + count.writes);
+  counted_ += sum;
+  if (tensor.sample_stride == 1) return;
+  const auto even = static_cast<double>(even_pages(static_cast<std::size_t>(pages), tensor.sample_stride));
+  const double of_even = static_cast<double>(count.even) / even;
+  const double of_odd = (sum - static_cast<double>(count.even)) / (pages - even);
+  const double error = pages * (of_even - of_odd) / 2;
+  variance_ += error * error;
+}
+
+double StepRecorder::sample_error() const {
+  return counted_ == 0 ? 0 : std::sqrt(variance_) / counted_;
 }
 
 double StepRecorder::microseconds() const { return sentinel::microseconds(Clock::now() - begin_); }

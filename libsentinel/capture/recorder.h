@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "sentinel/access_source.h"
 #include "sentinel/profile.h"
 
 namespace sentinel {
@@ -43,13 +44,15 @@ class StepRecorder {
   void op_uses(Record, bool reads, bool writes);
   void op_run();  // its inputs are there: computing begins
   void op_end();
-  // `reads` and `writes` are scaled by the tensor's stride already.
-  void opened(Record, std::uint64_t reads, std::uint64_t writes);
+  void opened(const PageCount&);  // its tag: a Record
   void sampled(Record record, std::uint32_t stride) { tensors_[record].sample_stride = stride; }
 
   // Of the sequence of ops and allocations; equal for equal steps. Mixed as step_hash() does.
   std::uint64_t signature() const { return signature_; }
   double microseconds() const;
+  // Of all openings counted so far, as their sum's standard error by its parts' two halves
+  // (sampling.h), relative.
+  double sample_error() const;
   std::size_t ops() const { return ops_.size(); }
   std::uint64_t live_bytes() const { return live_bytes_; }  // page-rounded, now
   std::uint64_t peak_bytes() const { return peak_bytes_; }
@@ -91,6 +94,7 @@ class StepRecorder {
   std::unordered_map<std::uintptr_t, Record> foreign_;
   std::uint32_t ordinal_ = 0;  // allocations since the current op began
   std::uint64_t signature_ = 0, live_bytes_ = 0, peak_bytes_ = 0;
+  double counted_ = 0, variance_ = 0;  // openings; of their sum
   bool explicit_layers_ = false;
   Clock::time_point begin_;
 };

@@ -27,8 +27,8 @@ int SyntheticSource::arm(std::span<const ArmRange> ranges) noexcept try {
   disarm(ranges);
   for (const ArmRange& range : ranges)
     for_each_sampled(range.bytes / kPage, range.stride, seed_ ^ range.begin,
-                     [&](std::size_t page, std::uint32_t weight) {
-                       pages_[range.begin / kPage + page] = {range.tag, weight, 0};
+                     [&](std::size_t page, std::uint32_t weight, bool even) {
+                       pages_[range.begin / kPage + page] = {range.tag, weight, even, 0};
                      });
   return 0;
 } catch (const std::bad_alloc&) {
@@ -65,8 +65,9 @@ void SyntheticSource::open(const Access& access, Page& page) {
   thread.weight += page.weight;
   page.opening = ++openings_;
   thread.window.push_back({access.address / kPage, page.opening, thread.weight});
-  PageCount& count = counts_.try_emplace(page.tag, PageCount{page.tag, 0, 0}).first->second;
+  PageCount& count = counts_.try_emplace(page.tag, PageCount{.tag = page.tag}).first->second;
   (access.write ? count.writes : count.reads) += page.weight;
+  if (page.even) count.even += page.weight;
   close_left(thread);
 }
 

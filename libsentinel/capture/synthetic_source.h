@@ -32,6 +32,7 @@ class SyntheticSource final : public AccessSource {
  private:
   struct Page {
     std::uint32_t tag = 0, weight = 0;
+    bool even = false;
     std::uint64_t opening = 0;  // 0: armed
   };
   struct Opened {

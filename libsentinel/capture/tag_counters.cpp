@@ -21,7 +21,7 @@ void TagCounters::take(std::vector<PageCount>& out) noexcept {
   while (touched_count_ > 0 && out.size() < out.capacity()) {
     PageCount& counter = counters_[touched_[--touched_count_]];
     out.push_back(counter);
-    counter.reads = counter.writes = 0;
+    counter.reads = counter.writes = counter.even = 0;
   }
 }
 

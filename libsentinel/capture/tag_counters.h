@@ -18,10 +18,11 @@ class TagCounters {
   // The tag's slot, or -ENOSPC or -ENOMEM. Allocates: not for the fault path.
   std::int64_t slot_of(std::uint32_t tag) noexcept;
 
-  void count(std::uint32_t slot, std::uint32_t weight, bool write) noexcept {
+  void count(std::uint32_t slot, std::uint32_t weight, bool even, bool write) noexcept {
     PageCount& counter = counters_[slot];
     if (counter.reads + counter.writes == 0) touched_[touched_count_++] = slot;
     (write ? counter.writes : counter.reads) += weight;
+    if (even) counter.even += weight;
   }
 
   std::size_t touched() const noexcept { return touched_count_; }
@@ -32,7 +33,7 @@ class TagCounters {
   static constexpr std::size_t kMostTags = std::size_t{1} << 22;
 
   std::unordered_map<std::uint32_t, std::uint32_t> slots_;
-  Reserved<PageCount> counters_;  // reads and writes are zero unless touched
+  Reserved<PageCount> counters_;  // all zero unless touched
   Reserved<std::uint32_t> touched_;
   std::size_t touched_count_ = 0;
 };

@@ -27,6 +27,7 @@ UserfaultSource::UserfaultSource(FaultLoop& loop, const Options& options)
       window_(std::max<std::uint32_t>(1, options.window_pages)),
       seed_(options.seed),
       around_(std::max<std::size_t>(kPage, options.around_bytes)),
+      in_company_(options.in_company),
       threads_(window_ + kSlack) {
   if (!loop.can_count())
     throw Error(
@@ -64,19 +65,13 @@ int UserfaultSource::track(const ArmRange& range) noexcept {
   const std::lock_guard hold(lock_);
   pages_.forget(range.begin, end);
   for_each_sampled(range.bytes / kPage, range.stride, seed_ ^ range.begin,
-                   [&](std::size_t page, std::uint32_t weight) {
-                     track_page(range.begin + page * kPage, static_cast<std::uint32_t>(slot),
-                                weight);
+                   [&](std::size_t number, std::uint32_t weight, bool even) {
+                     const auto page = range.begin + number * kPage;
+                     *pages_.find(page) = {static_cast<std::uint32_t>(slot), weight, even, 0};
+                     // Only the tracked pages: mapping the others again would cost more.
+                     zapper_.add(page, kPage);
                    });
   return 0;
-}
-
-// Of a range that is tracked in part only its tracked pages are zapped: mapping the others again
-// would cost more. Those that are absent come back uncounted, a block at a time.
-void UserfaultSource::track_page(std::uintptr_t page, std::uint32_t slot,
-                                 std::uint32_t weight) noexcept {
-  *pages_.find(page) = {slot, weight, 0};
-  zapper_.add(page, kPage);
 }
 
 int UserfaultSource::disarm(std::span<const ArmRange> ranges) noexcept {
@@ -133,8 +128,21 @@ bool UserfaultSource::resolve(const Fault& fault) noexcept {
 // An untracked page, or an open one that was unmapped by somebody else or has two faults waiting.
 bool UserfaultSource::pass(std::uintptr_t page, const PageRecord* record) noexcept {
   if (record && record->tracked()) return loop_.cont(page, kPage) == 0;
-  const std::size_t rest = (around_ - page % around_) / kPage;
-  return loop_.cont_around(page, pages_.untracked_run(page, rest) * kPage) == 0;
+  const std::uintptr_t begin = page - page % around_, end = begin + around_;
+  const std::size_t run = pages_.untracked_run(page, (end - page) / kPage) * kPage;
+  map_untracked(begin, page);
+  map_untracked(page + run, end);
+  return loop_.cont_around(page, run) == 0;  // last: who is woken may take this processor
+}
+
+// Spares what lies between two tracked pages a fault of its own. What is not in the file, or is
+// mapped already, is left as it is.
+void UserfaultSource::map_untracked(std::uintptr_t page, std::uintptr_t end) noexcept {
+  while (page < end) {
+    const std::size_t run = pages_.untracked_run(page, (end - page) / kPage) * kPage;
+    if (run > 0) loop_.cont_unless_mapped(page, run);
+    page += run + kPage;
+  }
 }
 
 void UserfaultSource::open(ThreadState& thread, std::uintptr_t page, PageRecord& record,
@@ -142,7 +150,7 @@ void UserfaultSource::open(ThreadState& thread, std::uintptr_t page, PageRecord&
   record.opening = ++serial_;
   if (thread.window.full()) arm_again(thread.window.pop());
   thread.window.push(page, record.opening, record.weight);
-  counters_.count(record.slot, record.weight, write);
+  counters_.count(record.slot, record.weight, record.even, write);
   touched_.store(counters_.touched(), std::memory_order_release);
 }
 
@@ -151,12 +159,13 @@ void UserfaultSource::shrink(ThreadState& thread, std::size_t floor) noexcept {
   if (!zapper_.empty()) flush_pending();
 }
 
-// Exactly counted pages are armed at once. Sampled ones wait for company: each zap interrupts every
-// other running thread.
+// Exactly counted pages are armed at once. Others wait for company: each zap interrupts every other
+// running thread.
 void UserfaultSource::arm_again(const Opening& left) noexcept {
-  if (left.weight > 1) {
+  if (left.weight > 1 || in_company_) {
     pending_[pending_count_++] = left;
-    if (pending_count_ >= batch_of(left.weight)) flush_pending();
+    pending_pages_ += left.weight;
+    if (pending_count_ == kCompany || static_cast<double>(pending_pages_) >= 2 * kLateness * static_cast<double>(window_)) flush_pending();
     return;
   }
   PageRecord* const record = pages_.find(left.page);
@@ -173,11 +182,8 @@ void UserfaultSource::flush_pending() noexcept {
     zapper_.add(pending_[i].page, kPage);
   }
   pending_count_ = 0;
+  pending_pages_ = 0;
   zapper_.flush();
-}
-
-std::size_t UserfaultSource::batch_of(std::uint32_t weight) const noexcept {
-  return std::clamp<std::size_t>(window_ / weight / 4, 1, kBatch);
 }
 
 // --- small windows

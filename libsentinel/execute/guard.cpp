@@ -23,7 +23,7 @@ void Engine::on_minor(void* self, const Fault& fault) noexcept {
   const auto index = static_cast<BlockIndex>((fault.address - engine.arena_) / kGranule);
   Guard guard(engine.lock_);
   if (engine.blocks_[index].state != BlockState::resident) return engine.on_fault(index, guard);
-  guard.unlock();
+  // With the lock: a block that began to leave meanwhile must not be mapped again.
   if (!engine.count_fault(fault)) {
     const auto begin = fault.address & ~(kGranule - 1);
     engine.loop_->cont(begin, kGranule);

@@ -43,6 +43,7 @@ Session::Session(SessionOptions options, std::string framework)
     hold_warmup_budget();
     start_from_files();
   }
+  if (will_count()) share_memory();
   begin_step();
 }
 
@@ -214,7 +215,7 @@ int Session::end_profile() {
 void Session::unsupported(const char* what) noexcept {
   const Guard guard(lock_);
   if (state_ == State::idle) return;
-  if (counted_) end_counting();
+  end_counting();
   say(fmt::format("{} is not supported yet; training goes on unmanaged, with all of its memory",
                   what));
   state_ = State::idle;
@@ -231,7 +232,7 @@ void Session::finish(const char* reason) noexcept {
     const Guard guard(lock_);
     if (std::exchange(finished_, true)) return;
     if (state_ == State::profiling) {
-      if (counted_) end_counting();
+      end_counting();
       store(take_profile(false, reason));
     }
     if (!options_.summary.empty() && steps_ > 0)
@@ -258,8 +259,7 @@ void Session::finish(const char* reason) noexcept {
 void Session::before_fork() noexcept {
   if (in_child_) return engine_->before_fork();
   lock_.lock();
-  if (counted_)
-    end_counting();  // shared memory would be shared with the child; counting starts again
+  end_counting();  // shared memory would be shared with the child; counting starts again
   engine_->before_fork();
 }
 

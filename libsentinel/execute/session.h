@@ -73,8 +73,10 @@ class Session {
   void end_steady_step();
   void note_step(const char* phase);
 
+  bool will_count() const;
+  void share_memory();
   void begin_counting();
-  void end_counting();
+  void end_counting();  // and leaves the memory that can be counted
   void arm(const LiveTensor&);
   void disarm(const LiveTensor&);
   void drain();

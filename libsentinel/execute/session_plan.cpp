@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "execute/limits.h"
 #include "execute/measure.h"
 #include "execute/session.h"
@@ -94,8 +96,9 @@ void Session::adopt_plan(Profile profile, Plan plan) {
   if (const auto wrong = plan::verify(plan, profile); !wrong.empty())
     throw Error(fmt::format("the plan is not valid ({} objections), for one: {}", wrong.size(),
                             wrong.front()));
-  summary_.peak_unlimited_bytes = peak_live_bytes(profile);
-  summary_.streamed_ops = plan.streamed_ops.size();
+  summary_.peak_unlimited_bytes = std::max(summary_.peak_unlimited_bytes, peak_live_bytes(profile));
+  summary_.streamed_ops = std::max<std::uint64_t>(summary_.streamed_ops, plan.streamed_ops.size());
+  ++summary_.plans;
   if (summary_.predicted_us == 0) summary_.predicted_us = plan.predicted_step_us;
   const bool first = buckets_.empty();
   const auto limit = options_.fast.unlimited() ? 0 : plan.fast_bytes;

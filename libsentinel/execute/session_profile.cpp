@@ -1,6 +1,7 @@
 // Counting in a profiling step, and what becomes of it.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <ctime>
 
@@ -16,15 +17,14 @@ namespace sentinel {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
-constexpr std::uint64_t kSamples = 32;  // pages of a large tensor that are tracked, at least
-// Of a mean over kSamples pages whose counts differ by a fifth (streamed tensors: by less).
-constexpr double kSampleError = 0.05;
+constexpr std::uint64_t kSmall = 8;    // pages of a tensor of which each is tracked
+constexpr std::uint64_t kSamples = 4;  // pages of a larger one that are tracked, at least
 
 // Small tensors page by page, large ones by one page in 2^n.
 std::uint32_t stride_of(std::uint64_t bytes, bool exact) {
   const auto pages = round_up(bytes, kPage) / kPage;
-  if (exact || pages <= kSamples) return 1;
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(256, std::bit_floor(pages / kSamples)));
+  if (exact || pages <= kSmall) return 1;
+  return static_cast<std::uint32_t>(std::bit_floor(pages / kSamples));
 }
 
 ArmRange range_of(const LiveTensor& tensor, bool exact) {
@@ -58,15 +58,15 @@ void Session::begin_counting() {
   if (options_.count == "ops") source_refused_ = "page counting was not asked for";
   if (!source_refused_.empty()) return;
   try {
-    if (const int code = engine_->start_counting(); code != 0)
-      throw Error("the arena could not be switched to counting", -code);
+    share_memory();
     auto source = std::make_unique<UserfaultSource>(
-        engine_->loop(), UserfaultSource::Options{.window_pages = window_of(options_)});
+        engine_->loop(), UserfaultSource::Options{.window_pages = window_of(options_),
+                                                      .in_company = !options_.exact});
     engine_->count_with(&UserfaultSource::count, source.get());
     source_ = std::move(source);
   } catch (const Error& error) {
     source_refused_ = error.what();
-    if (engine_->counting()) engine_->stop_counting();
+    end_counting();
     return say(fmt::format(
         "page accesses cannot be counted here, op inputs and outputs are taken instead: {}",
         error.what()));
@@ -77,12 +77,26 @@ void Session::begin_counting() {
   snapshot();
 }
 
+// The first steps then touch the memory first that is counted later, and no step copies it.
+bool Session::will_count() const {
+  return options_.count != "ops" && buckets_.empty() && std::getenv("SENTINEL_MANUAL") == nullptr &&
+         engine_->loop().can_count();
+}
+
+void Session::share_memory() {
+  if (engine_->counting()) return;
+  if (const int code = engine_->start_counting(); code != 0)
+    throw Error("the arena could not be switched to counting", -code);
+}
+
 void Session::end_counting() {
-  if (!counted_) return;
-  drain();
-  counted_ = false;
-  engine_->count_with(nullptr, nullptr);
-  source_.reset();  // before its memory is replaced
+  if (counted_) {
+    drain();
+    counted_ = false;
+    engine_->count_with(nullptr, nullptr);
+    source_.reset();  // before its memory is replaced
+  }
+  if (!engine_->counting()) return;
   if (const int code = engine_->stop_counting(); code != 0)
     refuse(Error("the arena could not be switched back from counting", -code));
 }
@@ -104,7 +118,7 @@ void Session::disarm(const LiveTensor& tensor) {
 void Session::drain() {
   drained_.clear();
   source_->drain(drained_);
-  for (const auto& count : drained_) recorder_.opened(count.tag, count.reads, count.writes);
+  for (const auto& count : drained_) recorder_.opened(count);
   snapshot();
 }
 
@@ -118,7 +132,9 @@ Profile Session::take_profile(bool complete, const std::string& reason) const {
                    .command = value_or(std::getenv("SENTINEL_COMMAND"), ""),
                    .framework = framework_,
                    .window_pages = counts ? window_of(options_) : 0,
-                   .sample_error = counts && !options_.exact ? kSampleError : 0,
+                   .sample_error = counts && !options_.exact
+                                       ? 2 * recorder_.sample_error() + UserfaultSource::kLateness
+                                       : 0,
                    .step_us = normal_us_,
                    .profiled_step_us = recorder_.microseconds(),
                    .signature = recorder_.signature(),
@@ -144,7 +160,7 @@ void Session::snapshot() {
 }
 
 void Session::store(const Profile& profile) {
-  summary_.peak_unlimited_bytes = peak_live_bytes(profile);
+  summary_.peak_unlimited_bytes = std::max(summary_.peak_unlimited_bytes, peak_live_bytes(profile));
   if (options_.output.empty()) return;
   write_profile(options_.output, profile);
   say(fmt::format(

@@ -41,6 +41,7 @@ void Summary::write(const std::string& path) const {
                               {"peak_fast_bytes", peak_fast_bytes},
                               {"peak_unlimited_bytes", peak_unlimited_bytes},
                               {"streamed_ops", streamed_ops},
+                              {"plans", plans},
                               {"predicted_ms", predicted_us / 1e3},
                               {"steps", nlohmann::ordered_json::array()}};
   for (const auto& row : steps)

@@ -39,15 +39,18 @@ TEST(PageIndex, MeasuresUntrackedRuns) {
 
 TEST(Sampling, OnePageOfEachRunAndTheWeightsAreThePages) {
   for (const std::size_t pages : {1u, 63u, 64u, 65u, 1000u}) {
-    std::size_t runs = 0, weight = 0;
-    for_each_sampled(pages, 64, 7, [&](std::size_t page, std::uint32_t of) {
+    std::size_t runs = 0, weight = 0, even_weight = 0;
+    for_each_sampled(pages, 64, 7, [&](std::size_t page, std::uint32_t of, bool even) {
       EXPECT_EQ(page / 64, runs);
+      EXPECT_EQ(even, runs % 2 == 0);
+      if (even) even_weight += of;
       EXPECT_LT(page, pages);
       ++runs;
       weight += of;
     });
     EXPECT_EQ(runs, (pages + 63) / 64);
     EXPECT_EQ(weight, pages);
+    EXPECT_EQ(even_weight, even_pages(pages, 64));
   }
 }
 
@@ -55,7 +58,7 @@ TEST(Sampling, PlacesDependOnTheSeedOnly) {
   const auto places = [](std::uint64_t seed) {
     std::size_t sum = 0;
     for_each_sampled(6400, 64, seed,
-                     [&](std::size_t page, std::uint32_t) { sum = sum * 31 + page; });
+                     [&](std::size_t page, std::uint32_t, bool) { sum = sum * 31 + page; });
     return sum;
   };
   EXPECT_EQ(places(1), places(1));
