@@ -73,7 +73,9 @@ int sentinel_attach(const char* framework) {
   try {
     auto options = sentinel::options_from_environment();
     if (options.mode == sentinel::Mode::none) return failed("SENTINEL_MODE is not set", ENOENT);
-    return begin(std::move(options), framework);
+    const bool watches = options.mode != sentinel::Mode::arena;
+    const int code = begin(std::move(options), framework);
+    return code == 0 && !watches ? 1 : code;
   } catch (const std::exception& error) {
     return failed(error.what(), EINVAL);
   }

@@ -167,11 +167,13 @@ void end(const at::RecordFunction&, at::ObserverContext*) {
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-// From Python. 0, or a negative errno with sentinel_last_error().
+// From Python. 0; 1 where no hooks are wanted; or a negative errno with sentinel_last_error().
 EXPORT int sentinel_torch_attach() {
-  if (const int code = sentinel_attach("torch " TORCH_VERSION); code != 0) return code;
+  const int code = sentinel_attach("torch " TORCH_VERSION);
+  if (code < 0) return code;
   static Allocator allocator;
   c10::SetCPUAllocator(&allocator, 100);
+  if (code > 0) return code;
   at::addGlobalCallback(at::RecordFunctionCallback(&start, &end)
                             .needsInputs(true)
                             .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION,

@@ -19,7 +19,8 @@ enum sentinel_phase { SENTINEL_FORWARD, SENTINEL_BACKWARD, SENTINEL_OPTIMIZER };
 enum sentinel_access { SENTINEL_READ = 1, SENTINEL_WRITE = 2 };
 
 /* Starts the session that the environment asks for (see `sentinel help run`). Called once, from the
- * thread that will train. -ENOENT: the environment asks for none. */
+ * thread that will train. 1: it only allocates; nothing below needs to be called. -ENOENT: the
+ * environment asks for none. */
 SENTINEL_API int sentinel_attach(const char* framework);
 
 /* Whether sentinel_op_tensor() is wanted now; it may change from one op to the next. */

@@ -35,7 +35,8 @@ Mode mode_of(const std::string& text) {
   if (text.empty()) return Mode::none;
   if (text == "record") return Mode::record;
   if (text == "run") return Mode::run;
-  throw Error(fmt::format("SENTINEL_MODE=\"{}\" is neither record nor run", text));
+  if (text == "arena") return Mode::arena;
+  throw Error(fmt::format("SENTINEL_MODE=\"{}\" is not record, run or arena", text));
 }
 
 std::string with_pid(std::string path) {

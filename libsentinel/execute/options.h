@@ -18,7 +18,8 @@ struct OptionRow {
 };
 
 inline constexpr std::array kOptionTable{
-    OptionRow{"SENTINEL_MODE", "", "record or run; empty: Sentinel is not active"},
+    OptionRow{"SENTINEL_MODE", "",
+              "record, run, or arena: allocate only, to compare with; empty: Sentinel is not active"},
     OptionRow{"SENTINEL_OUTPUT", "", "where the profile goes (%p: process id)"},
     OptionRow{"SENTINEL_FAST", "", "budget of fast memory: a share (20%) or a size (2G)"},
     OptionRow{"SENTINEL_POLICY", "sentinel", "policy that makes the plan"},
@@ -39,7 +40,7 @@ inline constexpr std::array kOptionTable{
     OptionRow{"SENTINEL_QUIET", "0", "1: say nothing but errors"},
 };
 
-enum class Mode { none, record, run };
+enum class Mode { none, record, run, arena };
 
 struct SessionOptions {
   Mode mode = Mode::none;

@@ -43,6 +43,10 @@ Session::Session(SessionOptions options, std::string framework)
     hold_warmup_budget();
     start_from_files();
   }
+  if (options_.mode == Mode::arena) {
+    state_ = State::idle;
+    wants_tensors_ = false;
+  }
   if (will_count()) share_memory();
   begin_step();
 }
@@ -57,6 +61,8 @@ void* Session::allocate(std::size_t bytes) noexcept {
   const bool trains = training_thread();
   auto slot = LiveTensor::kUnplanned;
   if (trains && active_ != nullptr && !diverged_) slot = active_->matcher().allocation(bytes);
+  // Where nothing moves best fit is better: it reuses what is still in the processor's cache.
+  if (slot != LiveTensor::kUnplanned && !active_->moves_anything()) slot = LiveTensor::kUnplanned;
   if (trains) step_hash_ = sentinel::step_hash(step_hash_, bytes);
   const bool own_pages = state_ == State::warmup || state_ == State::profiling;
   auto* tensor = space_.allocate(bytes, slot, own_pages);
@@ -86,7 +92,7 @@ void Session::release(void* address) noexcept {
 void Session::begin_step() {
   step_hash_ = kStepHashSeed;
   step_ops_ = 0;
-  diverged_ = false;
+  if (std::exchange(diverged_, false)) reuse_frames();
   layers_marked_ = 0;
   if (active_ != nullptr) active_->begin_step();
   if (!recording()) return;

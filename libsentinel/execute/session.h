@@ -94,6 +94,7 @@ class Session {
   Bucket* bucket_of_prefix(std::uint64_t prefix);
   void activate(Bucket&);
   void apply(const std::vector<Move>&);
+  void reuse_frames();
   void follow(std::uint32_t position, std::uint64_t prefix);
   [[noreturn]] void refuse(const std::exception&);
   void say(const std::string&) const;

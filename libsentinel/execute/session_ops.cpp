@@ -58,6 +58,7 @@ void Session::follow(std::uint32_t position, std::uint64_t prefix) {
     } else {
       diverged_ = true;
       wants_tensors_ = true;  // by demand from here on: what is used now should stay
+      reuse_frames();
     }
   }
   if (position == StepMatcher::kLost || !active_->moves_anything()) return;
@@ -70,6 +71,12 @@ void Session::follow(std::uint32_t position, std::uint64_t prefix) {
       engine_->touch(tensor->address, tensor->bytes);
   for (const auto id : active_->awaited(op))
     if (const auto* tensor = active_->live(id, space_)) awaited_.push_back(*tensor);
+}
+
+// Without a budget dead blocks keep their frames. Where tensors will lie elsewhere than before they
+// would be held twice.
+void Session::reuse_frames() {
+  if (summary_.fast_limit_bytes == 0) engine_->reuse_dead_blocks();
 }
 
 Bucket* Session::bucket_of_prefix(std::uint64_t prefix) {

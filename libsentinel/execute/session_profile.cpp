@@ -79,7 +79,7 @@ void Session::begin_counting() {
 
 // The first steps then touch the memory first that is counted later, and no step copies it.
 bool Session::will_count() const {
-  return options_.count != "ops" && buckets_.empty() && std::getenv("SENTINEL_MANUAL") == nullptr &&
+  return state_ == State::warmup && options_.count != "ops" && buckets_.empty() && std::getenv("SENTINEL_MANUAL") == nullptr &&
          engine_->loop().can_count();
 }
 

@@ -6,6 +6,7 @@ again, so that what else the machine does meets all of them alike; prints median
 
   plain            the script alone, the C library's malloc
   plain, kept      the same with memory kept mapped: what a tuned malloc reaches
+  arena            Sentinel's allocator with no hooks: nothing is watched, planned or moved
   record, ops      one step is profiled by what its ops name, no page is counted
   record           one step is profiled page by page; the steps after it run in Sentinel's arena,
                    with the op hooks in place and nothing to do in them
@@ -35,6 +36,7 @@ WORKLOAD = [str(HERE.parent / "workloads" / "resnet_cifar.py"),
 KEPT = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
         "MALLOC_TOP_PAD_": str(256 << 20)}
 WAYS = {"plain": {}, "plain, kept": KEPT,
+        "arena": {"SENTINEL_MODE": "arena"},
         "record, ops": {"SENTINEL_MODE": "record", "SENTINEL_COUNT": "ops"},
         "record": {"SENTINEL_MODE": "record"},
         "run": {"SENTINEL_MODE": "run"}}

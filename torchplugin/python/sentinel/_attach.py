@@ -67,8 +67,11 @@ def attach(torch):
         adaptor = ctypes.CDLL(_adaptor(torch))
     except (OSError, RuntimeError, KeyError) as error:
         _stop(f"could not load the PyTorch adaptor: {error}")
-    if adaptor.sentinel_torch_attach() != 0:
+    status = adaptor.sentinel_torch_attach()
+    if status < 0:
         _stop(core.sentinel_last_error().decode(errors="replace"))
+    if status > 0:  # an allocator and nothing else
+        return
     hooks = [_find_layers(torch, adaptor), _find_steps(torch, adaptor)]
     _refuse_compile(torch, core, hooks)
     atexit.register(core.sentinel_detach, b"the program ended during the profiling step")
