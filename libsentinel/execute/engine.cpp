@@ -112,8 +112,10 @@ void Engine::set_budget(std::uint64_t bytes) {
   counters_.peak_frames = frames_;
 }
 
+// What is about to be written gets a free frame at once: a fault would make the kernel clear a huge
+// page for nothing, in each thread that touches the block, before it asks the guard.
 void Engine::occupy(std::uintptr_t address, std::uint64_t bytes) noexcept {
-  const Guard guard(lock_);
+  Guard guard(lock_);
   const auto now = clock_.load(std::memory_order_relaxed) << 24;
   for_blocks(address, bytes, [&](BlockIndex index) {
     auto& block = blocks_[index];
@@ -122,6 +124,8 @@ void Engine::occupy(std::uintptr_t address, std::uint64_t bytes) noexcept {
     block.discard = false;  // on its way out, and written again before its pages have gone
     block.used = now;
     if (block.queue == QueueId::evict) keep(index);
+    const bool gives = block.state == BlockState::empty && block.queue == QueueId::none;
+    if (gives && !free_.empty() && !frozen_ && demanded_.empty()) give(index, guard);
   });
 }
 
