@@ -6,7 +6,4 @@ export SENTINEL_BUILD=$root/build OMP_WAIT_POLICY=passive
 python=${SENTINEL_PYTHON:-/usr/bin/python3}
 ctest --test-dir build --output-on-failure -j 2
 [ "${1:-}" = quick ] && exit 0
-# What fails is tried once more by itself, and both outcomes are printed: a training that had to share
-# its processors may run into a test's time limit.
-integration=("$python" -m pytest -q -rs -o cache_dir="$root/build/pytest" tests/integration)
-"${integration[@]}" || "${integration[@]}" --last-failed
+"$python" -m pytest -q -rs -o cache_dir="$root/build/pytest" tests/integration
