@@ -22,6 +22,6 @@ echo; echo "== Measuring the disk"
 echo; echo "== Sentinel, unlimited memory"
 "$sentinel" run --summary "$out/unlimited-summary.json" -- "${train[@]}" --json "$out/unlimited.json" | tail -n 1
 echo; echo "== Sentinel at 20 %"
-"$sentinel" run --fast 20% --summary "$out/fifth-summary.json" -- "${train[@]}" --json "$out/fifth.json" | tail -n 1
+"$sentinel" run --fast 20% --profile "$out/resnet.sentinel" --summary "$out/fifth-summary.json" -- "${train[@]}" --json "$out/fifth.json" | tail -n 1
 echo
 "$python" "$root/tools/compare_runs.py" "$out"

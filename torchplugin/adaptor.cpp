@@ -59,13 +59,17 @@ thread_local Thread thread;
 
 // The layer that a forward op belonged to, by autograd's sequence number: the node with the same
 // number computes that op's gradient.
+// Each thread has its own: on the CPU a graph's backward runs in the thread that asks for it.
 struct Layers {
+  static constexpr std::size_t kMost = 1 << 20;  // ops between two steps
   std::string current = "(no module)";
   std::unordered_map<int64_t, std::string> of_sequence;
   void note(int64_t sequence) {
+    if (of_sequence.size() == kMost) of_sequence.clear();  // nobody steps here
     if (sequence >= 0) of_sequence.insert_or_assign(sequence, current);
   }
-} layers;
+};
+thread_local Layers layers;
 
 int phase() {
   return thread.optimizer > 0  ? SENTINEL_OPTIMIZER

@@ -22,6 +22,7 @@ namespace sentinel {
 struct PlanOptions {
   std::uint64_t fast_bytes = 0;           // the budget
   std::uint32_t pool_frames = 8;          // granules of it kept free for transfers (queue depth)
+  std::uint32_t threads = 0;              // that compute; 0: as many as the profile's machine had
   std::uint32_t max_interval_layers = 0;  // 0: no limit
   std::uint64_t seed = 0;
   double time_limit_s = 10;

@@ -57,8 +57,8 @@ struct AccessCount {
   friend bool operator==(const AccessCount&, const AccessCount&) = default;
 };
 
-// What two tensors would have shared had the framework placed them: used for Observation 3.
-// One entry per tensor that was small enough to share; address as the plain allocator gave it.
+// Where a tensor would have lain had the framework's allocator placed it: while profiling each has
+// pages of its own, so its allocations are replayed by best fit. Used for Observation 3.
 struct NaturalPlacement {
   TensorId tensor;
   std::uint64_t address = 0;
@@ -66,7 +66,7 @@ struct NaturalPlacement {
 };
 
 struct MachineRecord {  // the machine a profile was taken on
-  std::string hostname, cpu, kernel;
+  std::string hostname, cpu, kernel;  // kernel: its release, "6.1.0-13-amd64"
   std::uint32_t cores = 0;
   std::uint64_t memory_bytes = 0, llc_bytes = 0;
   friend bool operator==(const MachineRecord&, const MachineRecord&) = default;

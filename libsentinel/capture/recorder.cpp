@@ -80,6 +80,12 @@ void StepRecorder::layer(std::string_view name, Phase phase) {
   layers_.push_back({std::string(name), phase});
 }
 
+void StepRecorder::one_layer(std::string_view name) {
+  explicit_layers_ = true;
+  layers_.assign(1, {std::string(name), Phase::forward});
+  for (auto& op : ops_) op.layer = 0;
+}
+
 void StepRecorder::op_start(const char* name, Phase phase) {
   signature_ = step_hash(signature_, name_hash(name));
   if (layers_.empty()) layers_.push_back({name, phase});
@@ -112,6 +118,12 @@ void StepRecorder::opened(const PageCount& count) {
   const double of_odd = (sum - static_cast<double>(count.even)) / (pages - even);
   const double error = pages * (of_even - of_odd) / 2;
   variance_ += error * error;
+}
+
+void StepRecorder::forget_openings() {
+  accesses_.clear();
+  counted_ = variance_ = 0;
+  for (auto& tensor : tensors_) tensor.sample_stride = 1;
 }
 
 double StepRecorder::sample_error() const {

@@ -40,11 +40,13 @@ class StepRecorder {
   Record foreign(std::uintptr_t address, std::uint64_t bytes);
 
   void layer(std::string_view name, Phase);
+  void one_layer(std::string_view name);  // all ops so far are of this one
   void op_start(const char* name, Phase);
   void op_uses(Record, bool reads, bool writes);
   void op_run();  // its inputs are there: computing begins
   void op_end();
   void opened(const PageCount&);  // its tag: a Record
+  void forget_openings();
   void sampled(Record record, std::uint32_t stride) { tensors_[record].sample_stride = stride; }
 
   // Of the sequence of ops and allocations; equal for equal steps. Mixed as step_hash() does.

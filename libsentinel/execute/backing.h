@@ -4,8 +4,8 @@
 // Three implementations:
 // - MovedFrames: private anonymous memory. Frames move between the arena and a pool with
 //   UFFDIO_MOVE, huge pages stay huge, nothing is copied. For training. Linux 6.8.
-// - CopiedFrames: the same on older kernels. A block is taken by moving its page tables
-//   (MREMAP_DONTUNMAP, Linux 5.7) and put back by a copy.
+// - CopiedFrames: the same on older kernels, from Linux 5.14 on (MADV_POPULATE_WRITE). A block is
+//   taken by moving its page tables (MREMAP_DONTUNMAP) and put back by a copy.
 // - SharedFrames: a memory file mapped twice; a block is taken by zapping its page-table entries,
 //   transferred through the alias and then punched out of the file. For counting only: MINOR faults
 //   exist for shared memory alone, and a forked child would share it too.

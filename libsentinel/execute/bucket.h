@@ -20,6 +20,7 @@ class Bucket {
 
   StepMatcher& matcher() { return matcher_; }
   const Plan& plan() const { return plan_; }
+  const Profile& profile() const { return profile_; }
   std::uint32_t space_plan() const { return space_plan_; }
 
   // Finds the persistent tensors again (in another process they lie elsewhere): among those alive

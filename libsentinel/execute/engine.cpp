@@ -22,7 +22,6 @@ namespace {
 constexpr std::uint64_t kUnlimited = ~0ull / kGranule;
 // What one instruction can touch: two operands, each across a boundary.
 constexpr std::uint64_t kFramesPerThread = 4;
-constexpr std::uint64_t kFramesInFlight = 8;
 
 std::thread start_thread(auto&& body) {
   sigset_t all, previous;
@@ -73,8 +72,8 @@ Engine::~Engine() {
   munmap(reinterpret_cast<void*>(arena_), arena_bytes_);
 }
 
-std::uint64_t Engine::minimum_bytes(unsigned threads) {
-  return (kFramesInFlight + kFramesPerThread * threads) * kGranule;
+std::uint64_t Engine::minimum_bytes(unsigned threads, std::size_t depth) {
+  return (depth + kFramesPerThread * threads) * kGranule;
 }
 
 void Engine::open_slow_tier() {

@@ -59,7 +59,7 @@ class Engine {
   int memory_file() const { return shared_->descriptor(); }
 
   // The smallest budget that keeps `threads` threads going.
-  static std::uint64_t minimum_bytes(unsigned threads);
+  static std::uint64_t minimum_bytes(unsigned threads, std::size_t depth);
 
   // Holds frames within `bytes` from now on; what is over goes to the slow tier, which is opened
   // when first needed. Returns once the budget holds. Throws Error.

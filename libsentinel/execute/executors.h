@@ -16,7 +16,8 @@ struct ExecutorOptions {
   IoBackend backend = IoBackend::automatic;  // io_uring where it is permitted, else threads
   std::size_t depth = 8;
   std::uint64_t frame_bytes = 0;
-  // For tests: "write:3:EIO" fails the third write, "read:1:short" ends it half-way.
+  // For tests: "write:3:EIO" fails the third write; "read:1:short" is the first read of a file that
+  // has lost its end, which is an I/O error.
   std::string inject;
 };
 

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 
 namespace sentinel {
 
@@ -11,9 +10,5 @@ std::uint64_t physical_bytes();
 // Bytes that may still be charged to this process's memory cgroup (v1 or v2); none: no limit.
 std::optional<std::uint64_t> cgroup_headroom();
 unsigned thread_count();  // that may compute
-
-inline std::string value_or(const char* text, const char* fallback) {
-  return text != nullptr ? text : fallback;
-}
 
 }  // namespace sentinel

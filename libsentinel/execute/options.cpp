@@ -59,7 +59,8 @@ SessionOptions options_from_environment() {
                          .io = value_of("SENTINEL_IO"),
                          .move = value_of("SENTINEL_MOVE"),
                          .count = value_of("SENTINEL_COUNT"),
-                         .inject = value_of("SENTINEL_INJECT")};
+                         .inject = value_of("SENTINEL_INJECT"),
+                         .command = value_of("SENTINEL_COMMAND")};
   if (const auto fast = value_of("SENTINEL_FAST"); !fast.empty()) options.fast = parse_budget(fast);
   if (!value_of("SENTINEL_WINDOW").empty())
     options.window_pages = static_cast<std::uint32_t>(number_of("SENTINEL_WINDOW", 1, 1u << 24));

@@ -37,6 +37,7 @@ inline constexpr std::array kOptionTable{
     OptionRow{"SENTINEL_ARENA", "256G", "addresses to reserve for tensors"},
     OptionRow{"SENTINEL_ALLOW_TMPFS", "0", "1: accept a slow tier that lies in memory"},
     OptionRow{"SENTINEL_INJECT", "", "fault to inject, for tests (write:3:EIO)"},
+    OptionRow{"SENTINEL_COMMAND", "", "the program's command line, for the profile"},
     OptionRow{"SENTINEL_QUIET", "0", "1: say nothing but errors"},
 };
 
@@ -45,7 +46,7 @@ enum class Mode { none, record, run, arena };
 struct SessionOptions {
   Mode mode = Mode::none;
   std::string output, policy, profile, plan, slow_directory, summary, machine, io, move, count,
-      inject;
+      inject, command;
   Budget fast;
   std::uint32_t window_pages = 0;  // 0: the last-level cache
   bool exact = false, allow_tmpfs = false, quiet = false;

@@ -110,7 +110,11 @@ void Session::step_end() noexcept {
   try {
     Guard guard(lock_);
     trains_here = true;
-    if (state_ == State::profiling && !manual_)
+    if (state_ == State::profiling && manual_) {  // the program says what it wants profiled
+      ++steps_;
+      return;
+    }
+    if (state_ == State::profiling)
       end_profile_step();
     else if (state_ == State::warmup)
       end_warmup_step();
@@ -146,49 +150,75 @@ void Session::end_warmup_step() {
     say(fmt::format("{} is of another step than this program's; profiling again",
                     options_.profile));
     buckets_.clear();
+    summary_.forget_plans();
+    engine_->set_budget(0);
+    hold_warmup_budget();
   }
   if (!equal && warmups_ < kMostWarmups) return;
-  if (manual_ || std::getenv("SENTINEL_MANUAL") != nullptr) return;
+  if (manual_) return;
   state_ = State::profiling;
   count_next_ = true;
 }
 
+// A fork ends counting: the next step is tried, and in the end op inputs and outputs are taken.
 void Session::end_profile_step() {
   constexpr std::uint32_t kMostTries = 3;
-  const bool interrupted = !counted_ && source_refused_.empty();  // by a fork: the next step again
+  const bool interrupted = !counted_ && source_refused_.empty();
   end_counting();
-  if (interrupted && ++tries_ < kMostTries) {
+  if (interrupted && !manual_ && ++tries_ < kMostTries) {
     note_step("warmup");
     count_next_ = true;
     return;
+  }
+  if (interrupted) {
+    say("the program forked while its step was profiled: op inputs and outputs are taken for "
+        "accesses");
+    recorder_.forget_openings();
+    has_counts_ = false;
   }
   note_step("profile");
   auto profile = take_profile(true, "");
   has_counts_ = false;
   store(profile);
-  if (options_.mode == Mode::run) return adopt(std::move(profile));
-  state_ = State::idle;
-  wants_tensors_ = false;
+  const bool wanted = options_.mode == Mode::run && !knows(profile.meta.signature);
+  if (wanted && buckets_.size() < kMostBuckets)
+    adopt(std::move(profile));
+  else
+    state_ = buckets_.empty() ? State::idle : State::steady;
+  if (state_ == State::steady && active_ == nullptr) activate(*buckets_.front());
+  record_ = wants_tensors_ = false;
 }
 
 // A step of a kind that was not profiled yet ran by demand; seen twice, it gets a plan of its own.
 void Session::end_steady_step() {
   note_step("steady");
-  const bool known = std::any_of(buckets_.begin(), buckets_.end(), [this](const auto& bucket) {
-    return bucket->matcher().signature() == step_hash_;
-  });
-  if (known) {
+  if (knows(step_hash_)) {
     if (unknown_steps_ > 0 && --unknown_steps_ == 0) record_ = false;
   } else if (buckets_.size() < kMostBuckets) {
     constexpr std::uint32_t kWatch = 64;  // steps to go on recording after a new kind
     unknown_steps_ = kWatch;
     if (record_ && step_hash_ == recorder_.signature() && ++new_kinds_[step_hash_] >= 2) {
       normal_times_.clear();
-      adopt(take_profile(true, ""));
+      plan_another(take_profile(true, ""));
     }
     record_ = true;
   }
   wants_tensors_ = record_;
+}
+
+bool Session::knows(std::uint64_t signature) const {
+  return std::any_of(buckets_.begin(), buckets_.end(), [&](const auto& bucket) {
+    return bucket->matcher().signature() == signature;
+  });
+}
+
+// In the middle of training: without a plan such steps go on by demand.
+void Session::plan_another(Profile profile) {
+  try {
+    adopt(std::move(profile));
+  } catch (const Error& error) {
+    say(fmt::format("a kind of step gets no plan and runs by demand: {}", error.what()));
+  }
 }
 
 void Session::note_step(const char* phase) {
@@ -199,7 +229,9 @@ void Session::note_step(const char* phase) {
 
 int Session::start_profile() {
   const Guard guard(lock_);
-  if (state_ == State::profiling) return -EALREADY;
+  if (manual_) return -EALREADY;
+  end_counting();  // of a step that was chosen by itself
+  count_next_ = false;
   manual_ = true;
   state_ = State::profiling;
   record_ = true;
@@ -211,9 +243,9 @@ int Session::start_profile() {
 
 int Session::end_profile() {
   const Guard guard(lock_);
-  if (state_ != State::profiling) return -EINVAL;
-  manual_ = false;
+  if (state_ != State::profiling || !manual_) return -EINVAL;
   end_profile_step();
+  manual_ = false;
   begin_step();
   return 0;
 }

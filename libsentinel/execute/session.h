@@ -71,6 +71,8 @@ class Session {
   void end_warmup_step();
   void end_profile_step();
   void end_steady_step();
+  bool knows(std::uint64_t signature) const;
+  void plan_another(Profile profile);
   void note_step(const char* phase);
 
   bool will_count() const;
@@ -90,7 +92,6 @@ class Session {
   void start_from_files();
   std::uint64_t fast_bytes(const Profile&) const;
   Machine machine() const;
-  void check_budget(std::uint64_t bytes, const std::string& bounds) const;
   Bucket* bucket_of_prefix(std::uint64_t prefix);
   void activate(Bucket&);
   void apply(const std::vector<Move>&);

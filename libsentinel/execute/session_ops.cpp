@@ -1,6 +1,8 @@
 // The session's hot path: what happens at each op.
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "execute/session.h"
 
 namespace sentinel {
@@ -16,7 +18,8 @@ void Session::layer_end() noexcept {
   if (in_child_) return;
   Guard guard(lock_);
   trains_here_now();
-  marked_layers_ = true;
+  if (!std::exchange(marked_layers_, true) && recording())
+    recorder_.one_layer("layer 1");  // and not what was found until now
   const auto name = fmt::format("layer {}", ++layers_marked_ + 1);
   const bool has_ops = framework_ != "c";
   guard.unlock();

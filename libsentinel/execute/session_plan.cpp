@@ -7,6 +7,7 @@
 #include "execute/limits.h"
 #include "execute/measure.h"
 #include "execute/session.h"
+#include "execute/workable.h"
 #include "plan/plan_file.h"
 #include "plan/verify.h"
 #include "sentinel/analysis.h"
@@ -25,22 +26,13 @@ constexpr std::uint64_t kCgroupSpare = 64_MiB;
 // not known yet, the memory cgroup's limit, if there is one, is the budget until it is.
 void Session::hold_warmup_budget() {
   if (options_.fast.bytes != 0) {
-    check_budget(options_.fast.bytes, "");
+    require_workable(options_.fast.bytes, options_.depth);
     summary_.fast_limit_bytes = options_.fast.bytes;
     return engine_->set_budget(options_.fast.bytes);
   }
   if (const auto left = cgroup_headroom();
       left && *left < physical_bytes() && *left > 4 * kCgroupSpare)
     engine_->set_budget(*left - kCgroupSpare);
-}
-
-void Session::check_budget(std::uint64_t bytes, const std::string& bounds) const {
-  const auto least = Engine::minimum_bytes(thread_count());
-  if (bytes < least)
-    throw Error(fmt::format(
-        "a budget of {} cannot work: the smallest that does is {} ({} bytes), frames in "
-        "flight and what one instruction of each of {} threads can touch{}",
-        print_bytes(bytes), print_bytes(least), least, thread_count(), bounds));
 }
 
 // The first kind of step that was profiled settles it for all others.
@@ -77,37 +69,32 @@ void Session::adopt(Profile profile) {
   auto* planned = dynamic_cast<PlannedPolicy*>(policy.get());
   if (planned == nullptr)
     throw Error(fmt::format("policy {} makes no plan; the live engine needs one", options_.policy));
-  PlanOptions plan_options{.fast_bytes = fast_bytes(profile),
-                           .pool_frames = static_cast<std::uint32_t>(options_.depth)};
-  if (plan_options.fast_bytes < Engine::minimum_bytes(thread_count())) {
-    const auto ample = planned->plan(profile, machine_, {.fast_bytes = physical_bytes()});
-    check_budget(
-        plan_options.fast_bytes,
-        fmt::format(
-            "; from {} on no op has to be streamed; the bound of the Sentinel paper (section "
-            "IV-E), short-lived peak and largest long-lived tensor, is {}",
-            print_bytes(ample.smallest_unstreamed_budget), print_bytes(ample.paper_bound)));
-  }
+  const PlanOptions plan_options{.fast_bytes = fast_bytes(profile),
+                                 .pool_frames = static_cast<std::uint32_t>(options_.depth),
+                                 .threads = thread_count()};
+  require_workable(plan_options.fast_bytes, options_.depth, profile, machine_, *planned);
   auto plan = planned->plan(profile, machine_, plan_options);
   adopt_plan(std::move(profile), std::move(plan));
 }
 
 void Session::adopt_plan(Profile profile, Plan plan) {
+  require_live(plan);
   if (const auto wrong = plan::verify(plan, profile); !wrong.empty())
     throw Error(fmt::format("the plan is not valid ({} objections), for one: {}", wrong.size(),
                             wrong.front()));
-  summary_.peak_unlimited_bytes = std::max(summary_.peak_unlimited_bytes, peak_live_bytes(profile));
-  summary_.streamed_ops = std::max<std::uint64_t>(summary_.streamed_ops, plan.streamed_ops.size());
-  ++summary_.plans;
-  if (summary_.predicted_us == 0) summary_.predicted_us = plan.predicted_step_us;
   const bool first = buckets_.empty();
   const auto limit = options_.fast.unlimited() ? 0 : plan.fast_bytes;
   buckets_.push_back(std::make_unique<Bucket>(std::move(profile), std::move(plan), space_));
-  if (!first) return;  // the engine keeps its limit; the plan is followed when its step comes
+  const auto& adopted = *buckets_.back();
+  summary_.planned(peak_live_bytes(adopted.profile()), adopted.plan());
+  if (!first) {  // the engine keeps its limit; the plan is followed when its step comes
+    state_ = State::steady;
+    return;
+  }
   if (limit != 0) engine_->set_budget(limit);
   summary_.fast_limit_bytes = limit;
   if (limit != 0) summary_.peak_fast_bytes = 0;  // of the time under the limit
-  if (warmups_ == 0) return;                     // from a file: its step has yet to be seen
+  if (state_ == State::warmup) return;           // from a file: its step has yet to be seen
   state_ = State::steady;
   activate(*buckets_.back());
 }

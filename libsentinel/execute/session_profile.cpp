@@ -79,7 +79,7 @@ void Session::begin_counting() {
 
 // The first steps then touch the memory first that is counted later, and no step copies it.
 bool Session::will_count() const {
-  return state_ == State::warmup && options_.count != "ops" && buckets_.empty() && std::getenv("SENTINEL_MANUAL") == nullptr &&
+  return state_ == State::warmup && options_.count != "ops" && buckets_.empty() &&
          engine_->loop().can_count();
 }
 
@@ -129,7 +129,7 @@ Profile Session::take_profile(bool complete, const std::string& reason) const {
                    .read_write = counts,
                    .complete = complete,
                    .incomplete_reason = complete ? "" : reason,
-                   .command = value_or(std::getenv("SENTINEL_COMMAND"), ""),
+                   .command = options_.command,
                    .framework = framework_,
                    .window_pages = counts ? window_of(options_) : 0,
                    .sample_error = counts && !options_.exact

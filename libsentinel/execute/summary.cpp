@@ -35,6 +35,17 @@ double Summary::steady_ms() const {
   return ms[ms.size() / 2];
 }
 
+void Summary::planned(std::uint64_t peak_live_bytes, const Plan& plan) {
+  peak_unlimited_bytes = std::max(peak_unlimited_bytes, peak_live_bytes);
+  streamed_ops = std::max<std::uint64_t>(streamed_ops, plan.streamed_ops.size());
+  if (plans++ == 0) predicted_us = plan.predicted_step_us;
+}
+
+void Summary::forget_plans() {
+  fast_limit_bytes = peak_unlimited_bytes = streamed_ops = plans = 0;
+  predicted_us = 0;
+}
+
 void Summary::write(const std::string& path) const {
   nlohmann::ordered_json json{{"policy", policy},
                               {"fast_limit_bytes", fast_limit_bytes},

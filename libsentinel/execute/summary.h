@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "execute/engine.h"
+#include "sentinel/plan.h"
 
 namespace sentinel {
 
@@ -26,6 +27,9 @@ struct Summary {
   double predicted_us = 0;
   std::vector<StepRow> steps;
 
+  // A kind of step has got its plan / they were of another model, and none counts.
+  void planned(std::uint64_t peak_live_bytes, const Plan&);
+  void forget_plans();
   // The step that ends now, against the counters at its start.
   void step_ended(const char* phase, const EngineCounters& now);
   // Milliseconds, median over the steady steps; 0 where there are none.

@@ -98,7 +98,8 @@ std::uint64_t SentinelPlanner::paper_bound() const {
 }
 
 void SentinelPlanner::fill_bounds(Plan& plan) const {
-  const std::uint64_t threads = std::max(profile_.meta.machine.cores, 1u);
+  const std::uint64_t threads =
+      std::max(options_.threads != 0 ? options_.threads : profile_.meta.machine.cores, 1u);
   const std::uint64_t everything = largest(demand_.all);
   const std::uint64_t by_faults =
       frame_pool() + threads * kGranulesPerThread * machine_.granule_bytes;

@@ -61,7 +61,7 @@ MachineRecord this_machine() {
   utsname names{};
   if (uname(&names) == 0) {
     record.hostname = names.nodename;
-    record.kernel = std::string(names.sysname) + " " + names.release;
+    record.kernel = names.release;
   }
   record.cpu = cpu_model();
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);

@@ -95,25 +95,3 @@ def test_a_terminated_training(sentinel, python):
     outcome = sentinel("run", "--fast", "64M", "--", python, SMALL, "--end", "wait", "--at", "5",
                        during=during, timeout=60)
     assert outcome.status == 128 + signal.SIGTERM
-
-
-def test_marks_in_python(sentinel, python, tmp_path):
-    """import sentinel: the step to profile and its layers said by the program; without Sentinel the
-    same program runs unchanged."""
-    script = tmp_path / "marked.py"
-    script.write_text("import torch, sentinel\n"
-                      "weight = torch.ones(1000, requires_grad=True)\n"
-                      "optimizer = torch.optim.SGD([weight], 0.1)\n"
-                      "for step in range(3):\n"
-                      "    def train():\n"
-                      "        loss = (weight * 2).sum(); sentinel.add_layer()\n"
-                      "        loss.backward(); sentinel.add_layer()\n"
-                      "    if step == 1:\n"
-                      "        with sentinel.profile(): train()\n"
-                      "    else: train()\n"
-                      "    optimizer.step()\n"
-                      "print(weight[0].item())\n")
-    outcome = sentinel("record", "-o", tmp_path / "marked.sentinel", "--", python, script)
-    assert outcome.status == 0, outcome.err
-    layers = sentinel("report", tmp_path / "marked.sentinel", "layers", "--format", "json")
-    assert layers.status == 0 and '"layer 1"' in layers.out and '"layer 2"' in layers.out

@@ -39,6 +39,12 @@ def one_at_a_time():
         yield
 
 
+def _default_signals():
+    """What a background job ignores, it would let its children ignore for good."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def finish(command, env=None, stdin=None, cwd=None, timeout=150, during=None):
     """Runs a command to its end. One that hangs is killed with all it started, and fails the test.
     `during(process)` is called as soon as it runs."""
@@ -46,7 +52,8 @@ def finish(command, env=None, stdin=None, cwd=None, timeout=150, during=None):
         process = subprocess.Popen(
             [str(word) for word in command], env={**os.environ, "OMP_WAIT_POLICY": "passive", **(env or {})},
             stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, cwd=cwd, start_new_session=True)
+            stderr=subprocess.PIPE, text=True, cwd=cwd, start_new_session=True,
+            preexec_fn=_default_signals)
         try:
             if during is not None:
                 during(process)

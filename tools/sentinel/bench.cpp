@@ -111,7 +111,14 @@ Json json_of(const std::string& slow, const Machine& machine, const std::vector<
   return json;
 }
 
+void require_size(const std::string& size) try {
+  parse_bytes(size);
+} catch (const Error& error) {
+  throw UsageError(fmt::format("--size: {}", error.what()));
+}
+
 int bench(const Settings& s) {
+  require_size(s.size);
   Machine machine;
   std::vector<Sample> samples;
   const auto slow = slow_directory(s.slow);

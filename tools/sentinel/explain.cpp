@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "plan/plan_file.h"
+#include "plan/verify.h"
 #include "sentinel/error.h"
 #include "terminal.h"
 #include "trace/read_any.h"
@@ -25,6 +26,9 @@ int explain(const Settings& s) {
         "{} does not say which profile it was made from; name it with --profile", s.plan));
   const auto profile = read_any(path);
   plan::check_matches(plan, profile);
+  if (const auto wrong = plan::verify(plan, profile); !wrong.empty())
+    throw Error(fmt::format("{} is damaged ({} objections), for one: {}", s.plan, wrong.size(),
+                            wrong.front()));
   return print(s.tensor.empty() ? plan::explain(plan, profile)
                                 : plan::explain_tensor(plan, profile, s.tensor));
 }

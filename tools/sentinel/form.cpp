@@ -6,6 +6,8 @@
 namespace sentinel::cli {
 namespace {
 
+constexpr std::uint64_t kLargest = 0xffff'fffe;
+
 struct Declare {
   CLI::App& app;
   const Row& row;
@@ -15,9 +17,16 @@ struct Declare {
   CLI::Option* operator()(std::vector<std::string>* into) const {
     return app.add_option(row.names, *into, row.meaning)->delimiter(',')->allow_extra_args(false);
   }
-  template <class T>
-  CLI::Option* operator()(T* into) const {
+  CLI::Option* operator()(std::string* into) const {
     return app.add_option(row.names, *into, row.meaning);
+  }
+  // A number below zero would come out as a very large one.
+  CLI::Option* operator()(std::uint64_t* into) const {
+    return app.add_option(row.names, *into, row.meaning)
+        ->check(CLI::Range(std::uint64_t{0}, kLargest));
+  }
+  CLI::Option* operator()(double* into) const {
+    return app.add_option(row.names, *into, row.meaning)->check(CLI::NonNegativeNumber);
   }
 };
 

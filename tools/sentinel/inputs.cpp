@@ -41,6 +41,18 @@ void require_policy(const std::string& name) {
   }
 }
 
+std::unique_ptr<PlannedPolicy> planned_policy(const std::string& name) {
+  require_policy(name);
+  auto policy = make_policy(name);
+  auto* planned = dynamic_cast<PlannedPolicy*>(policy.get());
+  if (planned == nullptr)
+    throw Error(fmt::format(
+        "policy {} decides as it goes and makes no plan; `sentinel simulate` shows what it does",
+        name));
+  policy.release();
+  return std::unique_ptr<PlannedPolicy>(planned);
+}
+
 std::vector<std::string> policies_of(const std::vector<std::string>& names) {
   std::vector<std::string> policies;
   for (const auto& name : names) {

@@ -1,10 +1,13 @@
 // Readings that several verbs share.
 #pragma once
 
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "base/units.h"
 #include "sentinel/machine.h"
+#include "sentinel/policy.h"
 #include "sentinel/profile.h"
 
 namespace sentinel::cli {
@@ -17,6 +20,9 @@ std::uint64_t budget_bytes(const std::string& fast, const Profile&, const Machin
 
 // A policy that is unknown or not built is wrong usage.
 void require_policy(const std::string& name);
+
+// One that makes a plan. Throws UsageError, or Error where it decides as it goes.
+std::unique_ptr<PlannedPolicy> planned_policy(const std::string& name);
 
 // The names given, or every policy there is for "all". Throws UsageError.
 std::vector<std::string> policies_of(const std::vector<std::string>& names);

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "execute/backing.h"
 #include "inputs.h"
 #include "plan/plan_file.h"
 #include "plan/verify.h"
@@ -23,16 +24,13 @@ struct Settings {
   std::vector<std::string> without;
 };
 
-std::unique_ptr<PlannedPolicy> planned_policy(const std::string& name) {
-  require_policy(name);
-  auto policy = make_policy(name);
-  auto* planned = dynamic_cast<PlannedPolicy*>(policy.get());
-  if (planned == nullptr)
-    throw Error(fmt::format(
-        "policy {} decides as it goes and makes no plan; `sentinel simulate` shows what it does",
-        name));
-  policy.release();
-  return std::unique_ptr<PlannedPolicy>(planned);
+// A plan may be replaced, nothing else.
+void require_writable_plan(const std::string& path) try {
+  if (std::filesystem::exists(path)) plan::read_plan(path);
+} catch (const Error&) {
+  throw Error(fmt::format("{} exists and is not a plan; it is left as it is: name another one with "
+                          "-o",
+                          path));
 }
 
 Plan make_plan(const Settings& s, const Profile& profile) {
@@ -53,17 +51,21 @@ Plan make_plan(const Settings& s, const Profile& profile) {
 }
 
 int make(const Settings& s) {
+  require_writable_plan(s.output);
   const auto profile = read_any(s.file);
   const auto made = make_plan(s, profile);
   plan::write_plan(s.output, made);
-  return print(fmt::format(
+  auto text = fmt::format(
       "{}: policy {}, {} of fast memory (at most {} used), {} moves a step, step predicted "
       "{}\nNext\n"
-      "  sentinel explain {}\n  sentinel run --plan {} -- {}\n",
+      "  sentinel explain {}\n",
       s.output, made.policy, print_bytes(made.fast_bytes), print_bytes(made.peak_fast_bytes),
-      made.moves.size(), print_us(made.predicted_step_us), s.output, s.output,
-      profile.meta.source == "trace" || profile.meta.command.empty() ? "CMD"
-                                                                     : profile.meta.command));
+      made.moves.size(), print_us(made.predicted_step_us), s.output);
+  const bool trains = profile.meta.source != "trace" && !profile.meta.command.empty();
+  if (made.granule_bytes == kGranule)  // the engine's: it can be run here
+    text += fmt::format("  sentinel run --plan {} -- {}\n", s.output,
+                        trains ? profile.meta.command : "CMD");
+  return print(text);
 }
 
 }  // namespace

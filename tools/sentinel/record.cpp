@@ -1,12 +1,10 @@
 #include <fmt/format.h>
-#include <fnmatch.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <memory>
 
 #include "launch.h"
+#include "profile_files.h"
 #include "sentinel/error.h"
 #include "terminal.h"
 #include "trace/store.h"
@@ -18,49 +16,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kDefaultOutput = "profile.sentinel";
-constexpr std::string_view kPid = "%p";
-
-// Files that the pattern (with %p) stands for, each with what changes when it is written.
-using Files = std::map<std::string, std::pair<ino_t, std::int64_t>>;
-
-bool stands_for(const std::string& pattern, const std::string& name) {
-  const auto at = pattern.find(kPid);
-  if (at == pattern.npos) return pattern == name;
-  const auto tail = pattern.size() - at - kPid.size();
-  return name.size() > at + tail && name.starts_with(pattern.substr(0, at)) &&
-         name.ends_with(pattern.substr(at + kPid.size())) &&
-         name.substr(at, name.size() - at - tail).find_first_not_of("0123456789") == name.npos;
-}
-
-Files files_of(const fs::path& pattern) {
-  Files files;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(pattern.parent_path(), ignored)) {
-    struct stat found {};
-    if (!stands_for(pattern.filename(), entry.path().filename())) continue;
-    if (stat(entry.path().c_str(), &found) != 0) continue;
-    files[entry.path()] = {found.st_ino,
-                           found.st_mtim.tv_sec * 1'000'000'000 + found.st_mtim.tv_nsec};
-  }
-  return files;
-}
-
-// Before hours of training rather than after them.
-void require_writable(const fs::path& pattern, const Files& present) {
-  const auto folder = pattern.parent_path();
-  if (!fs::is_directory(folder))
-    throw Error(fmt::format("{} is not a directory; make it, or name another place with -o",
-                            folder.string()));
-  if (access(folder.c_str(), W_OK) != 0)
-    throw Error(fmt::format("cannot write into {}; name another place with -o", folder.string()),
-                errno);
-  for (const auto& [path, stamp] : present)
-    if (!fs::is_regular_file(path) || (fs::file_size(path) != 0 && !is_stored_profile(path)))
-      throw Error(fmt::format(
-          "{} exists and is not a Sentinel profile; it is left as it is: name another one with -o",
-          path));
-}
-
 void tell_incomplete(const std::string& path) {
   const auto meta = read_profile(path).meta;
   if (!meta.complete)
@@ -83,7 +38,7 @@ int record(Launch& launch) {
   enter_environment(launch);
   const fs::path pattern = fs::absolute(std::getenv("SENTINEL_OUTPUT"));
   const auto before = files_of(pattern);
-  require_writable(pattern, before);
+  require_writable_profile(pattern);
   const int status = run_command(launch.command);
   bool any = false;
   for (const auto& [path, stamp] : files_of(pattern)) {
@@ -91,7 +46,8 @@ int record(Launch& launch) {
     any = true;
     tell_incomplete(path);
   }
-  return any ? status : no_profile(pattern, status);
+  if (any || status == kOwnFailure) return status;  // the library has said why
+  return no_profile(pattern, status);
 }
 
 }  // namespace

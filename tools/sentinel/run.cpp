@@ -11,8 +11,10 @@
 #include "execute/limits.h"
 #include "execute/measure.h"
 #include "execute/slow_file.h"
+#include "execute/workable.h"
 #include "inputs.h"
 #include "launch.h"
+#include "profile_files.h"
 #include "plan/plan_file.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
@@ -26,11 +28,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void require_workable(std::uint64_t bytes) {
-  const auto least = Engine::minimum_bytes(thread_count());
-  if (bytes < least)
-    throw Error(fmt::format("a budget of {} cannot work: the smallest that does is {} ({} bytes)",
-                            print_bytes(bytes), print_bytes(least), least));
+// Without a profile only a budget in bytes is known to be too small.
+void check_budget(const SessionOptions& options, const std::optional<Profile>& profile) {
+  if (!profile) {
+    if (options.fast.bytes != 0) require_workable(options.fast.bytes, options.depth);
+    return;
+  }
+  const auto policy = planned_policy(options.policy);
+  auto machine = sim::find_machine(options.machine.empty() ? "local" : options.machine);
+  machine.granule_bytes = kGranule;
+  require_workable(budget_bytes(options.fast, *profile), options.depth, *profile, machine, *policy);
 }
 
 // A plan has its own policy and budget: what is asked for beside it has to agree.
@@ -38,6 +45,7 @@ Profile check_plan(Launch& launch, const SessionOptions& options) {
   const auto plan = plan::read_plan(options.plan);
   auto profile = read_any(plan.profile_path);
   plan::check_matches(plan, profile);
+  require_live(plan);
   if (launch.given("SENTINEL_POLICY") && options.policy != plan.policy)
     throw UsageError(
         fmt::format("{} was made by policy {}, not {}", options.plan, plan.policy, options.policy));
@@ -95,6 +103,8 @@ void check_summary(const std::string& path) {
   const auto folder = fs::absolute(path).parent_path();
   if (access(folder.c_str(), W_OK) != 0)
     throw Error(fmt::format("cannot write the summary into {}", folder.string()), errno);
+  if (fs::exists(path) && !fs::is_regular_file(path))
+    throw Error(fmt::format("{} is no file; name another one for the summary", path));
 }
 
 int run(Launch& launch) {
@@ -102,12 +112,13 @@ int run(Launch& launch) {
   const auto profile = start_profile(launch, asked);
   const auto options = options_from_environment();  // a plan has settled policy and budget
   check_summary(options.summary);
-  if (options.fast.bytes != 0) require_workable(options.fast.bytes);
-  if (profile && options.fast.percent > 0) require_workable(budget_bytes(options.fast, *profile));
+  if (!options.output.empty()) require_writable_profile(options.output);
   const bool limited = !options.fast.unlimited();
   if (limited || launch.given("SENTINEL_DIR") || !launch.tiers.empty())
     check_slow_tier(options, profile);
+  if (limited && !profile) check_budget(options, profile);
   if (limited) measure_once(options);
+  if (limited && profile) check_budget(options, profile);
   return run_command(launch.command);
 }
 

@@ -138,7 +138,7 @@ TEST_P(EngineTest, ATensorBornInALeavingBlockIsNotLost) {
 }
 
 TEST_P(EngineTest, SeveralThreadsShareASmallBudget) {
-  engine->set_budget(Engine::minimum_bytes(4));
+  engine->set_budget(Engine::minimum_bytes(4, 8));
   for (std::uint64_t b = 0; b < 80; ++b) occupy(b);
   std::vector<std::thread> threads;
   std::atomic<int> bad = 0;

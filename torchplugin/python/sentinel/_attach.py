@@ -50,6 +50,7 @@ def _adaptor(torch):
         path = os.path.join(folder, name)
         if os.path.exists(path) and os.path.getmtime(path) >= os.path.getmtime(source):
             return path
+    os.makedirs(cache, mode=0o700, exist_ok=True)
     path = os.path.join(cache, name)
     if not os.environ.get("SENTINEL_QUIET"):
         sys.stderr.write(f"sentinel: building the adaptor for PyTorch {torch.__version__}, once\n")

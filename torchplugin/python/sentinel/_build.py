@@ -28,7 +28,6 @@ def command(torch, home, output):
 
 def build(torch, home, output):
     """Raises RuntimeError with the compiler's first words."""
-    os.makedirs(os.path.dirname(output), mode=0o700, exist_ok=True)
     partial = f"{output}.{os.getpid()}"
     result = subprocess.run(command(torch, home, partial), capture_output=True, text=True)
     if result.returncode != 0:
@@ -39,4 +38,6 @@ def build(torch, home, output):
 
 if __name__ == "__main__":
     import torch
-    build(torch, sys.argv[1], os.path.join(sys.argv[1], "adaptors", library_name(torch)))
+    folder = os.path.join(sys.argv[1], "adaptors")
+    os.makedirs(folder, exist_ok=True)
+    build(torch, sys.argv[1], os.path.join(folder, library_name(torch)))

@@ -1,0 +1,49 @@
+#include "execute/workable.h"
+
+#include <fmt/format.h>
+
+#include "base/units.h"
+#include "execute/engine.h"
+#include "execute/limits.h"
+#include "sentinel/error.h"
+
+namespace sentinel {
+namespace {
+
+[[noreturn]] void refuse(std::uint64_t fast_bytes, std::uint64_t least, const std::string& bounds) {
+  throw Error(
+      fmt::format("a budget of {} cannot work: the smallest that does is {} ({} bytes), frames in "
+                  "flight and what one instruction of each of {} threads can touch; {}",
+                  print_bytes(fast_bytes), print_bytes(least), least, thread_count(), bounds));
+}
+
+}  // namespace
+
+void require_workable(std::uint64_t fast_bytes, std::size_t depth) {
+  const auto least = Engine::minimum_bytes(thread_count(), depth);
+  if (fast_bytes < least)
+    refuse(fast_bytes, least,
+           "the bound of the Sentinel paper (section IV-E) depends on the model: `sentinel record` "
+           "and `sentinel plan` name it");
+}
+
+void require_workable(std::uint64_t fast_bytes, std::size_t depth, const Profile& profile,
+                      const Machine& machine, PlannedPolicy& policy) {
+  const auto least = Engine::minimum_bytes(thread_count(), depth);
+  if (fast_bytes >= least) return;
+  const auto ample = policy.plan(profile, machine, {.fast_bytes = physical_bytes()});
+  refuse(fast_bytes, least,
+         fmt::format("from {} on no op has to be streamed; the bound of the Sentinel paper (section "
+                     "IV-E), short-lived peak and largest long-lived tensor, is {}",
+                     print_bytes(ample.smallest_unstreamed_budget), print_bytes(ample.paper_bound)));
+}
+
+void require_live(const Plan& plan) {
+  if (plan.granule_bytes != kGranule)
+    throw Error(
+        fmt::format("the plan is for machine {}, whose memory is managed by {}; here it is by {}. "
+                    "Make one for this machine: sentinel plan --machine local",
+                    plan.machine, print_bytes(plan.granule_bytes), print_bytes(kGranule)));
+}
+
+}  // namespace sentinel

@@ -1,0 +1,25 @@
+// Whether the live engine can do what it is asked, before anything is trained. Each throws Error and
+// says what would work.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "sentinel/machine.h"
+#include "sentinel/plan.h"
+#include "sentinel/policy.h"
+#include "sentinel/profile.h"
+
+namespace sentinel {
+
+// A budget of fast memory. Names the smallest that works.
+void require_workable(std::uint64_t fast_bytes, std::size_t depth);
+// The same where the model is known: names the smallest without streaming and the Sentinel paper's
+// bound (section IV-E) as well.
+void require_workable(std::uint64_t fast_bytes, std::size_t depth, const Profile&, const Machine&,
+                      PlannedPolicy&);
+
+// A plan for this engine's granule, to which everything has to be brought before it is used.
+void require_live(const Plan&);
+
+}  // namespace sentinel
