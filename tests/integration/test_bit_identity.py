@@ -18,6 +18,12 @@ TRAININGS = {
 }
 
 
+LARGER = {  # once each: their plain runs take long
+    "vit_b_16": ("torchvision_models.py", "--model", "vit_b_16", "--batch", "1"),
+    "inception_v3": ("torchvision_models.py", "--model", "inception_v3", "--batch", "2"),
+}
+
+
 @pytest.fixture(scope="module", params=TRAININGS)
 def reference(request, plain):
     """A training and its plain run; one that differs from itself can be compared with nothing."""
@@ -49,3 +55,9 @@ def test_share_of_the_peak(reference, fast, under, expect_same):
     assert summary["fast_limit_bytes"] == pytest.approx(share * summary["peak_unlimited_bytes"], rel=1e-6)
     # Something did leave memory, and came back.
     assert all(step["demoted_bytes"] and step["promoted_bytes"] for step in summary["steps"][5:])
+
+
+@pytest.mark.parametrize("model", LARGER)
+def test_larger_models(model, plain, under, expect_same):
+    script, *flags = *LARGER[model], *STEPS
+    expect_same(plain(script, *flags), under("40%", script, *flags))

@@ -1,0 +1,167 @@
+// The slow tier's file, and the executors against the contract of sentinel/tier.h.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "execute/executors.h"
+#include "execute/slow_file.h"
+#include "sentinel/error.h"
+
+namespace sentinel {
+namespace {
+
+constexpr std::uint64_t kFrame = 2u << 20;
+
+struct FreeFrame {
+  void operator()(void* frame) const { std::free(frame); }
+};
+using Frame = std::unique_ptr<unsigned char, FreeFrame>;
+
+Frame frame_of(unsigned char fill) {
+  Frame frame(static_cast<unsigned char*>(std::aligned_alloc(kFrame, kFrame)));
+  std::memset(frame.get(), fill, kFrame);
+  return frame;
+}
+
+SlowFile::Options options() { return {.directory = "/var/tmp", .frame_bytes = kFrame}; }
+
+TEST(SlowFile, HasNoNameAndIsItsOwnersAlone) {
+  umask(0);
+  const SlowFile file(options());
+  struct stat found {};
+  ASSERT_EQ(fstat(file.descriptor(), &found), 0);
+  EXPECT_EQ(found.st_nlink, 0u);
+  EXPECT_EQ(found.st_mode & 0777, 0600u);
+  EXPECT_EQ(found.st_uid, geteuid());
+  EXPECT_TRUE(fcntl(file.descriptor(), F_GETFD) & FD_CLOEXEC);
+}
+
+TEST(SlowFile, SlotsAreDistinctUntilReleased) {
+  SlowFile file(options());
+  const auto first = file.reserve(), second = file.reserve();
+  EXPECT_NE(first, second);
+  file.release(first);
+  EXPECT_EQ(file.reserve(), first);
+}
+
+TEST(SlowFile, ReservedSlotsHaveTheirSpace) {
+  SlowFile file(options());
+  const auto slot = file.reserve();
+  struct stat found {};
+  ASSERT_EQ(fstat(file.descriptor(), &found), 0);
+  EXPECT_GE(static_cast<std::uint64_t>(found.st_size), file.offset(slot) + kFrame);
+  EXPECT_GE(static_cast<std::uint64_t>(found.st_blocks) * 512, kFrame);
+}
+
+TEST(SlowFile, RefusesMemoryAndWhatIsNoDirectory) {
+  EXPECT_THROW(SlowFile({.directory = "/dev/shm", .frame_bytes = kFrame}), Error);
+  EXPECT_THROW(SlowFile({.directory = "/no/such/place", .frame_bytes = kFrame}), Error);
+  EXPECT_THROW(
+      SlowFile({.directory = "/var/tmp", .frame_bytes = kFrame, .need_bytes = 1ull << 60}), Error);
+}
+
+class ExecutorContract : public testing::TestWithParam<IoBackend> {
+ protected:
+  ExecutorContract()
+      : file_(options()),
+        executor_(make_executor(file_, {.backend = GetParam(), .depth = 4, .frame_bytes = kFrame})) {
+  }
+
+  Completion finish(const Transfer& transfer) {
+    EXPECT_EQ(executor_->submit(transfer), 0);
+    std::array<Completion, 4> done;
+    std::size_t count = 0;
+    while (count == 0) count = executor_->wait(done);
+    EXPECT_EQ(count, 1u);
+    return done[0];
+  }
+
+  SlowFile file_;
+  std::unique_ptr<Executor> executor_;
+};
+
+TEST_P(ExecutorContract, WhatWasWrittenIsRead) {
+  const auto slot = file_.reserve(), other = file_.reserve();
+  const auto out = frame_of(7), beside = frame_of(9), in = frame_of(0);
+  EXPECT_EQ(finish({true, slot, out.get(), 11}).error, 0);
+  EXPECT_EQ(finish({true, other, beside.get(), 12}).error, 0);
+  const auto done = finish({false, slot, in.get(), 13});
+  EXPECT_EQ(done.error, 0);
+  EXPECT_EQ(done.cookie, 13u);
+  EXPECT_EQ(std::memcmp(in.get(), out.get(), kFrame), 0);
+}
+
+TEST_P(ExecutorContract, AsManyInFlightAsItsDepth) {
+  std::vector<Frame> frames;
+  for (std::size_t i = 0; i < executor_->depth(); ++i) {
+    frames.push_back(frame_of(static_cast<unsigned char>(i)));
+    ASSERT_EQ(executor_->submit({true, file_.reserve(), frames.back().get(), i}), 0);
+  }
+  std::array<Completion, 16> done;
+  std::vector<std::uint64_t> cookies;
+  while (cookies.size() < frames.size()) {
+    const auto count = executor_->wait(done);
+    for (std::size_t i = 0; i < count; ++i) {
+      EXPECT_EQ(done[i].error, 0);
+      cookies.push_back(done[i].cookie);
+    }
+  }
+  EXPECT_THAT(cookies, testing::UnorderedElementsAre(0, 1, 2, 3));
+}
+
+// The file loses half of the slot: the read that finds its end in the middle is an error, and not a
+// frame of which half is what it was before.
+TEST_P(ExecutorContract, AReadThatEndsShortFails) {
+  const auto slot = file_.reserve();
+  const auto out = frame_of(7), in = frame_of(0);
+  ASSERT_EQ(finish({true, slot, out.get(), 1}).error, 0);
+  ASSERT_EQ(ftruncate(file_.descriptor(), static_cast<off_t>(file_.offset(slot) + kFrame / 2)), 0);
+  EXPECT_EQ(finish({false, slot, in.get(), 2}).error, EIO);
+}
+
+TEST_P(ExecutorContract, AFailedTransferSaysWhy) {
+  const auto slot = file_.reserve();
+  EXPECT_EQ(finish({true, slot, nullptr, 1}).error, EFAULT);
+}
+
+TEST_P(ExecutorContract, WakingEndsAWaitWithNothing) {
+  std::array<Completion, 4> done;
+  executor_->wake();
+  EXPECT_EQ(executor_->wait(done), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, ExecutorContract,
+                         testing::Values(IoBackend::uring, IoBackend::threads),
+                         [](const auto& backend) {
+                           return backend.param == IoBackend::uring ? "uring" : "threads";
+                         });
+
+TEST(Executors, InjectedFaultsHitTheTransferNamed) {
+  SlowFile file(options());
+  const auto executor = make_executor(
+      file, {.backend = IoBackend::threads, .depth = 2, .frame_bytes = kFrame, .inject = "write:2:ENOSPC"});
+  const auto frame = frame_of(1);
+  std::uint64_t cookie = 0;
+  for (const int expected : {0, ENOSPC, 0}) {
+    ASSERT_EQ(executor->submit({true, file.reserve(), frame.get(), ++cookie}), 0);
+    std::array<Completion, 2> done;
+    while (executor->wait(done) == 0) {
+    }
+    EXPECT_EQ(done[0].error, expected);
+  }
+}
+
+TEST(Executors, WhatIsNoFaultIsRefused) {
+  for (const auto* text : {"write", "write:0:EIO", "write:1:EVIL", "erase:1:EIO", "write:x:EIO"})
+    EXPECT_THROW(make_injecting_executor(nullptr, text), Error) << text;
+}
+
+}  // namespace
+}  // namespace sentinel
