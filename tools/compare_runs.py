@@ -22,7 +22,8 @@ def row(folder, label, name, summary):
     record = load(folder, name)
     times = [step["ms"] for step in record["steps"]]
     settled = times[len(times) // 2:]
-    tensors = predicted = "-"
+    predicted = "-"
+    tensors = mib(load(folder, "unlimited-summary")["peak_unlimited_bytes"])  # alive at once
     if summary:
         figures = load(folder, summary)
         steady = [step["ms"] for step in figures["steps"] if step["phase"] == "steady"]

@@ -347,11 +347,6 @@ EngineCounters Engine::counters() const {
   return counters_;
 }
 
-void Engine::reset_peak() {
-  const Guard guard(lock_);
-  counters_.peak_frames = frames_;
-}
-
 // Nothing wrong has been computed yet and nothing must be: the thread that needs the bytes is held
 // in its fault, so the process ends here.
 void Engine::fail(const char* what, int error) noexcept {

@@ -40,7 +40,7 @@ struct EngineCounters {             // since the engine began
   std::uint64_t demand_faults = 0;  // touches that had to wait for bytes from the slow tier
   std::uint64_t promoted_bytes = 0, demoted_bytes = 0;
   double stall_us = 0;            // time in which a training thread waited for a block
-  std::uint64_t peak_frames = 0;  // since reset_peak()
+  std::uint64_t peak_frames = 0;  // since the budget was set
 };
 
 class Engine {
@@ -56,7 +56,6 @@ class Engine {
     return reinterpret_cast<std::uintptr_t>(address) - arena_ < arena_bytes_;
   }
   FaultLoop& loop() { return *loop_; }
-  int memory_file() const { return shared_->descriptor(); }
 
   // The smallest budget that keeps `threads` threads going.
   static std::uint64_t minimum_bytes(unsigned threads, std::size_t depth);
@@ -100,7 +99,6 @@ class Engine {
   void after_fork_in_child() noexcept;
 
   EngineCounters counters() const;
-  void reset_peak();
 
  private:
   using Guard = std::unique_lock<std::mutex>;

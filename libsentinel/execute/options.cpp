@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstdlib>
 #include <string_view>
@@ -21,13 +22,21 @@ std::string value_of(std::string_view variable) {
   return set != nullptr && *set != '\0' ? set : row->fallback;
 }
 
+// "SENTINEL_ALLOW_TMPFS": "--allow-tmpfs".
+std::string option_of(std::string_view variable) {
+  std::string option = "--";
+  for (const char c : variable.substr(std::string_view("SENTINEL_").size()))
+    option += c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return option;
+}
+
 std::uint64_t number_of(std::string_view variable, std::uint64_t least, std::uint64_t most) {
   const auto text = value_of(variable);
   std::uint64_t number = 0;
   const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (ec != std::errc() || *end != '\0' || number < least || number > most)
-    throw Error(
-        fmt::format("{}=\"{}\" is not a whole number from {} to {}", variable, text, least, most));
+    throw Error(fmt::format("{} ({}): \"{}\" is not a whole number from {} to {}",
+                            option_of(variable), variable, text, least, most));
   return number;
 }
 

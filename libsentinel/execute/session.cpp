@@ -18,6 +18,7 @@ namespace {
 thread_local bool trains_here = false;
 
 constexpr std::uint32_t kMostWarmups = 3;
+constexpr std::uint32_t kPatience = 5;  // steps until a stored profile's is seen
 constexpr std::size_t kMostBuckets = 10;  // the paper's, section IV-E
 
 EngineOptions engine_options(const SessionOptions& options) {
@@ -141,7 +142,7 @@ void Session::end_warmup_step() {
       state_ = State::steady;
       return activate(*buckets_.front());
     }
-    if (warmups_ < kMostWarmups) return;
+    if (warmups_ < kPatience) return;
     if (!options_.plan.empty())
       throw Error(
           fmt::format("{} was made for another model, batch or program: no step so far equals the "
@@ -150,9 +151,7 @@ void Session::end_warmup_step() {
     say(fmt::format("{} is of another step than this program's; profiling again",
                     options_.profile));
     buckets_.clear();
-    summary_.forget_plans();
-    engine_->set_budget(0);
-    hold_warmup_budget();
+    summary_.forget_plans();  // but the limit holds until there is another
   }
   if (!equal && warmups_ < kMostWarmups) return;
   if (manual_) return;

@@ -31,7 +31,7 @@ void refuse_memory(const std::string& directory) {
     throw Error(
         fmt::format("{} lies in memory (tmpfs): tensors moved there would save nothing. Name "
                     "a directory on a disk with --slow DIR, or force it with "
-                    "SENTINEL_ALLOW_TMPFS=1",
+                    "--allow-tmpfs",
                     directory));
 }
 

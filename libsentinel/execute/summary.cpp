@@ -42,7 +42,7 @@ void Summary::planned(std::uint64_t peak_live_bytes, const Plan& plan) {
 }
 
 void Summary::forget_plans() {
-  fast_limit_bytes = peak_unlimited_bytes = streamed_ops = plans = 0;
+  peak_unlimited_bytes = streamed_ops = plans = 0;
   predicted_us = 0;
 }
 

@@ -86,7 +86,7 @@ def in_memory():
 def test_a_tmpfs_is_refused(under):
     outcome = under("20%", SCRIPT, *FLAGS, options=("--slow", in_memory()))
     assert outcome.status == OWN_FAILURE and outcome.out == ""
-    assert "tmpfs" in outcome.err and "SENTINEL_ALLOW_TMPFS=1" in outcome.err
+    assert "tmpfs" in outcome.err and "--allow-tmpfs" in outcome.err
 
 
 def test_a_tmpfs_can_be_forced(under, plain, expect_same):

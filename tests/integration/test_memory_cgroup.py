@@ -8,7 +8,11 @@ import pytest
 import cgroup
 import training
 
-SCRIPT, *FLAGS = "resnet_cifar.py", "--depth", "20", "--batch", "192", "--steps", "8"
+RESNET = ("resnet_cifar.py", "--depth", "20", "--batch", "192")
+CASES = {
+    "equal steps": (*RESNET, "--steps", "8"),
+    "smaller batches and evaluation": (*RESNET, "--images", "500", "--last-batch", "--eval-every", "2", "--steps", "10"),
+}
 SPARE = 64 << 20
 KILLED = 128 + 9
 # While what is not tensors is measured, glibc keeps no freed tensors for later: they are none.
@@ -26,16 +30,22 @@ def in_group(command, limit=None, env=None):
         pytest.skip(str(reason))
 
 
-@pytest.fixture(scope="session")
-def profile(profile_of):
-    return profile_of(SCRIPT, *FLAGS)
+@pytest.fixture(scope="module", params=CASES)
+def case(request):
+    return CASES[request.param]
 
 
-@pytest.fixture(scope="session")
-def sizes(profile, python, sentinel):
+@pytest.fixture(scope="module")
+def profile(case, profile_of):
+    return profile_of(*case)
+
+
+@pytest.fixture(scope="module")
+def sizes(case, profile, python, sentinel):
     """Bytes: a fifth of the tensors, and the limit: that, what is not tensors (the plain run's peak
     less its peak of live tensors), and what is to spare."""
-    outcome, peak = in_group([python, training.WORKLOADS / SCRIPT, *FLAGS], env=GIVE_BACK)
+    script, *flags = case
+    outcome, peak = in_group([python, training.WORKLOADS / script, *flags], env=GIVE_BACK)
     assert outcome.status == 0, outcome.err
     summary = sentinel("report", profile, "summary", "--format", "json")
     assert summary.status == 0, summary.err
@@ -44,19 +54,21 @@ def sizes(profile, python, sentinel):
     return {"budget": tensors // 5, "limit": peak - tensors + tensors // 5 + SPARE}
 
 
-def test_killed_without(sizes, python):
-    outcome, _ = in_group([python, training.WORKLOADS / SCRIPT, *FLAGS], sizes["limit"])
+def test_killed_without(case, sizes, python):
+    script, *flags = case
+    outcome, _ = in_group([python, training.WORKLOADS / script, *flags], sizes["limit"])
     assert outcome.status == KILLED, "the control fits: the limit proves nothing"
 
 
 @pytest.mark.parametrize("start", ["budget in bytes from the first allocation", "stored profile"])
-def test_finishes(start, sizes, profile, build, python, plain, expect_same, tmp_path):
+def test_finishes(start, case, sizes, profile, build, python, plain, expect_same, tmp_path):
+    script, *flags = case
     record, summary = tmp_path / "record.json", tmp_path / "summary.json"
     options = ["--profile", profile, "--fast", "20%"] if start == "stored profile" else ["--fast", sizes["budget"]]
     outcome, peak = in_group([build / "bin" / "sentinel", "run", *options, "--summary", summary, "--",
-                              python, training.WORKLOADS / SCRIPT, *FLAGS, "--json", record], sizes["limit"])
+                              python, training.WORKLOADS / script, *flags, "--json", record], sizes["limit"])
     outcome.record, outcome.record_file = training.read_json(record), record
     outcome.summary = training.read_json(summary)
-    expect_same(plain(SCRIPT, *FLAGS), outcome)
+    expect_same(plain(*case), outcome)
     assert outcome.summary["fast_limit_bytes"] <= sizes["budget"]
     assert peak <= sizes["limit"]
