@@ -65,7 +65,7 @@ struct NaturalPlacement {
   friend bool operator==(const NaturalPlacement&, const NaturalPlacement&) = default;
 };
 
-struct MachineRecord {  // the machine a profile was taken on
+struct MachineRecord {                // the machine a profile was taken on
   std::string hostname, cpu, kernel;  // kernel: its release, "6.1.0-13-amd64"
   std::uint32_t cores = 0;
   std::uint64_t memory_bytes = 0, llc_bytes = 0;
@@ -85,9 +85,9 @@ struct ProfileMeta {
   // Stated relative error of all counts together: two standard errors of the sample, and what
   // arming pages again in company may miss. 0 if exact.
   double sample_error = 0;
-  double step_us = 0;              // a normal step's wall time (not the profiling step)
-  double profiled_step_us = 0;     // the profiling step's wall time
-  std::uint64_t signature = 0;     // of the step, for matching
+  double step_us = 0;           // a normal step's wall time (not the profiling step)
+  double profiled_step_us = 0;  // the profiling step's wall time
+  std::uint64_t signature = 0;  // of the step, for matching
   MachineRecord machine;
   std::string created;  // ISO 8601, UTC
   friend bool operator==(const ProfileMeta&, const ProfileMeta&) = default;

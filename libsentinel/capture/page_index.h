@@ -11,10 +11,10 @@ namespace sentinel {
 
 // A page is untracked (weight 0), armed (serial 0) or open.
 struct PageRecord {
-  std::uint32_t slot = 0;     // of its tag's counter
+  std::uint32_t slot = 0;         // of its tag's counter
   std::uint32_t weight : 31 = 0;  // pages it stands for
   std::uint32_t even : 1 = 0;     // in an even run of its range (sampling.h)
-  std::uint64_t opening = 0;  // the serial number of the opening that it is open by
+  std::uint64_t opening = 0;      // the serial number of the opening that it is open by
   bool tracked() const noexcept { return weight != 0; }
   bool armed() const noexcept { return tracked() && opening == 0; }
 };

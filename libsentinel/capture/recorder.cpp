@@ -113,7 +113,8 @@ void StepRecorder::opened(const PageCount& count) {
   const double sum = static_cast<double>(count.reads + count.writes);
   counted_ += sum;
   if (tensor.sample_stride == 1) return;
-  const auto even = static_cast<double>(even_pages(static_cast<std::size_t>(pages), tensor.sample_stride));
+  const auto even =
+      static_cast<double>(even_pages(static_cast<std::size_t>(pages), tensor.sample_stride));
   const double of_even = static_cast<double>(count.even) / even;
   const double of_odd = (sum - static_cast<double>(count.even)) / (pages - even);
   const double error = pages * (of_even - of_odd) / 2;

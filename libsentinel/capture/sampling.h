@@ -14,8 +14,8 @@ constexpr std::uint64_t mixed(std::uint64_t x) {  // splitmix64
   return x ^ (x >> 31);
 }
 
-// visit(page, weight, even): `weight` is the run's length, which is `stride` but for the last run, so
-// that one opening of each tracked page counts exactly as many as the range has pages.
+// visit(page, weight, even): `weight` is the run's length, which is `stride` but for the last run,
+// so that one opening of each tracked page counts exactly as many as the range has pages.
 template <class Visit>
 void for_each_sampled(std::size_t pages, std::uint32_t stride, std::uint64_t seed, Visit visit) {
   for (std::size_t run = 0; run < pages; run += stride) {

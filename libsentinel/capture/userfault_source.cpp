@@ -165,7 +165,9 @@ void UserfaultSource::arm_again(const Opening& left) noexcept {
   if (left.weight > 1 || in_company_) {
     pending_[pending_count_++] = left;
     pending_pages_ += left.weight;
-    if (pending_count_ == kCompany || static_cast<double>(pending_pages_) >= 2 * kLateness * static_cast<double>(window_)) flush_pending();
+    if (pending_count_ == kCompany ||
+        static_cast<double>(pending_pages_) >= 2 * kLateness * static_cast<double>(window_))
+      flush_pending();
     return;
   }
   PageRecord* const record = pages_.find(left.page);

@@ -13,9 +13,10 @@
 //   takes a single step per opening (x86-64 only; see single_step.h). Where that cannot be waited
 //   for, more pages stay open, or there would be no progress: 4 by a system call, 32 by a thread
 //   that blocks SIGTRAP. The thread's next opening closes them.
-// - Weighted openings (stride > 1): a window never holds fewer than 32 pages. Those that left it are
-//   armed again in company, when 64 have gathered or a sixteenth of the window's pages: one call and
-//   one interruption of the other processors for all. Option `in_company` says so of all pages.
+// - Weighted openings (stride > 1): a window never holds fewer than 32 pages. Those that left it
+// are
+//   armed again in company, when 64 have gathered or a sixteenth of the window's pages: one call
+//   and one interruption of the other processors for all. Option `in_company` says so of all pages.
 //
 // Precondition: memory is disarmed, or the source destroyed, before it is unmapped or replaced. A
 // page that leaves a window is dropped from the page table; were there private memory at its
@@ -52,8 +53,8 @@ class UserfaultSource final : public AccessSource, private Stepped {
   UserfaultSource(FaultLoop&, const Options&);
   ~UserfaultSource();
 
-  // By what share of a window pages are armed late on average, where they are in company. Counts are
-  // too low by no more than that as long as they fall no faster than the window grows.
+  // By what share of a window pages are armed late on average, where they are in company. Counts
+  // are too low by no more than that as long as they fall no faster than the window grows.
   static constexpr double kLateness = 1.0 / 32;
 
   // Resolves a MINOR fault, and counts it if its page is armed. From the loop thread. False if the

@@ -18,8 +18,9 @@ struct OptionRow {
 };
 
 inline constexpr std::array kOptionTable{
-    OptionRow{"SENTINEL_MODE", "",
-              "record, run, or arena: allocate only, to compare with; empty: Sentinel is not active"},
+    OptionRow{
+        "SENTINEL_MODE", "",
+        "record, run, or arena: allocate only, to compare with; empty: Sentinel is not active"},
     OptionRow{"SENTINEL_OUTPUT", "", "where the profile goes (%p: process id)"},
     OptionRow{"SENTINEL_FAST", "", "budget of fast memory: a share (20%) or a size (2G)"},
     OptionRow{"SENTINEL_POLICY", "sentinel", "policy that makes the plan"},

@@ -18,7 +18,7 @@ namespace {
 thread_local bool trains_here = false;
 
 constexpr std::uint32_t kMostWarmups = 3;
-constexpr std::uint32_t kPatience = 5;  // steps until a stored profile's is seen
+constexpr std::uint32_t kPatience = 5;    // steps until a stored profile's is seen
 constexpr std::size_t kMostBuckets = 10;  // the paper's, section IV-E
 
 EngineOptions engine_options(const SessionOptions& options) {

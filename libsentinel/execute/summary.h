@@ -23,7 +23,8 @@ struct Summary {
   std::string policy;
   std::uint64_t fast_limit_bytes = 0, peak_fast_bytes = 0, peak_unlimited_bytes = 0;
   std::uint64_t streamed_ops = 0;
-  std::uint64_t plans = 0;  // kinds of step that have one; the figures above are the largest of them
+  std::uint64_t plans =
+      0;  // kinds of step that have one; the figures above are the largest of them
   double predicted_us = 0;
   std::vector<StepRow> steps;
 

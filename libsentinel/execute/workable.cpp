@@ -32,10 +32,11 @@ void require_workable(std::uint64_t fast_bytes, std::size_t depth, const Profile
   const auto least = Engine::minimum_bytes(thread_count(), depth);
   if (fast_bytes >= least) return;
   const auto ample = policy.plan(profile, machine, {.fast_bytes = physical_bytes()});
-  refuse(fast_bytes, least,
-         fmt::format("from {} on no op has to be streamed; the bound of the Sentinel paper (section "
-                     "IV-E), short-lived peak and largest long-lived tensor, is {}",
-                     print_bytes(ample.smallest_unstreamed_budget), print_bytes(ample.paper_bound)));
+  refuse(
+      fast_bytes, least,
+      fmt::format("from {} on no op has to be streamed; the bound of the Sentinel paper (section "
+                  "IV-E), short-lived peak and largest long-lived tensor, is {}",
+                  print_bytes(ample.smallest_unstreamed_budget), print_bytes(ample.paper_bound)));
 }
 
 void require_live(const Plan& plan) {

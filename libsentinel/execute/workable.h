@@ -1,5 +1,5 @@
-// Whether the live engine can do what it is asked, before anything is trained. Each throws Error and
-// says what would work.
+// Whether the live engine can do what it is asked, before anything is trained. Each throws Error
+// and says what would work.
 #pragma once
 
 #include <cstddef>

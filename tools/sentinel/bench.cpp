@@ -111,9 +111,7 @@ Json json_of(const std::string& slow, const Machine& machine, const std::vector<
   return json;
 }
 
-void require_size(const std::string& size) try {
-  parse_bytes(size);
-} catch (const Error& error) {
+void require_size(const std::string& size) try { parse_bytes(size); } catch (const Error& error) {
   throw UsageError(fmt::format("--size: {}", error.what()));
 }
 

@@ -28,9 +28,10 @@ struct Settings {
 void require_writable_plan(const std::string& path) try {
   if (std::filesystem::exists(path)) plan::read_plan(path);
 } catch (const Error&) {
-  throw Error(fmt::format("{} exists and is not a plan; it is left as it is: name another one with "
-                          "-o",
-                          path));
+  throw Error(
+      fmt::format("{} exists and is not a plan; it is left as it is: name another one with "
+                  "-o",
+                  path));
 }
 
 Plan make_plan(const Settings& s, const Profile& profile) {

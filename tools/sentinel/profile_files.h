@@ -15,8 +15,8 @@ namespace sentinel::cli {
 using Files = std::map<std::string, std::pair<ino_t, std::int64_t>>;
 Files files_of(const std::filesystem::path& pattern);
 
-// Before hours of training rather than after them. Throws Error where a profile could not be written
-// there, or something that is none would be lost.
+// Before hours of training rather than after them. Throws Error where a profile could not be
+// written there, or something that is none would be lost.
 void require_writable_profile(const std::filesystem::path& pattern);
 
 }  // namespace sentinel::cli

@@ -249,7 +249,7 @@ TEST_F(Replacing, OtherThreadsSeeTheContentsAllAlong) {
 TEST_F(Replacing, IsRefusedFromAHandler) {
   struct Inside {
     FaultLoop* loop;
-    int answer = 0;
+    std::atomic<int> answer = 0;
     static void run(void* self, const Fault& fault) noexcept {
       auto& inside = *static_cast<Inside*>(self);
       inside.answer = inside.loop->replace_mapping(kPage, kPage, kPage);

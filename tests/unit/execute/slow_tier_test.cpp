@@ -63,16 +63,16 @@ TEST(SlowFile, ReservedSlotsHaveTheirSpace) {
 TEST(SlowFile, RefusesMemoryAndWhatIsNoDirectory) {
   EXPECT_THROW(SlowFile({.directory = "/dev/shm", .frame_bytes = kFrame}), Error);
   EXPECT_THROW(SlowFile({.directory = "/no/such/place", .frame_bytes = kFrame}), Error);
-  EXPECT_THROW(
-      SlowFile({.directory = "/var/tmp", .frame_bytes = kFrame, .need_bytes = 1ull << 60}), Error);
+  EXPECT_THROW(SlowFile({.directory = "/var/tmp", .frame_bytes = kFrame, .need_bytes = 1ull << 60}),
+               Error);
 }
 
 class ExecutorContract : public testing::TestWithParam<IoBackend> {
  protected:
   ExecutorContract()
       : file_(options()),
-        executor_(make_executor(file_, {.backend = GetParam(), .depth = 4, .frame_bytes = kFrame})) {
-  }
+        executor_(
+            make_executor(file_, {.backend = GetParam(), .depth = 4, .frame_bytes = kFrame})) {}
 
   Completion finish(const Transfer& transfer) {
     EXPECT_EQ(executor_->submit(transfer), 0);
@@ -145,8 +145,10 @@ INSTANTIATE_TEST_SUITE_P(Backends, ExecutorContract,
 
 TEST(Executors, InjectedFaultsHitTheTransferNamed) {
   SlowFile file(options());
-  const auto executor = make_executor(
-      file, {.backend = IoBackend::threads, .depth = 2, .frame_bytes = kFrame, .inject = "write:2:ENOSPC"});
+  const auto executor = make_executor(file, {.backend = IoBackend::threads,
+                                             .depth = 2,
+                                             .frame_bytes = kFrame,
+                                             .inject = "write:2:ENOSPC"});
   const auto frame = frame_of(1);
   std::uint64_t cookie = 0;
   for (const int expected : {0, ENOSPC, 0}) {
