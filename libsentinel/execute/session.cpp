@@ -243,7 +243,13 @@ int Session::start_profile() {
 int Session::end_profile() {
   const Guard guard(lock_);
   if (state_ != State::profiling || !manual_) return -EINVAL;
-  end_profile_step();
+  try {
+    end_profile_step();
+  } catch (...) {  // it could not be written or planned: the program hears of it and may go on
+    state_ = buckets_.empty() ? State::idle : State::steady;
+    record_ = wants_tensors_ = manual_ = false;
+    throw;
+  }
   manual_ = false;
   begin_step();
   return 0;
