@@ -145,6 +145,7 @@ void sentinel_op_tensor(const void* storage, size_t bytes, int access) {
 void sentinel_op_run(void) { current()->op_run(); }
 void sentinel_op_end(void) { current()->op_end(); }
 void sentinel_layer_start(const char* name, int phase) { current()->layer(name, phase_of(phase)); }
+void sentinel_model(const char* name, size_t batch) { current()->model(name, batch); }
 void sentinel_unsupported(const char* what) { current()->unsupported(what); }
 void sentinel_detach(const char* reason) { current()->finish(reason); }
 

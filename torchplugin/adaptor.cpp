@@ -190,6 +190,10 @@ EXPORT void sentinel_torch_layer(const char* name) {
   sentinel_layer_start(name, SENTINEL_FORWARD);
 }
 
+EXPORT void sentinel_torch_model(const char* name, std::size_t batch) {
+  sentinel_model(name, batch);
+}
+
 EXPORT void sentinel_torch_step() {
   layers.of_sequence.clear();
   layers.current = "(no module)";

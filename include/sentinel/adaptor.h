@@ -37,6 +37,10 @@ SENTINEL_API void sentinel_op_end(void);
 /* A layer begins. `name` is copied. */
 SENTINEL_API void sentinel_layer_start(const char* name, int phase);
 
+/* What is trained, for the profile: the model's name, and the samples of one step (0: unknown). The
+ * first call counts. `name` is copied. */
+SENTINEL_API void sentinel_model(const char* name, size_t batch);
+
 /* Something that this version cannot manage (torch.compile, say): training goes on unmanaged. */
 SENTINEL_API void sentinel_unsupported(const char* what);
 /* The program ends: writes what is still to be written. Called once, from the interpreter's exit.

@@ -255,6 +255,13 @@ int Session::end_profile() {
   return 0;
 }
 
+void Session::model(const char* name, std::size_t batch) noexcept {
+  const Guard guard(lock_);
+  if (!model_.empty()) return;
+  model_ = name;
+  batch_ = batch;
+}
+
 void Session::unsupported(const char* what) noexcept {
   const Guard guard(lock_);
   if (state_ == State::idle) return;
@@ -262,7 +269,6 @@ void Session::unsupported(const char* what) noexcept {
   say(fmt::format("{} is not supported yet; training goes on unmanaged, with all of its memory",
                   what));
   state_ = State::idle;
-  unsupported_ = what;
   active_ = nullptr;
   wants_tensors_ = false;
   engine_->set_budget(0);

@@ -53,6 +53,7 @@ class Session {
   int start_profile();
   int end_profile();
 
+  void model(const char* name, std::size_t batch) noexcept;
   void unsupported(const char* what) noexcept;
   void finish(const char* reason) noexcept;
 
@@ -134,7 +135,8 @@ class Session {
   std::uint32_t step_ops_ = 0;       // begun in this step
   std::uint32_t unknown_steps_ = 0;  // steps for which to go on recording
   std::unordered_map<std::uint64_t, std::uint32_t> new_kinds_;  // steps seen, by signature
-  std::string unsupported_;
+  std::string model_;
+  std::size_t batch_ = 0;
   std::vector<Move> moves_;  // of one op, reused
   std::vector<LiveTensor> awaited_;
   std::vector<PageCount> drained_;

@@ -129,8 +129,10 @@ Profile Session::take_profile(bool complete, const std::string& reason) const {
                    .read_write = counts,
                    .complete = complete,
                    .incomplete_reason = complete ? "" : reason,
+                   .model = model_,
                    .command = options_.command,
                    .framework = framework_,
+                   .batch = batch_,
                    .window_pages = counts ? window_of(options_) : 0,
                    .sample_error = counts && !options_.exact
                                        ? 2 * recorder_.sample_error() + UserfaultSource::kLateness

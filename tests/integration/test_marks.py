@@ -70,6 +70,12 @@ def test_marks_under_a_plan(at, trained, tmp_path):
     assert json.loads(summary.read_text())["plans"] <= 2
 
 
+def test_the_model_is_named(trained, sentinel, tmp_path):
+    trained("record", "for step in range(5): train()\n")
+    summary = sentinel("report", tmp_path / "marked", "summary").out
+    assert "Sequential, batch 40" in summary and " Linux Linux " not in summary
+
+
 def test_a_fork_within_the_bracket(trained, sentinel, tmp_path):
     """Counting ends there; the profile is whole all the same and says what it counts."""
     outcome = trained("record", "import sentinel\nfor step in range(3):\n    with sentinel.profile():\n"

@@ -84,11 +84,18 @@ def _find_layers(torch, adaptor):
     names = weakref.WeakKeyDictionary()
     heavy = weakref.WeakKeyDictionary()
     adaptor.sentinel_torch_layer.argtypes = [ctypes.c_char_p]
+    adaptor.sentinel_torch_model.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    known = False
 
     def owns_weight(module):
         return any(p is not None and p.dim() >= 2 for p in module.parameters(recurse=False))
 
-    def before(module, _inputs):
+    def before(module, inputs):
+        nonlocal known
+        if not known:  # the first module called is the model, its input's first dimension the batch
+            known = True
+            shape = getattr(inputs[0], "shape", None) if inputs else None
+            adaptor.sentinel_torch_model(type(module).__name__.encode(), shape[0] if shape else 0)
         if module not in names:
             prefix = type(module).__name__
             for path, child in module.named_modules():
