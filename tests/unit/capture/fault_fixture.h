@@ -17,10 +17,13 @@ constexpr std::size_t kPage = 4096;
 
 class Mapping {
  public:
-  static Mapping anonymous(std::size_t pages) {
-    return Mapping(pages, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+  // `at`: where, if not 0; nothing may be mapped there.
+  static Mapping anonymous(std::size_t pages, std::uintptr_t at = 0) {
+    return Mapping(pages, MAP_PRIVATE | MAP_ANONYMOUS, -1, at);
   }
-  static Mapping of(int file, std::size_t pages) { return Mapping(pages, MAP_SHARED, file); }
+  static Mapping of(int file, std::size_t pages, std::uintptr_t at = 0) {
+    return Mapping(pages, MAP_SHARED, file, at);
+  }
   Mapping(Mapping&& other) noexcept : at_(other.at_), pages_(other.pages_) { other.at_ = nullptr; }
   ~Mapping() {
     if (at_) munmap(at_, bytes());
@@ -33,8 +36,10 @@ class Mapping {
   void release() { at_ = nullptr; }
 
  private:
-  Mapping(std::size_t pages, int flags, int file) : pages_(pages) {
-    void* const at = mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, flags, file, 0);
+  Mapping(std::size_t pages, int flags, int file, std::uintptr_t where) : pages_(pages) {
+    if (where != 0) flags |= MAP_FIXED_NOREPLACE;
+    void* const at = mmap(reinterpret_cast<void*>(where), bytes(), PROT_READ | PROT_WRITE, flags,
+                          file, 0);
     if (at == MAP_FAILED) throw Error("mapping test memory", errno);
     at_ = static_cast<unsigned char*>(at);
   }
@@ -44,8 +49,8 @@ class Mapping {
 
 // A memfd whose page i is filled with the byte mark(i); `alias` is a mapping that never faults.
 struct Memory {
-  explicit Memory(std::size_t pages)
-      : file(make(pages)), alias(Mapping::of(file, pages)), mapping(Mapping::of(file, pages)) {
+  explicit Memory(std::size_t pages, std::uintptr_t at = 0)
+      : file(make(pages)), alias(Mapping::of(file, pages)), mapping(Mapping::of(file, pages, at)) {
     for (std::size_t i = 0; i < pages; ++i) std::memset(alias.page(i), mark(i), kPage);
   }
   ~Memory() { close(file); }
