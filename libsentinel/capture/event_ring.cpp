@@ -66,7 +66,8 @@ void EventRing::map() {
     at = mmap(nullptr, SampleRing::kHeader + bytes_, PROT_READ | PROT_WRITE, MAP_SHARED,
               sampling_.front(), 0);
   }
-  if (at == MAP_FAILED) throw Error("mapping a ring of samples", errno);
+  // EPERM is the limit of locked memory, too.
+  if (at == MAP_FAILED) throw Error("mapping a ring of samples", errno == EPERM ? ENOMEM : errno);
   mapping_ = at;
   for (const int event : sampling_)
     if (event != sampling_.front() &&

@@ -1,5 +1,6 @@
 #include "capture/sample_event.h"
 
+#include <fmt/format.h>
 #include <perfmon/pfmlib_perf_event.h>
 
 #include <array>
@@ -146,7 +147,10 @@ SampleFacts read_sample_facts(const fs::path& root) {
 
 std::string SampleEvents::names() const {
   std::string text;
-  for (const auto& event : events) text += (text.empty() ? "" : " and ") + event.name;
+  for (const auto& event : events) {
+    if (!text.empty()) text += " and ";
+    text += event.name;
+  }
   return text;
 }
 
@@ -163,18 +167,22 @@ SampleEvents choose_sample_events(const SampleFacts& facts, std::string_view pmu
 SampleEvents refused_sample_events(const SampleFacts& facts, int error) {
   // What perf_event_paranoid may be. Older kernels' IBS sees every process.
   const int most = facts.vendor == "AuthenticAMD" ? 0 : 2;
-  const auto refused = std::string("perf_event_open: ") + std::strerror(error);
+  const auto refused = fmt::format("perf_event_open: {}", std::strerror(error));
   switch (error) {
     case EACCES:
     case EPERM:
     case ENOSYS:
       if (error != ENOSYS && facts.paranoid.value_or(0) > most)
-        return none("kernel.perf_event_paranoid is " + std::to_string(*facts.paranoid),
-                    "sysctl kernel.perf_event_paranoid=" + std::to_string(most) +
-                        ", or give the process CAP_PERFMON");
+        return none(
+            fmt::format("kernel.perf_event_paranoid is {}", *facts.paranoid),
+            fmt::format("sysctl kernel.perf_event_paranoid={}, or give the process CAP_PERFMON",
+                        most));
       return none(refused, "in a container allow it in the seccomp profile, or add CAP_PERFMON");
     case EBUSY:
       return none(refused, "another program holds the counters: end it");
+    case ENOMEM:
+      return none(refused,
+                  "raise the limit of locked memory (ulimit -l) or kernel.perf_event_mlock_kb");
     case EMFILE:
       return none(refused, "raise the limit of open files (ulimit -n)");
     default:

@@ -117,6 +117,7 @@ TEST_F(ChosenEvents, ARefusalNamesWhatWouldHelp) {
   EXPECT_THAT(refused_sample_events(intel, EPERM).remedy, HasSubstr("seccomp"));
   EXPECT_THAT(refused_sample_events(intel, ENOSYS).remedy, HasSubstr("seccomp"));
   EXPECT_THAT(refused_sample_events(intel, EMFILE).remedy, HasSubstr("ulimit -n"));
+  EXPECT_THAT(refused_sample_events(intel, ENOMEM).remedy, HasSubstr("ulimit -l"));
   EXPECT_THAT(refused_sample_events(intel, EBUSY).remedy, HasSubstr("another program"));
   for (const int error : {EACCES, EPERM, ENOSYS, EBUSY, EMFILE, ENOENT, EOPNOTSUPP, EINVAL}) {
     const auto refused = refused_sample_events(intel, error);
