@@ -6,7 +6,8 @@
 //
 // A count is an *opening*: an armed page faults when touched, the fault opens and counts it and
 // puts it in the faulting thread's window, a FIFO of W opened pages; it is armed again when W
-// other pages were opened by that thread after it, or when its range is disarmed.
+// other pages were opened by that thread after it, or when its range is disarmed. A source that is
+// not exact counts accesses instead, as many as its samples stand for.
 #pragma once
 
 #include <cstddef>
@@ -19,10 +20,11 @@ namespace sentinel {
 
 struct SourceInfo {
   std::string name;
-  bool exact = true;  // every opening is counted
+  bool exact = true;  // counts openings, each of them; else accesses, by samples of them
   bool reads_writes_apart = false;
   std::uint32_t page_bytes = 4096;
   double event_cost_us = 0;  // rough cost of one opening, for choosing a sampling stride
+  double missed = 0;  // share of all that may not have been counted, besides the sampling error
 };
 
 // Bytes [begin, begin + bytes), page aligned. One page in `stride` is tracked, stratified: one at a
@@ -40,6 +42,7 @@ struct PageCount {
   // Of both, those in a range's even runs of `stride` pages. How much the two halves differ tells
   // the sampling error.
   std::uint64_t even = 0;
+  double variance = 0;  // of reads + writes, where accesses are sampled
 };
 
 class AccessSource {

@@ -49,7 +49,8 @@ struct Tensor {
   friend bool operator==(const Tensor&, const Tensor&) = default;
 };
 
-// Page openings of one tensor during one op, already scaled up by the tensor's sample_stride.
+// Page openings of one tensor during one op, already scaled up by the tensor's sample_stride. From
+// the source "samples": loads and stores, as many as its samples stand for.
 struct AccessCount {
   TensorId tensor;
   OpId op;
@@ -73,8 +74,9 @@ struct MachineRecord {                // the machine a profile was taken on
 };
 
 struct ProfileMeta {
-  std::string source;       // access source: "userfaultfd", "kernel", "ops", "synthetic", "trace"
-  bool exact = false;       // no tensor was sampled
+  std::string
+      source;  // access source: "userfaultfd", "kernel", "samples", "ops", "synthetic", "trace"
+  bool exact = false;       // every opening was counted
   bool read_write = false;  // reads and writes told apart
   bool complete = false;    // false: the recording ended early (crash, interrupt)
   std::string incomplete_reason;
@@ -82,8 +84,8 @@ struct ProfileMeta {
   std::uint64_t batch = 0;
   std::uint32_t page_bytes = 4096;
   std::uint32_t window_pages = 0;  // W of DESIGN 6; 0 where the source has no window
-  // Stated relative error of all counts together: two standard errors of the sample, and what
-  // arming pages again in company may miss. 0 if exact.
+  // Stated relative error of all counts together: two standard errors of the sample, and what the
+  // source may have missed besides (SourceInfo::missed). 0 if exact.
   double sample_error = 0;
   double step_us = 0;           // a normal step's wall time (not the profiling step)
   double profiled_step_us = 0;  // the profiling step's wall time

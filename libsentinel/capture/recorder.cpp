@@ -112,6 +112,7 @@ void StepRecorder::opened(const PageCount& count) {
   const double pages = static_cast<double>(round_up(tensor.bytes, kPage) / kPage);
   const double sum = static_cast<double>(count.reads + count.writes);
   counted_ += sum;
+  variance_ += count.variance;
   if (tensor.sample_stride == 1) return;
   const auto even =
       static_cast<double>(even_pages(static_cast<std::size_t>(pages), tensor.sample_stride));

@@ -37,7 +37,8 @@ UserfaultSource::UserfaultSource(FaultLoop& loop, const Options& options)
            .exact = true,
            .reads_writes_apart = true,
            .page_bytes = kPage,
-           .event_cost_us = measured_event_cost_us()};
+           .event_cost_us = measured_event_cost_us(),
+           .missed = in_company_ ? kLateness : 0};
   if (small()) single_step_.reset(new SingleStep(*this));
 }
 

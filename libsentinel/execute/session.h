@@ -78,8 +78,10 @@ class Session {
 
   bool will_count() const;
   void share_memory();
+  std::unique_ptr<AccessSource> make_source();
   void begin_counting();
   void end_counting();  // and leaves the memory that can be counted
+  bool whole() const;
   void arm(const LiveTensor&);
   void disarm(const LiveTensor&);
   void drain();
@@ -126,6 +128,7 @@ class Session {
   std::uint32_t tries_ = 0;  // profiling steps that a fork cut short
   std::chrono::steady_clock::time_point last_snapshot_;
   std::unique_ptr<AccessSource> source_;
+  SourceInfo source_info_;  // of the last one, as it ended
   std::string source_refused_;
 
   std::vector<std::unique_ptr<Bucket>> buckets_;

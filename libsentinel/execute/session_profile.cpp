@@ -5,6 +5,7 @@
 #include <bit>
 #include <ctime>
 
+#include "capture/sample_source.h"
 #include "capture/userfault_source.h"
 #include "execute/limits.h"
 #include "execute/session.h"
@@ -51,19 +52,25 @@ std::string now_utc() {
 
 }  // namespace
 
-// Right after a step began. The arena becomes shared memory and every live tensor is armed. Where
-// counting is refused, the profile takes op inputs and outputs as accesses and says so.
+// The one that SENTINEL_COUNT names. Throws Error where it is refused.
+std::unique_ptr<AccessSource> Session::make_source() {
+  if (options_.count == "samples") return std::make_unique<SampleSource>(find_sample_events());
+  share_memory();
+  auto source = std::make_unique<UserfaultSource>(
+      engine_->loop(),
+      UserfaultSource::Options{.window_pages = window_of(options_), .in_company = !options_.exact});
+  engine_->count_with(&UserfaultSource::count, source.get());
+  return source;
+}
+
+// Right after a step began. Every live tensor is armed. Where counting is refused, the profile
+// takes op inputs and outputs as accesses and says so.
 void Session::begin_counting() {
   has_counts_ = false;
   if (options_.count == "ops") source_refused_ = "page counting was not asked for";
   if (!source_refused_.empty()) return;
   try {
-    share_memory();
-    auto source = std::make_unique<UserfaultSource>(
-        engine_->loop(), UserfaultSource::Options{.window_pages = window_of(options_),
-                                                  .in_company = !options_.exact});
-    engine_->count_with(&UserfaultSource::count, source.get());
-    source_ = std::move(source);
+    source_ = make_source();
   } catch (const Error& error) {
     source_refused_ = error.what();
     end_counting();
@@ -79,7 +86,7 @@ void Session::begin_counting() {
 
 // The first steps then touch the memory first that is counted later, and no step copies it.
 bool Session::will_count() const {
-  return state_ == State::warmup && options_.count != "ops" && buckets_.empty() &&
+  return state_ == State::warmup && options_.count == "auto" && buckets_.empty() &&
          engine_->loop().can_count();
 }
 
@@ -93,6 +100,7 @@ void Session::end_counting() {
   if (counted_) {
     drain();
     counted_ = false;
+    source_info_ = source_->info();
     engine_->count_with(nullptr, nullptr);
     source_.reset();  // before its memory is replaced
   }
@@ -101,16 +109,19 @@ void Session::end_counting() {
     refuse(Error("the arena could not be switched back from counting", -code));
 }
 
+// Every page is tracked. A source that samples accesses need not sample pages.
+bool Session::whole() const { return options_.exact || !source_->info().exact; }
+
 void Session::arm(const LiveTensor& tensor) {
   if (tensor.record == StepRecorder::kNone) return;
-  const auto range = range_of(tensor, options_.exact);
+  const auto range = range_of(tensor, whole());
   recorder_.sampled(tensor.record, range.stride);
   source_->arm({&range, 1});
 }
 
 void Session::disarm(const LiveTensor& tensor) {
   if (tensor.record == StepRecorder::kNone) return;
-  const auto range = range_of(tensor, options_.exact);
+  const auto range = range_of(tensor, whole());
   source_->disarm({&range, 1});
 }
 
@@ -124,19 +135,18 @@ void Session::drain() {
 
 Profile Session::take_profile(bool complete, const std::string& reason) const {
   const bool counts = has_counts_;
-  ProfileMeta meta{.source = counts ? "userfaultfd" : "ops",
-                   .exact = counts && options_.exact,
-                   .read_write = counts,
+  const auto& source = source_ ? source_->info() : source_info_;
+  ProfileMeta meta{.source = counts ? source.name : "ops",
+                   .exact = counts && source.exact && options_.exact,
+                   .read_write = counts && source.reads_writes_apart,
                    .complete = complete,
                    .incomplete_reason = complete ? "" : reason,
                    .model = model_,
                    .command = options_.command,
                    .framework = framework_,
                    .batch = batch_,
-                   .window_pages = counts ? window_of(options_) : 0,
-                   .sample_error = counts && !options_.exact
-                                       ? 2 * recorder_.sample_error() + UserfaultSource::kLateness
-                                       : 0,
+                   .window_pages = counts && source.exact ? window_of(options_) : 0,
+                   .sample_error = counts ? 2 * recorder_.sample_error() + source.missed : 0,
                    .step_us = normal_us_,
                    .profiled_step_us = recorder_.microseconds(),
                    .signature = recorder_.signature(),

@@ -15,7 +15,11 @@ std::string sampling(const StepView& step) {
   const auto sampled = std::ranges::count_if(step.profile.tensors,
                                              [](const Tensor& t) { return t.sample_stride > 1; });
   const auto error = step.profile.meta.sample_error;
-  return fmt::format("{} of {} tensors sampled, {}", sampled, step.profile.tensors.size(),
+  const auto what =
+      step.profile.meta.source == "samples"
+          ? std::string("sampled loads and stores, not openings")
+          : fmt::format("{} of {} tensors sampled", sampled, step.profile.tensors.size());
+  return fmt::format("{}, {}", what,
                      error > 0 ? "stated error ±" + print_percent(error) : "error not stated");
 }
 

@@ -85,3 +85,16 @@ def test_run_within_a_budget(program, sentinel, tmp_path, fast):
     assert 0 < summary["peak_fast_bytes"] <= summary["fast_limit_bytes"]
     assert summary["steps"][5]["phase"] == "steady"
     assert sum(step["demoted_bytes"] for step in summary["steps"]) > 0
+
+
+def test_samples_of_the_processor_or_why_not(program, sentinel, tmp_path):
+    findings = json.loads(sentinel("doctor", "--json").out)["hardware"]
+    event = next(finding for finding in findings if finding["name"] == "hardware samples")
+    outcome = training.finish([program, *SMALL], cwd=tmp_path, env={"SENTINEL_COUNT": "samples"})
+    assert len(losses(outcome)) == 6
+    shown = sentinel("report", tmp_path / "profile.sentinel", "summary").out
+    if event["available"]:
+        assert "sampled loads and stores" in shown
+    else:
+        assert "cannot be counted" in outcome.err and event["detail"] in outcome.err
+        assert "no memory accesses counted" in shown

@@ -9,6 +9,7 @@
 
 #include "base/units.h"
 #include "capture/availability.h"
+#include "capture/sample_threads.h"
 #include "doctor.h"
 #include "execute/backing.h"
 #include "execute/executors.h"
@@ -115,11 +116,9 @@ Finding kernel_patch() {
 }
 
 Finding hardware_samples() {
-  const auto paranoid = first_line("/proc/sys/kernel/perf_event_paranoid");
-  return {
-      "hardware samples", false,
-      fmt::format("{}{}", kUnbuilt, paranoid.empty() ? "" : "; perf_event_paranoid is " + paranoid),
-      "none needed: userfaultfd counts exactly"};
+  const auto found = find_sample_events();
+  if (found.events.empty()) return {"hardware samples", false, found.reason, found.remedy};
+  return {"hardware samples", true, fmt::format("{}: use --count samples", found.names()), ""};
 }
 
 Finding cuda() {
