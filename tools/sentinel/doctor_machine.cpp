@@ -3,12 +3,15 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "base/units.h"
 #include "capture/availability.h"
+#include "capture/kernel_source.h"
 #include "capture/sample_threads.h"
 #include "doctor.h"
 #include "execute/backing.h"
@@ -109,10 +112,14 @@ Finding physical_memory() { return {"physical memory", true, print_bytes(physica
 constexpr const char* kUnbuilt = "not built yet";
 
 Finding kernel_patch() {
-  const bool present = fs::exists("/dev/sentinel");
-  return {"kernel source", false,
-          fmt::format("{}{}", present ? "/dev/sentinel is there; " : "", kUnbuilt),
-          "none needed: userfaultfd counts the same"};
+  const int code = KernelSource::probe();
+  if (code == 0) return {"kernel source", true, "/dev/sentinel counts every page", ""};
+  if (code == -ENOENT)
+    return {"kernel source", false, "this kernel has no /dev/sentinel",
+            "none needed: userfaultfd counts the same. To have it: kernel/README.md"};
+  return {"kernel source", false, fmt::format("/dev/sentinel: {}", std::strerror(-code)),
+          code == -EPROTO ? "the kernel's version of the interface is another: build its patches anew"
+                          : "let this user open it: mode 0666"};
 }
 
 Finding hardware_samples() {
