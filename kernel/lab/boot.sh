@@ -120,7 +120,7 @@ shape_arguments() {
         -numa "node,nodeid=0,memdev=fast,cpus=0-$((${LAB_CPUS:-2} - 1))"
         -numa node,nodeid=1
         -numa dist,src=0,dst=1,val=30
-        -device nvdimm,memdev=slow,id=pmem,node=1,label-size=128K) ;;
+        -device nvdimm,memdev=slow,id=pmem,node=1) ;;
   esac
 }
 
@@ -143,7 +143,7 @@ accelerator_arguments() {
 start_readers() {
   tail -c +1 -s 0.1 -f --pid="$qemu_pid" "$run_dir/stdout" 2>/dev/null &
   stdout_pid=$!
-  tail -c +1 -s 0.1 -f --pid="$qemu_pid" "$run_dir/stderr" 2>/dev/null >&2 &
+  tail -c +1 -s 0.1 -f --pid="$qemu_pid" "$run_dir/stderr" >&2 2>/dev/null &
   stderr_pid=$!
   timer_pid=
   if [ -n "${LAB_TIMEOUT:-}" ]; then
