@@ -32,7 +32,8 @@
 #                          pinned source and kernel/patches; the tree itself is not written to
 # Environment, set in the guest:
 #   LAB_OUT, LAB_SHAPE, LAB_SWAP (a block device with a swap signature, not enabled)
-set -euo pipefail
+set -Eeuo pipefail
+trap 'echo "lab: failed at ${BASH_SOURCE[0]}:$LINENO" >&2' ERR
 
 LAB_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")/lab" && pwd)
 KERNEL_DIR=$(dirname "$LAB_DIR")

@@ -80,7 +80,9 @@ apply_patches() {
   done < <(list_patches)
 }
 
-list_patches() { find "$KERNEL_DIR/patches" -name '*.patch' 2>/dev/null | sort -V; }
+list_patches() {
+  [ ! -d "$KERNEL_DIR/patches" ] || find "$KERNEL_DIR/patches" -maxdepth 1 -name '*.patch' | sort -V
+}
 
 # What to ask of the configuration of a tree, in the order in which it is merged.
 fragments() {
@@ -134,12 +136,9 @@ configure() {
   if [ -e "$objects/.config" ] && [ "$(cat "$objects/lab.stamp" 2>/dev/null)" = "$stamp" ]; then return 0; fi
   fragments "$variant" | xargs cat >"$objects/lab.config"
   known_options "$tree" <"$KERNEL_DIR/config/sentinel.config" >>"$objects/lab.config"
-  {
-    make_kernel "$tree" "$objects" tinyconfig
-    (cd "$tree" && KCONFIG_CONFIG=$objects/.config scripts/kconfig/merge_config.sh -O "$objects" -m \
-      "$objects/.config" "$objects/lab.config")
-    make_kernel "$tree" "$objects" olddefconfig
-  } >"$objects/lab-configure.log" 2>&1 || { cat "$objects/lab-configure.log" >&2; die "cannot configure the kernel" 1; }
+  (cd "$tree" && KCONFIG_CONFIG=$objects/.config nice scripts/kconfig/merge_config.sh -n -O "$objects" \
+    kernel/configs/tiny.config "$objects/lab.config") >"$objects/lab-configure.log" 2>&1 ||
+    { cat "$objects/lab-configure.log" >&2; die "cannot configure the kernel" 1; }
   check_options "$objects/lab.config" "$objects/.config"
   echo "$stamp" >"$objects/lab.stamp"
 }
