@@ -32,6 +32,7 @@
 #                          pinned source and kernel/patches; the tree itself is not written to
 # Environment, set in the guest:
 #   LAB_OUT, LAB_SHAPE, LAB_SWAP (a block device with a swap signature, not enabled)
+# shellcheck source-path=SCRIPTDIR
 set -Eeuo pipefail
 trap 'echo "lab: failed at ${BASH_SOURCE[0]}:$LINENO" >&2' ERR
 
@@ -52,34 +53,35 @@ usage() {
   exit 2
 }
 
-shape=dram+dram
-variant=plain
-memory=
-while [ $# -gt 0 ]; do
-  case $1 in
-    --shape) shape=${2-}; shift 2 || usage ;;
-    --memory) memory=${2-}; shift 2 || usage ;;
-    --debug) variant=debug; shift ;;
-    --) shift; break ;;
+main() {
+  local shape=dram+dram variant=plain memory='' status=0
+  while [ $# -gt 0 ]; do
+    case $1 in
+      --shape) shape=${2-}; shift 2 || usage ;;
+      --memory) memory=${2-}; shift 2 || usage ;;
+      --debug) variant=debug; shift ;;
+      --) shift; break ;;
+      *) usage ;;
+    esac
+  done
+  [ $# -gt 0 ] || usage
+  case $shape in
+    dram+dram | dram+pmem) memory=${memory:-4G+4G}; [[ $memory == *+* ]] || usage ;;
+    dram) memory=${memory:-4G}; [[ $memory != *+* ]] || usage ;;
     *) usage ;;
   esac
-done
-[ $# -gt 0 ] || usage
-case $shape in
-  dram+dram | dram+pmem) memory=${memory:-4G+4G}; [[ $memory == *+* ]] || usage ;;
-  dram) memory=${memory:-4G} ;;
-  *) usage ;;
-esac
 
-require_guest_tools "$shape"
-run_dir=$(mktemp -d "${TMPDIR:-/tmp}/sentinel-lab.XXXXXX")
-trap clean_up EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-trap 'exit 129' HUP
+  require_guest_tools
+  run_dir=$(mktemp -d "${TMPDIR:-/tmp}/sentinel-lab.XXXXXX")
+  trap clean_up EXIT
+  trap 'exit 130' INT
+  trap 'exit 143' TERM
+  trap 'exit 129' HUP
 
-build_kernel "$variant" "$run_dir/bzImage"
-write_command "$@"
-status=0
-boot_guest "$shape" "$memory" "$run_dir/bzImage" || status=$?
-finish "$status"
+  build_kernel "$variant" "$run_dir/bzImage"
+  write_command "$shape" "$@"
+  boot_guest "$shape" "$memory" "$run_dir/bzImage" || status=$?
+  finish "$status"
+}
+
+main "$@"

@@ -6,6 +6,7 @@
 #   guest      shell variables for the guest's init
 #   command    a bash script: the caller's folder, environment and command
 #   stdout, stderr, status   written by the guest while and after the command runs
+#   failure    written by the guest if it could not become what was asked
 #   bzImage, initramfs, scratch.img, swap.img   what QEMU is given
 
 require_guest_tools() {
@@ -15,13 +16,13 @@ require_guest_tools() {
   require cpio cpio
   require e2fsprogs /sbin/mkfs.ext4
   require util-linux setpriv
-  [ "$1" = dram+pmem ] && require ndctl ndctl
   stop_if_missing
 }
 
 # The command as a script that bash reads in the guest: %q keeps every argument as it is.
 write_command() {
-  local name
+  local shape=$1 name
+  shift
   {
     printf 'cd %q || exit 125\n' "$PWD"
     for name in $(passed_variables); do
@@ -94,7 +95,7 @@ start_guest() {
     -drive "file=$run_dir/scratch.img,if=virtio,format=raw,cache=unsafe,discard=unmap"
     -drive "file=$run_dir/swap.img,if=virtio,format=raw,cache=unsafe,discard=unmap")
   shape_arguments "$shape" "$memory"
-  accelerator_arguments
+  accelerator_arguments "$image"
   # The guest does not outlive this script, however it ends.
   setpriv --pdeathsig KILL qemu-system-x86_64 "${arguments[@]}" </dev/null >&2 &
   qemu_pid=$!
@@ -136,7 +137,35 @@ add_memory_attributes() {
 sum_of_sizes() { echo $((($(numfmt --from=iec "$1") + $(numfmt --from=iec "$2")) / 1048576)); }
 
 accelerator_arguments() {
-  arguments+=(-accel tcg,thread=multi -cpu max)
+  local accelerator=${LAB_ACCEL:-}
+  if [ -z "$accelerator" ]; then
+    accelerator=tcg
+    if kvm_works "$1"; then accelerator=kvm; fi
+  fi
+  case $accelerator in
+    kvm) arguments+=(-accel kvm -cpu host) ;;
+    *) arguments+=(-accel tcg,thread=multi -cpu max) ;;
+  esac
+}
+
+# A /dev/kvm that opens and makes a machine may still not run one, so a guest is booted in it: once, for
+# the answer is kept until this machine starts again.
+kvm_works() {
+  local answer
+  [ -w /dev/kvm ] || return 1
+  answer=$KERNEL_CACHE/kvm-$(cat /proc/sys/kernel/random/boot_id)
+  if [ ! -e "$answer" ]; then
+    rm -f "$KERNEL_CACHE"/kvm-*
+    boot_in_kvm "$1" >"$run_dir/kvm" || true
+    mv "$run_dir/kvm" "$answer"
+  fi
+  grep -q 'lab: init runs' "$answer"
+}
+
+boot_in_kvm() {
+  timeout -k 1 10 qemu-system-x86_64 -nodefaults -no-user-config -display none -monitor none -no-reboot \
+    -machine q35 -accel kvm -cpu host -m 512 -serial stdio \
+    -kernel "$1" -initrd "$run_dir/initramfs" -append "console=ttyS0 panic=-1 lab_only_init=1" </dev/null 2>&1
 }
 
 # Copies what the command prints while it prints it, until the guest is gone.
@@ -164,6 +193,10 @@ wait_for_guest() {
        wait "$qemu_pid" || true ;;
   esac
   wait "$stdout_pid" "$stderr_pid" || true
+  if [ -s "$run_dir/failure" ]; then
+    say "the guest says: $(cat "$run_dir/failure")"
+    return "$EXIT_GUEST_DIED"
+  fi
   if [ ! -s "$run_dir/status" ]; then
     say "the guest ended before its command did; the end of its log:"
     tail -n 40 "$kernel_log" >&2
