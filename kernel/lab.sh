@@ -30,6 +30,7 @@
 #   SENTINEL_CACHE         where built kernels are kept (default ~/.cache/sentinel)
 #   SENTINEL_KERNEL_TREE   build incrementally from this already patched source tree instead of the
 #                          pinned source and kernel/patches; the tree itself is not written to
+#   SENTINEL_KERNEL_IMAGE  boot this bzImage, whatever it was built from
 # Environment, set in the guest:
 #   LAB_OUT, LAB_SHAPE, LAB_SWAP (a block device with a swap signature, not enabled)
 # shellcheck source-path=SCRIPTDIR

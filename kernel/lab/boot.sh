@@ -16,6 +16,7 @@ require_guest_tools() {
   require cpio cpio
   require e2fsprogs /sbin/mkfs.ext4
   require util-linux setpriv
+  if ldd "$(command -v busybox)" >/dev/null 2>&1; then missing_packages+=(busybox-static); fi
   stop_if_missing
 }
 
@@ -36,11 +37,8 @@ write_command() {
 }
 
 passed_variables() {
-  local name
-  for name in PATH HOME USER LOGNAME LANG LANGUAGE TERM ${LAB_ENV:-} \
-    $(compgen -v LC_) $(compgen -v SENTINEL_) $(compgen -v LAB_); do
-    [[ $(declare -p "$name" 2>/dev/null) =~ ^declare\ -[a-z]*x ]] && echo "$name"
-  done | sort -u
+  local listed=${LAB_ENV:-}
+  compgen -e | grep -xE "PATH|HOME|USER|LOGNAME|TERM|LANG|LANGUAGE|(LC|SENTINEL|LAB)_.*|${listed// /|}" || true
 }
 
 output_folder() { readlink -f "${LAB_OUT:-$run_dir/out}"; }
@@ -60,7 +58,8 @@ prepare_guest() {
   : >"$run_dir/stdout"
   : >"$run_dir/stderr"
   mkdir -p "${LAB_OUT:-$run_dir/out}"
-  printf 'shape=%q\nout=%q\n' "$1" "$(output_folder)" >"$run_dir/guest"
+  printf '%s=%q\n' shape "$1" out "$(output_folder)" here "$PWD" repository "$(dirname "$KERNEL_DIR")" \
+    >"$run_dir/guest"
   make_initramfs
   make_disks
 }
@@ -88,18 +87,21 @@ start_guest() {
     -smp "${LAB_CPUS:-2}"
     -kernel "$image" -initrd "$run_dir/initramfs"
     -append "console=ttyS0 ignore_loglevel panic=-1 oops=panic watchdog_thresh=60 memhp_default_state=online_movable ${LAB_APPEND:-}"
-    -serial "file:$kernel_log"
+    -serial "file:$(option_value "$kernel_log")"
     -virtfs "local,id=root,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap"
-    -virtfs "local,id=lab,path=$run_dir,mount_tag=lab,security_model=none,multidevs=remap"
-    -virtfs "local,id=out,path=$(output_folder),mount_tag=out,security_model=none,multidevs=remap"
-    -drive "file=$run_dir/scratch.img,if=virtio,format=raw,cache=unsafe,discard=unmap"
-    -drive "file=$run_dir/swap.img,if=virtio,format=raw,cache=unsafe,discard=unmap")
+    -virtfs "local,id=lab,path=$(option_value "$run_dir"),mount_tag=lab,security_model=none,multidevs=remap"
+    -virtfs "local,id=out,path=$(option_value "$(output_folder)"),mount_tag=out,security_model=none,multidevs=remap"
+    -drive "file=$(option_value "$run_dir")/scratch.img,if=virtio,format=raw,cache=unsafe,discard=unmap"
+    -drive "file=$(option_value "$run_dir")/swap.img,if=virtio,format=raw,cache=unsafe,discard=unmap")
   shape_arguments "$shape" "$memory"
   accelerator_arguments "$image"
   # The guest does not outlive this script, however it ends.
   setpriv --pdeathsig KILL qemu-system-x86_64 "${arguments[@]}" </dev/null >&2 &
   qemu_pid=$!
 }
+
+# QEMU reads a comma in a value as two.
+option_value() { echo "${1//,/,,}"; }
 
 # Adds the nodes of a shape to `arguments`.
 shape_arguments() {
@@ -156,7 +158,7 @@ kvm_works() {
   answer=$KERNEL_CACHE/kvm-$(cat /proc/sys/kernel/random/boot_id)
   if [ ! -e "$answer" ]; then
     rm -f "$KERNEL_CACHE"/kvm-*
-    boot_in_kvm "$1" >"$run_dir/kvm" || true
+    (boot_in_kvm "$1") >"$run_dir/kvm" 2>/dev/null || true
     mv "$run_dir/kvm" "$answer"
   fi
   grep -q 'lab: init runs' "$answer"
@@ -165,7 +167,7 @@ kvm_works() {
 boot_in_kvm() {
   timeout -k 1 10 qemu-system-x86_64 -nodefaults -no-user-config -display none -monitor none -no-reboot \
     -machine q35 -accel kvm -cpu host -m 512 -serial stdio \
-    -kernel "$1" -initrd "$run_dir/initramfs" -append "console=ttyS0 panic=-1 lab_only_init=1" </dev/null 2>&1
+    -kernel "$1" -initrd "$run_dir/initramfs" -append "console=ttyS0 panic=-1 lab_only_init=1" </dev/null
 }
 
 # Copies what the command prints while it prints it, until the guest is gone.
@@ -186,7 +188,7 @@ wait_for_guest() {
   local ended
   wait -n -p ended "$qemu_pid" "$stdout_pid" "$stderr_pid" ${timer_pid:+"$timer_pid"} || true
   case ${ended:-} in
-    "$timer_pid") say "stopped after $LAB_TIMEOUT seconds"; stop_guest; return "$EXIT_TIMEOUT" ;;
+    "${timer_pid:-none}") say "stopped after $LAB_TIMEOUT seconds"; stop_guest; return "$EXIT_TIMEOUT" ;;
     "$qemu_pid") ;;
     *) # A reader ends before the guest when nobody reads it any more.
        if kill -0 "$qemu_pid" 2>/dev/null && sleep 0.5 && kill -0 "$qemu_pid" 2>/dev/null; then stop_guest; return 141; fi
@@ -222,7 +224,7 @@ clean_up() {
   local status=$?
   stop_guest
   # shellcheck disable=SC2086 # of these there may be none
-  kill ${stdout_pid:-} ${stderr_pid:-} ${timer_pid:-} 2>/dev/null || true
+  kill ${build_pid:-} ${stdout_pid:-} ${stderr_pid:-} ${timer_pid:-} 2>/dev/null || true
   if [ "$status" -ne 0 ] && [ -s "$run_dir/kernel.log" ]; then
     local kept
     kept=$(mktemp "${TMPDIR:-/tmp}/sentinel-lab-XXXXXX.log")

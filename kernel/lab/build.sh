@@ -12,7 +12,9 @@ KEPT_KERNELS=6
 build_kernel() {
   local variant=$1 image=$2
   mkdir -p "$KERNEL_CACHE"
-  if [ -n "${SENTINEL_KERNEL_TREE:-}" ]; then
+  if [ -n "${SENTINEL_KERNEL_IMAGE:-}" ]; then
+    cp "$SENTINEL_KERNEL_IMAGE" "$image"
+  elif [ -n "${SENTINEL_KERNEL_TREE:-}" ]; then
     build_from_tree "$SENTINEL_KERNEL_TREE" "$variant" "$image"
   else
     build_from_patches "$variant" "$image"
@@ -20,7 +22,13 @@ build_kernel() {
 }
 
 # One build at a time in one place; who waits finds the other's result.
-lock() { exec 9>"$1"; flock 9; }
+lock() {
+  exec 9>"$1"
+  flock --nonblock 9 && return 0
+  say "waiting for another build"
+  flock 9 &
+  wait $!
+}
 unlock() { exec 9>&-; }
 
 build_from_tree() {
@@ -91,13 +99,14 @@ fragments() {
   return 0
 }
 
+# The functions that decide what is built count with its inputs.
 kernel_key() {
   {
-    echo "$1"
     stat -c '%s %Y' "$KERNEL_TARBALL"
     gcc --version
-    fragments "$1" | xargs cat "$KERNEL_DIR/config/sentinel.config" "$LAB_DIR/build.sh"
+    fragments "$1" | xargs cat "$KERNEL_DIR/config/sentinel.config"
     list_patches | xargs -r cat
+    declare -f build_into_cache apply_patches configure known_options compile
   } | hash_stream
 }
 
@@ -121,14 +130,6 @@ require_build_tools() {
   stop_if_missing
 }
 
-make_kernel() {
-  local tree=$1 objects=$2 compiler=gcc
-  shift 2
-  if command -v ccache >/dev/null; then compiler="ccache gcc"; fi
-  nice make -s -C "$tree" O="$objects" CC="$compiler" HOSTCC="$compiler" \
-    KBUILD_BUILD_USER=lab KBUILD_BUILD_HOST=sentinel "$@"
-}
-
 # Configures OBJECTS unless that was done from the same fragments and the same Kconfig files.
 configure() {
   local tree=$1 objects=$2 variant=$3 stamp
@@ -145,8 +146,9 @@ configure() {
 
 configuration_stamp() {
   {
-    fragments "$2" | xargs cat "$KERNEL_DIR/config/sentinel.config" "$LAB_DIR/build.sh"
+    fragments "$2" | xargs cat "$KERNEL_DIR/config/sentinel.config"
     find "$1" -name 'Kconfig*' -type f -printf '%p %T@\n' | sort
+    declare -f configure known_options
   } | hash_stream
 }
 
@@ -180,7 +182,13 @@ check_options() {
   exit 1
 }
 
+# In the background, so that a signal to this script is acted on at once.
 compile() {
-  local tree=$1 objects=$2
-  make_kernel "$tree" "$objects" "-j${LAB_JOBS:-$(nproc)}" bzImage >&2 || die "the kernel does not build" 1
+  local tree=$1 objects=$2 compiler=gcc
+  if command -v ccache >/dev/null; then compiler="ccache gcc"; fi
+  setpriv --pdeathsig TERM nice make -s -C "$tree" O="$objects" CC="$compiler" HOSTCC="$compiler" \
+    KBUILD_BUILD_USER=lab KBUILD_BUILD_HOST=sentinel "-j${LAB_JOBS:-$(nproc)}" bzImage >&2 &
+  build_pid=$!
+  wait "$build_pid" || die "the kernel does not build" 1
+  build_pid=
 }
