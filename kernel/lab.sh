@@ -21,12 +21,14 @@
 # Environment, read here:
 #   LAB_OUT       folder that the guest may write, at the same path (default: a temporary one)
 #   LAB_LOG       where the guest's kernel log goes (default: a temporary file, kept if there is trouble)
-#   LAB_TIMEOUT   seconds after which the guest is stopped
+#   LAB_TIMEOUT   seconds after which the guest is stopped (default: none)
 #   LAB_ENV       names of further variables that COMMAND gets, separated by spaces; PATH, HOME, LANG and
 #                 everything that begins with SENTINEL_ or LAB_ it gets anyway
 #   LAB_CPUS      processors of the guest (default 2)
 #   LAB_APPEND    more kernel parameters
-#   LAB_ACCEL     tcg or kvm; default: kvm where it works
+#   LAB_ACCEL     tcg or kvm; default: kvm where a guest boots in it
+#   LAB_JOBS      compilers at once (default: one a processor)
+#   TMPDIR        where the guest's disks lie, which are sparse (default /tmp)
 #   SENTINEL_CACHE         where built kernels are kept (default ~/.cache/sentinel)
 #   SENTINEL_KERNEL_TREE   build incrementally from this already patched source tree instead of the
 #                          pinned source and kernel/patches; the tree itself is not written to
@@ -67,8 +69,8 @@ main() {
   done
   [ $# -gt 0 ] || usage
   case $shape in
-    dram+dram | dram+pmem) memory=${memory:-4G+4G}; [[ $memory == *+* ]] || usage ;;
-    dram) memory=${memory:-4G}; [[ $memory != *+* ]] || usage ;;
+    dram+dram | dram+pmem) memory=${memory:-4G+4G}; [[ $memory =~ ^[0-9]+[MG]\+[0-9]+[MG]$ ]] || usage ;;
+    dram) memory=${memory:-4G}; [[ $memory =~ ^[0-9]+[MG]$ ]] || usage ;;
     *) usage ;;
   esac
 

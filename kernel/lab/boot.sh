@@ -86,7 +86,7 @@ start_guest() {
   arguments=(-nodefaults -no-user-config -display none -monitor none -no-reboot
     -smp "${LAB_CPUS:-2}"
     -kernel "$image" -initrd "$run_dir/initramfs"
-    -append "console=ttyS0 ignore_loglevel panic=-1 oops=panic watchdog_thresh=60 memhp_default_state=online_movable ${LAB_APPEND:-}"
+    -append "console=ttyS0 ignore_loglevel panic=-1 oops=panic watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120 memhp_default_state=online_movable ${LAB_APPEND:-}"
     -serial "file:$(option_value "$kernel_log")"
     -virtfs "local,id=root,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap"
     -virtfs "local,id=lab,path=$(option_value "$run_dir"),mount_tag=lab,security_model=none,multidevs=remap"
@@ -172,9 +172,9 @@ boot_in_kvm() {
 
 # Copies what the command prints while it prints it, until the guest is gone.
 start_readers() {
-  tail -c +1 -s 0.1 -f --pid="$qemu_pid" "$run_dir/stdout" 2>/dev/null &
+  setpriv --pdeathsig KILL tail -c +1 -s 0.1 -f --pid="$qemu_pid" "$run_dir/stdout" 2>/dev/null &
   stdout_pid=$!
-  tail -c +1 -s 0.1 -f --pid="$qemu_pid" "$run_dir/stderr" >&2 2>/dev/null &
+  setpriv --pdeathsig KILL tail -c +1 -s 0.1 -f --pid="$qemu_pid" "$run_dir/stderr" >&2 2>/dev/null &
   stderr_pid=$!
   timer_pid=
   if [ -n "${LAB_TIMEOUT:-}" ]; then
@@ -225,12 +225,18 @@ clean_up() {
   stop_guest
   # shellcheck disable=SC2086 # of these there may be none
   kill ${build_pid:-} ${stdout_pid:-} ${stderr_pid:-} ${timer_pid:-} 2>/dev/null || true
-  if [ "$status" -ne 0 ] && [ -s "$run_dir/kernel.log" ]; then
-    local kept
-    kept=$(mktemp "${TMPDIR:-/tmp}/sentinel-lab-XXXXXX.log")
-    cp "$run_dir/kernel.log" "$kept"
-    say "the guest's log is kept in $kept"
-  fi
+  case $status in
+    0 | 129 | 130 | 141 | 143) ;;
+    *) keep_log ;;
+  esac
   rm -rf "$run_dir"
   exit "$status"
+}
+
+keep_log() {
+  local kept
+  [ -s "$run_dir/kernel.log" ] || return 0
+  kept=$(mktemp "${TMPDIR:-/tmp}/sentinel-lab-XXXXXX.log")
+  cp "$run_dir/kernel.log" "$kept"
+  say "the guest's log is kept in $kept"
 }
