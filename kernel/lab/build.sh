@@ -62,15 +62,14 @@ build_from_patches() {
   prune_kernels
 }
 
+# An interrupted build of the same kernel is continued.
 build_into_cache() {
   local variant=$1 kept=$2 tree=$KERNEL_CACHE/build
   say "building the $variant kernel (minutes, once)"
-  rm -rf "$tree"
-  mkdir -p "$tree"
-  tar -xf "$KERNEL_TARBALL" -C "$tree" --strip-components=1
-  apply_patches "$tree"
-  # Objects below the source: its path is then ".." in every compile, and ccache hits across trees.
-  mkdir "$tree/objects"
+  if [ "$(cat "$tree/lab.kernel" 2>/dev/null)" != "$kept" ]; then
+    unpack_source "$tree"
+    echo "$kept" >"$tree/lab.kernel"
+  fi
   configure "$tree" "$tree/objects" "$variant"
   compile "$tree" "$tree/objects"
   rm -rf "$kept.new"
@@ -78,6 +77,15 @@ build_into_cache() {
   cp "$tree/objects"/{.config,System.map,vmlinux} "$tree/objects/arch/x86/boot/bzImage" "$kept.new/"
   mv "$kept.new" "$kept"
   rm -rf "$tree"
+}
+
+# Objects below the source: its path is then ".." in every compile, and ccache hits across trees.
+unpack_source() {
+  local tree=$1
+  rm -rf "$tree"
+  mkdir -p "$tree/objects"
+  tar -xf "$KERNEL_TARBALL" -C "$tree" --strip-components=1
+  apply_patches "$tree"
 }
 
 # In numeric order, without fuzz: a patch that no longer fits exactly has to be looked at.
@@ -106,7 +114,7 @@ kernel_key() {
     gcc --version
     fragments "$1" | xargs cat "$KERNEL_DIR/config/sentinel.config"
     list_patches | xargs -r cat
-    declare -f build_into_cache apply_patches configure known_options compile
+    declare -f unpack_source apply_patches configure known_options compile
   } | hash_stream
 }
 
