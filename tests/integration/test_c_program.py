@@ -90,7 +90,7 @@ def test_run_within_a_budget(program, sentinel, tmp_path, fast):
 def test_samples_of_the_processor_or_why_not(program, sentinel, tmp_path):
     findings = json.loads(sentinel("doctor", "--json").out)["hardware"]
     event = next(finding for finding in findings if finding["name"] == "hardware samples")
-    outcome = training.finish([program, *SMALL], cwd=tmp_path, env={"SENTINEL_COUNT": "samples"})
+    outcome = sentinel("record", "--count", "samples", "--", program, *SMALL, cwd=tmp_path)
     assert len(losses(outcome)) == 6
     shown = sentinel("report", tmp_path / "profile.sentinel", "summary").out
     if event["available"]:

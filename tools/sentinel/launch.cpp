@@ -1,6 +1,7 @@
 #include "launch.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -128,8 +129,8 @@ void enter_values(const Launch& launch) {
 void require_one_of(const char* option, const std::string& value,
                     std::initializer_list<const char*> known) {
   if (std::find(known.begin(), known.end(), value) == known.end())
-    throw UsageError(fmt::format("{} \"{}\" is unknown; it is {} or {}", option, value,
-                                 *known.begin(), *(known.end() - 1)));
+    throw UsageError(fmt::format("{} \"{}\" is unknown; choose from: {}", option, value,
+                                 fmt::join(known, ", ")));
 }
 
 SessionOptions checked_options() {
@@ -138,7 +139,7 @@ SessionOptions checked_options() {
     make_policy(options.policy);
     parse_io_backend(options.io);
     require_one_of("--move", options.move, {"auto", "copy"});
-    require_one_of("--count", options.count, {"auto", "ops"});
+    require_one_of("--count", options.count, {"auto", "samples", "ops"});
     return options;
   } catch (const Error& error) {
     throw UsageError(error.what());

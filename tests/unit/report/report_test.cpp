@@ -91,6 +91,16 @@ TEST(Summary, PartialComesFirst) {
   EXPECT_EQ(rendered(profile, "summary", "text").find("Partial profile: interrupted"), 0u);
 }
 
+TEST(Summary, SamplesAreNotTakenForOpenings) {
+  auto profile = small_profile();
+  profile.meta.source = "samples";
+  profile.meta.exact = false;
+  profile.meta.window_pages = 0;
+  profile.meta.sample_error = 0.02;
+  EXPECT_THAT(rendered(profile, "summary", "text"),
+              HasSubstr("samples, sampled loads and stores, not openings, stated error ±2 %"));
+}
+
 TEST(Summary, ObservationsInJson) {
   const auto summary = parsed(small_profile(), "summary");
   EXPECT_EQ(summary["tensors"], 8);  // of nine, one is foreign
