@@ -75,6 +75,7 @@ class Session {
   bool knows(std::uint64_t signature) const;
   void plan_another(Profile profile);
   void note_step(const char* phase);
+  void end_trial_step();
 
   bool will_count() const;
   void share_memory();
@@ -95,11 +96,15 @@ class Session {
   Machine machine() const;
   Bucket* bucket_of_prefix(std::uint64_t prefix);
   void activate(Bucket&);
+  void bring(Bucket&);
   void apply(const std::vector<Move>&);
+  void await_promotions();
+  void count_accesses(Bucket&, OpId);
   void reuse_frames();
   void follow(std::uint32_t position, std::uint64_t prefix);
   [[noreturn]] void refuse(const std::exception&);
   void say(const std::string&) const;
+  void write_summary() const;
 
   SessionOptions options_;
   std::string framework_;
@@ -139,6 +144,8 @@ class Session {
   std::size_t batch_ = 0;
   std::vector<Move> moves_;  // of one op, reused
   std::vector<LiveTensor> awaited_;
+  std::uint32_t awaited_interval_ = 0;
+  double accesses_ = 0, fast_accesses_ = 0;  // in this step
   std::vector<PageCount> drained_;
 
   std::atomic<bool> wants_tensors_ = true;

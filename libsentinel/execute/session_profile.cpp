@@ -60,7 +60,7 @@ void Session::begin_counting() {
   try {
     share_memory();
     auto source = std::make_unique<UserfaultSource>(
-        engine_->loop(), UserfaultSource::Options{.window_pages = window_of(options_),
+        *engine_->loop(), UserfaultSource::Options{.window_pages = window_of(options_),
                                                   .in_company = !options_.exact});
     engine_->count_with(&UserfaultSource::count, source.get());
     source_ = std::move(source);
@@ -80,7 +80,7 @@ void Session::begin_counting() {
 // The first steps then touch the memory first that is counted later, and no step copies it.
 bool Session::will_count() const {
   return state_ == State::warmup && options_.count != "ops" && buckets_.empty() &&
-         engine_->loop().can_count();
+         engine_->loop() != nullptr && engine_->loop()->can_count();
 }
 
 void Session::share_memory() {

@@ -3,7 +3,7 @@
 // buffers.
 //
 //   engine_bench [--directory DIR] [--blocks N] [--rounds N]
-#include "execute/engine.h"
+#include "execute/frame_engine.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -72,7 +72,7 @@ class Blocks {
       before = engine.counters().demoted_bytes;
   }
 
-  Engine engine;
+  FrameEngine engine;
 };
 
 // Median microseconds of a call for each of the blocks [first, last).
