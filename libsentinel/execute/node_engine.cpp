@@ -94,7 +94,7 @@ void NodeEngine::set_budget(std::uint64_t bytes) {
       if (granules_[i].place == Place::fast && (granules_[i].wanted != 0) == wanted) queue_out(i);
   settled_.wait(guard, [&] { return held_ <= budget_ || queued_out_ + leaving_ == 0; });
   counters_.peak_bytes = held_ * granule_;
-  promoter_work_.notify_one();
+  room_changed();
 }
 
 bool NodeEngine::occupy(std::uintptr_t address, std::uint64_t bytes) noexcept {
@@ -144,7 +144,7 @@ void NodeEngine::vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted
     recall(granule);
     if (granule.place == Place::fast) list_dead(i);
   }
-  if (roomless_) promoter_work_.notify_one();
+  if (roomless_) room_changed();
 }
 
 void NodeEngine::demote(std::uintptr_t address, std::uint64_t bytes) noexcept {
@@ -189,9 +189,9 @@ void NodeEngine::await(std::uintptr_t address, std::uint64_t bytes) noexcept {
   const auto run = run_of(address, bytes);
   for (auto i = run.first; i < run.first + run.count; ++i) {
     if (!coming(granules_[i])) continue;
+    const auto given_up = [&] { return granules_[i].place == Place::queued_in && hopeless(); };
     const Stopwatch stalled(counters_.stall_us);
-    settled_.wait(guard, [&] { return !coming(granules_[i]) || hopeless() || stop_; });
-    if (hopeless()) return;
+    settled_.wait(guard, [&] { return !coming(granules_[i]) || given_up() || stop_; });
   }
 }
 
@@ -217,6 +217,12 @@ std::uint64_t NodeEngine::fast_bytes(std::uintptr_t address, std::uint64_t bytes
 bool NodeEngine::room_for(std::uint64_t granules) noexcept {
   while (held_ + granules > budget_ && !dead_.empty()) drop_dead(held_ + granules - budget_);
   return held_ + granules <= budget_;
+}
+
+// The promoter finds out how much.
+void NodeEngine::room_changed() noexcept {
+  roomless_ = false;
+  promoter_work_.notify_one();
 }
 
 // A birth waits for demotions that are under way if they make enough room for it.
@@ -304,7 +310,7 @@ void NodeEngine::reuse_dead_blocks() noexcept {
     }
     drop(part);
   });
-  promoter_work_.notify_one();
+  room_changed();
 }
 
 // --- queues

@@ -73,6 +73,7 @@ class NodeEngine final : public Engine {
   Run run_of(std::uintptr_t address, std::uint64_t bytes) const noexcept;
   bool room_for(std::uint64_t granules) noexcept;
   bool make_room(Run, Guard&) noexcept;
+  void room_changed() noexcept;
   void drop_dead(std::uint64_t most) noexcept;
   void drop(Run) noexcept;
   void bind(Run, bool fast) noexcept;

@@ -101,7 +101,7 @@ void NodeEngine::carry(const Batch& batch, bool in, Guard& guard) noexcept {
   for (std::size_t i = 0; i < batch.size(); ++i)
     in ? arrived(batch[i], moved[i]) : left(batch[i], moved[i]);
   settled_.notify_all();
-  if (!in) promoter_work_.notify_one();
+  if (!in) room_changed();
 }
 
 void NodeEngine::arrived(GranuleIndex index, const Moved& moved) noexcept {

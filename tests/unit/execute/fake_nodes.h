@@ -62,7 +62,7 @@ class FakeNodes final : public NodeCalls {
     const std::lock_guard guard(lock_);
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
     settle_all(begin, begin + bytes);
-    if (policies_.empty()) begin_ = begin, end_ = begin + bytes;
+    if (policies_.empty()) begin_ = begin, end_ = begin + bytes - (2u << 20);  // without the page behind it
     const int after = policy(begin + bytes);
     policies_.erase(policies_.lower_bound(begin), policies_.lower_bound(begin + bytes));
     policies_[begin] = node;
@@ -77,11 +77,12 @@ class FakeNodes final : public NodeCalls {
     return madvise(address, bytes, MADV_DONTNEED) == 0 ? 0 : -errno;
   }
 
+  static constexpr int kEither = -1;
   std::uint64_t bytes_in(int node) {
     const std::lock_guard guard(lock_);
     settle_all(begin_, end_);
     std::uint64_t bytes = 0;
-    for (const auto& [page, at] : node_of_) bytes += at == node ? kPage : 0;
+    for (const auto& [page, at] : node_of_) bytes += node == kEither || at == node ? kPage : 0;
     return bytes;
   }
 
