@@ -34,7 +34,7 @@ std::vector<std::vector<Bucket::Accesses>> accesses_of(const Profile& profile) {
 
 }  // namespace
 
-Bucket::Bucket(Profile profile, Plan plan, Space& space)
+Bucket::Bucket(Profile profile, Plan plan, Space& space, std::optional<Choice> late)
     : profile_(std::move(profile)),
       plan_(std::move(plan)),
       matcher_(profile_),
@@ -45,7 +45,7 @@ Bucket::Bucket(Profile profile, Plan plan, Space& space)
       used_(profile_.ops.size()),
       accesses_(accesses_of(profile_)),
       intervals_(profile_, plan_.interval_layers),
-      trials_(intervals_.size()) {
+      trials_(intervals_.size(), late) {
   for (const auto& move : plan_.moves)
     if (move.direction == Direction::promote)
       awaited_[move.deadline.index()].push_back(move.tensor);

@@ -101,11 +101,9 @@ bool NodeEngine::occupy(std::uintptr_t address, std::uint64_t bytes) noexcept {
   Guard guard(lock_);
   const auto run = run_of(address, bytes);
   top_ = std::max(top_, run.first + run.count);
+  for (auto i = run.first; i < run.first + run.count; ++i) ++granules_[i].live;  // none is dead now
   const bool fast = budget_ != 0 && !counting_ && make_room(run, guard);
-  for (auto i = run.first; i < run.first + run.count; ++i) {
-    ++granules_[i].live;
-    granules_[i].wanted += fast;
-  }
+  for (auto i = run.first; i < run.first + run.count; ++i) granules_[i].wanted += fast;
   if (fast)
     born_fast(run);
   else if (!counting_)
@@ -138,8 +136,9 @@ void NodeEngine::vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted
   const auto run = run_of(address, bytes);
   for (auto i = run.first; i < run.first + run.count; ++i) {
     auto& granule = granules_[i];
-    if (wanted) --granule.wanted;
-    if (--granule.live != 0) continue;
+    --granule.live;
+    if (wanted) unwant(i);
+    if (granule.live != 0) continue;
     if (granule.place == Place::queued_in) granule.place = Place::slow;
     recall(granule);
     if (granule.place == Place::fast) list_dead(i);
@@ -150,12 +149,14 @@ void NodeEngine::vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted
 void NodeEngine::demote(std::uintptr_t address, std::uint64_t bytes) noexcept {
   const Guard guard(lock_);
   const auto run = run_of(address, bytes);
-  for (auto i = run.first; i < run.first + run.count; ++i) {
-    auto& granule = granules_[i];
-    if (--granule.wanted != 0) continue;
-    if (granule.place == Place::queued_in) granule.place = Place::slow;
-    if (granule.place == Place::fast) queue_out(i);
-  }
+  for (auto i = run.first; i < run.first + run.count; ++i) unwant(i);
+}
+
+void NodeEngine::unwant(GranuleIndex index) noexcept {
+  auto& granule = granules_[index];
+  if (--granule.wanted != 0) return;
+  if (granule.place == Place::queued_in) granule.place = Place::slow;
+  if (granule.place == Place::fast && granule.live != 0) queue_out(index);
 }
 
 void NodeEngine::promote(std::uintptr_t address, std::uint64_t bytes) noexcept {
@@ -373,6 +374,17 @@ void NodeEngine::after_fork_in_child() noexcept {
 EngineCounters NodeEngine::counters() const {
   const Guard guard(lock_);
   auto counters = counters_;
+  if (getenv("SENTINEL_PRETEND")) {
+    std::uint64_t n[6][2][2] = {}, listed = 0;
+    for (GranuleIndex i = 0; i < top_; ++i) {
+      auto& g = granules_[i];
+      ++n[(int)g.place][g.live != 0][g.wanted != 0];
+      listed += g.listed_dead;
+    }
+    fprintf(stderr, "DBG held %lu/%lu qo %lu arr %lu lv %lu listed %lu roomless %d prom %zu dem %zu dead %zu:", held_, budget_, queued_out_, arriving_, leaving_, listed, roomless_, promotions_.size(), demotions_.size(), dead_.size());
+    for (int p = 0; p < 6; ++p) fprintf(stderr, " [%d] dead %lu unwanted %lu wanted %lu", p, n[p][0][0] + n[p][0][1], n[p][1][0], n[p][1][1]);
+    fprintf(stderr, "\n");
+  }
   mover_in_.add_to(counters);
   mover_out_.add_to(counters);
   return counters;

@@ -151,7 +151,7 @@ void Session::op_end() noexcept {
   if (active_ == nullptr) return;
   const auto position = active_->matcher().position();
   if (position == StepMatcher::kLost) return;
-  if (engine_->in_place()) count_accesses(*active_, OpId(position));
+  if (engine_->in_place() && !diverged_) count_accesses(*active_, OpId(position));
   if (!active_->moves_anything()) return;
   moves_.clear();
   active_->op_end(OpId(position), moves_);

@@ -37,6 +37,7 @@ constexpr LaunchRow kLaunchRows[] = {
     {"--tiers", "SENTINEL_TIERS", "TIERS", kBoth},
     {"--granule", "SENTINEL_GRANULE", "BYTES", kRun},
     {"--summary", "SENTINEL_SUMMARY", "FILE", kRun, Kind::path},
+    {"--late", "SENTINEL_LATE", "HOW", kRun},
     {"--inspect", "SENTINEL_INSPECT", "", kRun, Kind::flag},
     {"--machine", "SENTINEL_MACHINE", "NAME|FILE", kRun},
     {"--io", "SENTINEL_IO", "BACKEND", kRun},
@@ -150,6 +151,7 @@ SessionOptions checked_options() {
     make_policy(options.policy);
     parse_io_backend(options.io);
     require_one_of("--move", options.move, {"auto", "copy"});
+    parse_late(options.late);
     require_one_of("--count", options.count, {"auto", "ops"});
     return options;
   } catch (const Error& error) {
