@@ -86,16 +86,12 @@ void Bucket::begin_step() {
   controller_ = walk(plan_);
 }
 
-std::uintptr_t Bucket::address(TensorId id, Space& space) const {
-  const bool placed = space.placed(space_plan_, id.value);
-  return placed ? space.address_of(space_plan_, id.value) : persistent_[id.index()];
-}
-
 LiveTensor* Bucket::live(TensorId id, Space& space) const {
-  const auto at = address(id, space);
-  auto* tensor = at == 0 ? nullptr : space.find(reinterpret_cast<const void*>(at));
-  return tensor != nullptr && tensor->bytes == profile_.tensors[id.index()].bytes ? tensor
-                                                                                  : nullptr;
+  const auto t = id.index();
+  const bool placed = space.placed(space_plan_, id.value);
+  const auto address = placed ? space.address_of(space_plan_, id.value) : persistent_[t];
+  auto* tensor = address == 0 ? nullptr : space.find(reinterpret_cast<const void*>(address));
+  return tensor != nullptr && tensor->bytes == profile_.tensors[t].bytes ? tensor : nullptr;
 }
 
 }  // namespace sentinel

@@ -374,17 +374,6 @@ void NodeEngine::after_fork_in_child() noexcept {
 EngineCounters NodeEngine::counters() const {
   const Guard guard(lock_);
   auto counters = counters_;
-  if (getenv("SENTINEL_PRETEND")) {
-    std::uint64_t n[6][2][2] = {}, listed = 0;
-    for (GranuleIndex i = 0; i < top_; ++i) {
-      auto& g = granules_[i];
-      ++n[(int)g.place][g.live != 0][g.wanted != 0];
-      listed += g.listed_dead;
-    }
-    fprintf(stderr, "DBG held %lu/%lu qo %lu arr %lu lv %lu listed %lu roomless %d prom %zu dem %zu dead %zu:", held_, budget_, queued_out_, arriving_, leaving_, listed, roomless_, promotions_.size(), demotions_.size(), dead_.size());
-    for (int p = 0; p < 6; ++p) fprintf(stderr, " [%d] dead %lu unwanted %lu wanted %lu", p, n[p][0][0] + n[p][0][1], n[p][1][0], n[p][1][1]);
-    fprintf(stderr, "\n");
-  }
   mover_in_.add_to(counters);
   mover_out_.add_to(counters);
   return counters;

@@ -43,7 +43,7 @@ inline constexpr std::array kOptionTable{
     OptionRow{"SENTINEL_ALLOW_TMPFS", "0", "1: accept a slow tier that lies in memory"},
     OptionRow{"SENTINEL_LATE", "try", "late promotions between NUMA tiers: wait, leave, or try both"},
     OptionRow{"SENTINEL_INSPECT", "0", "1: the summary says on which node the bytes lie"},
-    OptionRow{"SENTINEL_INJECT", "", "fault to inject, for tests (write:3:EIO, move:3:EBUSY)"},
+    OptionRow{"SENTINEL_INJECT", "", "fault to inject, for tests (write:3:EIO)"},
     OptionRow{"SENTINEL_COMMAND", "", "the program's command line, for the profile"},
     OptionRow{"SENTINEL_QUIET", "0", "1: say nothing but errors"},
 };

@@ -7,6 +7,8 @@
 #include <filesystem>
 
 #include "execute/executors.h"
+#include "execute/node_calls.h"
+#include "execute/trial.h"
 #include "sentinel/error.h"
 #include "sentinel/policy.h"
 #include "terminal.h"
@@ -79,7 +81,7 @@ void enter_tiers(const std::string& tiers) {
 }
 
 void check_nodes(const SessionOptions& options) {
-  if (!options.nodes) return;
+  if (!options.nodes || on_one_node(options.inject)) return;
   const auto warning = check_tiers(*options.nodes, numa_nodes());
   if (!warning.empty() && !options.quiet) say(warning);
 }
