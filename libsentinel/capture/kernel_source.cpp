@@ -23,7 +23,9 @@ bool aligned(const ArmRange& range) {
   return range.begin % kPage == 0 && range.bytes % kPage == 0 && range.stride > 0;
 }
 
-std::uint64_t loaded(const std::uint64_t& value) { return __atomic_load_n(&value, __ATOMIC_ACQUIRE); }
+std::uint64_t loaded(const std::uint64_t& value) {
+  return __atomic_load_n(&value, __ATOMIC_ACQUIRE);
+}
 
 sentinel_create wanted(std::uint32_t window, std::uint32_t counters, bool in_company) {
   return {.version = SENTINEL_ABI_VERSION,
@@ -52,8 +54,8 @@ KernelSource::KernelSource(const Options& options)
                             "patched kernel)",
                             kDevice),
                 errno);
-  auto create = wanted(std::clamp(options.window_pages, 1u, SENTINEL_MAX_WINDOW),
-                       options.most_tags, options.in_company);
+  auto create = wanted(std::clamp(options.window_pages, 1u, SENTINEL_MAX_WINDOW), options.most_tags,
+                       options.in_company);
   void* at = MAP_FAILED;
   if (ioctl(file_, SENTINEL_IOC_CREATE, &create) == 0 && ioctl(file_, SENTINEL_IOC_ARM) == 0)
     at = mmap(nullptr, create.map_bytes, PROT_READ, MAP_SHARED, file_, 0);
@@ -71,10 +73,12 @@ KernelSource::KernelSource(const Options& options)
   counters_ = reinterpret_cast<const sentinel_counter*>(bytes + create.counters_offset);
   group_counters_ = create.group_counters;
   const bool small = options.window_pages < SENTINEL_STEP_WINDOW;
-  info_ = {.name = "kernel",
-           .exact = !small || (create.features & SENTINEL_FEATURE_STEP) != 0,
-           .reads_writes_apart = (create.features & SENTINEL_FEATURE_WRITES) != 0,
-           .page_bytes = kPage};
+  info_ = {
+      .name = "kernel",
+      .exact = !small || (create.features & SENTINEL_FEATURE_STEP) != 0,
+      .reads_writes_apart = (create.features & SENTINEL_FEATURE_WRITES) != 0,
+      .page_bytes = kPage,
+      .missed = options.in_company ? 1.0 / 32 : 0};  // half the sixteenth that waits for company
 }
 
 KernelSource::~KernelSource() {
@@ -109,10 +113,9 @@ int KernelSource::append(const ArmRange& range) {
   if (range.stride == 1)
     add(0, pages, 1, false);
   else
-    for_each_sampled(pages, range.stride, seed_ ^ range.begin,
-                     [&](std::size_t page, std::uint32_t weight, bool even) {
-                       add(page, 1, weight, even);
-                     });
+    for_each_sampled(
+        pages, range.stride, seed_ ^ range.begin,
+        [&](std::size_t page, std::uint32_t weight, bool even) { add(page, 1, weight, even); });
   return 0;
 }
 
@@ -175,8 +178,8 @@ int KernelSource::drain(std::vector<PageCount>& out) noexcept try {
       const PageCount now{before.tag, loaded(counter.reads), loaded(counter.writes),
                           loaded(counter.even)};
       if (now.reads + now.writes == before.reads + before.writes) continue;
-      out.push_back({now.tag, now.reads - before.reads, now.writes - before.writes,
-                     now.even - before.even});
+      out.push_back(
+          {now.tag, now.reads - before.reads, now.writes - before.writes, now.even - before.even});
       before = now;
     }
     group_totals_[group] = total;

@@ -18,9 +18,23 @@ std::vector<PlannedSlot> slots_of(const Profile& profile, const Plan& plan) {
   return slots;
 }
 
+std::vector<std::vector<Bucket::Accesses>> accesses_of(const Profile& profile) {
+  std::vector<std::vector<Bucket::Accesses>> accesses(profile.ops.size());
+  for (const auto& a : profile.accesses)
+    accesses[a.op.index()].push_back({a.tensor, static_cast<double>(a.reads + a.writes)});
+  if (!profile.accesses.empty()) return accesses;
+  const auto pages = [&](TensorId id) {
+    return static_cast<double>(profile.tensors[id.index()].bytes) / 4096;
+  };
+  for (std::size_t op = 0; op < profile.ops.size(); ++op)
+    for (const auto* list : {&profile.ops[op].in, &profile.ops[op].out})
+      for (const auto id : *list) accesses[op].push_back({id, pages(id)});
+  return accesses;
+}
+
 }  // namespace
 
-Bucket::Bucket(Profile profile, Plan plan, Space& space)
+Bucket::Bucket(Profile profile, Plan plan, Space& space, std::optional<Choice> late)
     : profile_(std::move(profile)),
       plan_(std::move(plan)),
       matcher_(profile_),
@@ -28,11 +42,19 @@ Bucket::Bucket(Profile profile, Plan plan, Space& space)
       controller_(walk(plan_)),
       persistent_(profile_.tensors.size()),
       awaited_(profile_.ops.size()),
-      used_(profile_.ops.size()) {
+      used_(profile_.ops.size()),
+      accesses_(accesses_of(profile_)),
+      intervals_(profile_, plan_.interval_layers),
+      trials_(intervals_.size(), late) {
   for (const auto& move : plan_.moves)
     if (move.direction == Direction::promote)
       awaited_[move.deadline.index()].push_back(move.tensor);
   away_ = plan::absent_at_start(plan_, profile_);
+  for (std::size_t t = 0; t < profile_.tensors.size(); ++t) {
+    const auto& tensor = profile_.tensors[t];
+    const bool away = std::find(away_.begin(), away_.end(), TensorId(t)) != away_.end();
+    if (!tensor.alloc_op && !tensor.foreign && !away) here_.push_back(TensorId(t));
+  }
   if (plan_.moves.empty()) return;
   for (std::size_t op = 0; op < profile_.ops.size(); ++op) {
     used_[op] = profile_.ops[op].in;

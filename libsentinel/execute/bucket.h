@@ -8,6 +8,8 @@
 
 #include "execute/matcher.h"
 #include "execute/space.h"
+#include "execute/trial.h"
+#include "plan/interval.h"
 #include "sentinel/plan.h"
 #include "sentinel/policy.h"
 #include "sentinel/profile.h"
@@ -16,7 +18,7 @@ namespace sentinel {
 
 class Bucket {
  public:
-  Bucket(Profile profile, Plan plan, Space& space);
+  Bucket(Profile profile, Plan plan, Space& space, std::optional<Choice> late = std::nullopt);
 
   StepMatcher& matcher() { return matcher_; }
   const Plan& plan() const { return plan_; }
@@ -36,8 +38,19 @@ class Bucket {
   // What has to be there before the op computes / what it uses.
   const std::vector<TensorId>& awaited(OpId op) const { return awaited_[op.index()]; }
   const std::vector<TensorId>& used(OpId op) const { return used_[op.index()]; }
-  // Tensors from before the step that the plan has outside fast memory when it begins.
+  // Tensors from before the step that the plan has outside fast memory when it begins, and in it.
   const std::vector<TensorId>& away_at_start() const { return away_; }
+  const std::vector<TensorId>& here_at_start() const { return here_; }
+  // What the op accesses, and how often: page openings, or pages where they were not counted.
+  struct Accesses {
+    TensorId tensor;
+    double count;
+  };
+  const std::vector<Accesses>& accesses(OpId op) const { return accesses_[op.index()]; }
+
+  std::uint32_t interval(OpId op) const { return intervals_.of(op.value); }
+  Trials& trials() { return trials_; }
+  const Trials& trials() const { return trials_; }
   bool moves_anything() const { return !plan_.moves.empty(); }
 
  private:
@@ -48,7 +61,10 @@ class Bucket {
   std::unique_ptr<Controller> controller_;
   std::vector<std::uintptr_t> persistent_;             // per tensor: its address, 0 for others
   std::vector<std::vector<TensorId>> awaited_, used_;  // per op
-  std::vector<TensorId> away_;
+  std::vector<TensorId> away_, here_;
+  std::vector<std::vector<Accesses>> accesses_;  // per op
+  plan::Intervals intervals_;
+  Trials trials_;
 };
 
 }  // namespace sentinel

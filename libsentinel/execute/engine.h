@@ -1,198 +1,101 @@
-// The engine: holds the arena's blocks within a budget of frames. Demand keeps every access right
-// (the guard); a plan's moves, given as demote() and promote(), only make it fast.
+// The engine seam: holds what lies in the arena within a budget of fast memory, and moves it.
+// FrameEngine keeps what is over the budget in a file and guards it (frame_engine.h); NodeEngine
+// keeps it in another NUMA node, where it is used in place (node_engine.h).
 //
-// Threads: the *guard* (the FaultLoop's thread) answers touches of absent blocks; the *promoter*
-// reads blocks in, the *demoter* writes blocks out; any number of training threads call the public
-// functions. One lock, `lock_`, guards all state; it is held across fork() and while the file
-// grows, but never while a frame or bytes move or the arena is touched, so the guard soon gets it.
-//
-// Deadlock freedom: demand takes precedence over prefetch, prefetch never evicts, an eviction waits
-// for nothing but its own write, and demand evicts whatever is not being moved. So whoever waits
-// for a block gets it as long as the budget is minimum_bytes() or more.
+// Called by the session: occupy and vacate with each tensor, the rest at op boundaries. Any number
+// of threads may call; none may hold a lock that an engine's own threads need. Addresses are the
+// arena's. What is noexcept either succeeds or ends the process before a wrong number is computed.
 #pragma once
 
+#include <array>
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
-#include <functional>
-#include <memory>
-#include <mutex>
-#include <string>
-#include <thread>
-#include <vector>
+#include <cstdint>
 
-#include "execute/blocks.h"
-#include "execute/executors.h"
+#include "capture/fault_loop.h"
 
 namespace sentinel {
 
-struct EngineOptions {
-  std::string slow_directory;
-  bool allow_memory_tier = false;
-  IoBackend io = IoBackend::automatic;
-  bool use_move = true;  // false: as on a kernel without UFFDIO_MOVE
-  std::size_t depth = 8;
-  std::string inject;
-  std::uint64_t arena_bytes = 0;  // addresses, a multiple of the granule
-};
+// Why pages did not move at once, by the kernel's answer. Others: see DESIGN.md.
+enum class MoveCause : std::uint8_t { ebusy, enomem, efault, eacces, other };
+constexpr std::array kMoveCauses{"EBUSY", "ENOMEM", "EFAULT", "EACCES", "other"};
 
 struct EngineCounters {             // since the engine began
   std::uint64_t demand_faults = 0;  // touches that had to wait for bytes from the slow tier
-  std::uint64_t promoted_bytes = 0, demoted_bytes = 0;
-  double stall_us = 0;            // time in which a training thread waited for a block
-  std::uint64_t peak_frames = 0;  // since the budget was set
+  std::uint64_t promoted_bytes = 0, demoted_bytes = 0;  // as really moved
+  double stall_us = 0;           // time in which a training thread waited for memory
+  std::uint64_t peak_bytes = 0;  // of fast memory, since the budget was set
+  std::array<std::uint64_t, kMoveCauses.size()> causes{};  // pages, by MoveCause
+  std::uint64_t pages_left = 0;  // that stayed where they were, after every retry
 };
+
+// How a promotion stands when its op begins: the paper's Cases 1, 2 and 3 (section IV-D).
+enum class Arrival : std::uint8_t { in_time, no_room, no_time };
 
 class Engine {
  public:
-  explicit Engine(const EngineOptions&);  // throws Error
-  ~Engine();
-  Engine(const Engine&) = delete;
-  Engine& operator=(const Engine&) = delete;
+  virtual ~Engine() = default;
 
   std::uintptr_t arena() const { return arena_; }
   std::uint64_t arena_bytes() const { return arena_bytes_; }
+  std::uint64_t granule() const { return granule_; }  // in which space is held and moved
   bool contains(const void* address) const {
     return reinterpret_cast<std::uintptr_t>(address) - arena_ < arena_bytes_;
   }
-  FaultLoop& loop() { return *loop_; }
 
-  // The smallest budget that keeps `threads` threads going.
-  static std::uint64_t minimum_bytes(unsigned threads, std::size_t depth);
+  // Holds fast memory within `bytes` from now on (0: no limit), and returns once that is so.
+  // Throws Error.
+  virtual void set_budget(std::uint64_t bytes) = 0;
 
-  // Holds frames within `bytes` from now on; what is over goes to the slow tier, which is opened
-  // when first needed. Returns once the budget holds. Throws Error.
-  void set_budget(std::uint64_t bytes);
-  std::uint64_t budget() const { return budget_frames_ * kGranule; }
+  // A tensor begins / ceases to lie at [address, address + bytes). Whether it is in fast memory as
+  // far as the plan goes, is `wanted`: occupy() answers it, demote() ends it, promote() begins it.
+  virtual bool occupy(std::uintptr_t address, std::uint64_t bytes) noexcept = 0;
+  virtual void vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept = 0;
+  // The op about to run uses it.
+  virtual void touch(std::uintptr_t, std::uint64_t) noexcept {}
 
-  // A tensor begins / ceases to lie at [address, address + bytes). `wanted`: see promote/demote.
-  void occupy(std::uintptr_t address, std::uint64_t bytes) noexcept;
-  void vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept;
-  // The op about to run uses it: it is evicted after what was used earlier.
-  void touch(std::uintptr_t address, std::uint64_t bytes) noexcept;
-
-  // The tensor's blocks leave once no other wanted tensor lies in them / come back.
-  void demote(std::uintptr_t address, std::uint64_t bytes) noexcept;
-  void promote(std::uintptr_t address, std::uint64_t bytes) noexcept;
-  // Waits until each of its blocks has been resident; the wait is counted as a stall.
-  void await(std::uintptr_t address, std::uint64_t bytes) noexcept;
-  // A new op begins: the clock that `used` is measured with.
+  // The tensor's granules leave once no other wanted tensor lies in them / come back.
+  virtual void demote(std::uintptr_t address, std::uint64_t bytes) noexcept = 0;
+  virtual void promote(std::uintptr_t address, std::uint64_t bytes) noexcept = 0;
+  // Waits until a promotion has been completed, as far as it can be; counted as a stall.
+  virtual void await(std::uintptr_t address, std::uint64_t bytes) noexcept = 0;
+  // A new op begins: the clock that use is measured with.
   void tick() noexcept { clock_.fetch_add(1, std::memory_order_relaxed); }
 
-  // Frames that dead tensors still hold serve the next ones, wherever those lie. The caller sees to
-  // it that no tensor is born meanwhile.
-  void reuse_dead_blocks() noexcept;
-
-  // From moving to counting and back, contents and addresses unchanged; other threads may use the
-  // arena all along. -EBUSY: a page is pinned by somebody; nothing has changed.
-  int start_counting() noexcept;
-  int stop_counting() noexcept;
-  // Faults of resident blocks while counting go here; false: nobody counts that page.
-  using CountFault = bool (*)(void* source, const Fault&) noexcept;
-  void count_with(CountFault, void* source) noexcept;
-  bool counting() const { return counting_; }
-
-  // Around fork(): before() leaves nothing in flight and holds the lock. In the child the engine
-  // serves what the parent had moved out, from the same file; nothing is moved there any more.
-  void before_fork() noexcept;
-  void after_fork_in_parent() noexcept;
-  void after_fork_in_child() noexcept;
-
-  EngineCounters counters() const;
-
- private:
-  using Guard = std::unique_lock<std::mutex>;
-  using Clock = std::chrono::steady_clock;
-
-  // guard.cpp: the fault path
-  static void on_missing(void* self, const Fault&) noexcept;
-  static void on_minor(void* self, const Fault&) noexcept;
-  bool count_fault(const Fault&) noexcept;
-  void on_fault(BlockIndex, Guard&) noexcept;
-  void read_ahead(BlockIndex) noexcept;
-
-  // movers.cpp: the two migration threads
-  void promoter() noexcept;
-  void demoter() noexcept;
-  void start_promotions(Guard&) noexcept;
-  void start_demotions(Guard&) noexcept;
-  bool start_promotion(BlockIndex, Guard&) noexcept;
-  bool give(BlockIndex, Guard&) noexcept;
-  void install(BlockIndex, Token, Guard&) noexcept;
-  void discard(BlockIndex, Token) noexcept;
-  void take_out(BlockIndex, Guard&) noexcept;
-  void arrived(const Completion&, Guard&) noexcept;
-  void left(const Completion&, Guard&) noexcept;
-
-  // engine.cpp
-  void open_slow_tier();
-  void demand(BlockIndex) noexcept;
-  void make_absent_or_empty(Block&) noexcept;
-  void set_resident(BlockIndex) noexcept;
-  void unset_resident(BlockIndex) noexcept;
-  Token free_frame(Guard&) noexcept;
-  void want_frames(std::size_t count) noexcept;
-  bool fresh(const Block&) const noexcept;
-  bool frames_short() const noexcept;
-  void reclaim_dead() noexcept;
-  void evict(BlockIndex) noexcept;
-  void keep(BlockIndex) noexcept;
-  void look_again() noexcept;
-  void release_slot(Block&) noexcept;
-  void wait_until_settled(Guard&) noexcept;
-  void begin_wait() noexcept;
-  void end_wait() noexcept;
-  [[noreturn]] void fail(const char* what, int error) noexcept;
-
-  // counting.cpp, fork.cpp
-  int replace_arena(const std::function<std::uintptr_t()>& prepare, bool minor) noexcept;
-  int to_shared() noexcept;
-  int to_moved() noexcept;
-  void drop_dead_blocks() noexcept;
-  void copy_back(BlockIndex) noexcept;
-  void thaw() noexcept;
-  void serve_child() noexcept;
-  static void on_missing_in_child(void* self, const Fault&) noexcept;
-
-  template <class F>
-  void for_blocks(std::uintptr_t address, std::uint64_t bytes, F&& f) {
-    const auto first = (address - arena_) / kGranule;
-    const auto last = (address - arena_ + (bytes == 0 ? 0 : bytes - 1)) / kGranule;
-    for (auto i = first; i <= last; ++i) f(static_cast<BlockIndex>(i));
+  // Where the slow tier is used in place nothing has to be awaited, and these three are called.
+  virtual bool in_place() const { return false; }
+  virtual Arrival arrival(std::uintptr_t, std::uint64_t) const noexcept { return Arrival::in_time; }
+  virtual void leave(std::uintptr_t, std::uint64_t) noexcept {}  // in slow memory what has not come
+  virtual std::uint64_t fast_bytes(std::uintptr_t, std::uint64_t bytes) const noexcept {
+    return bytes;
   }
 
-  EngineOptions options_;
-  std::uint64_t arena_bytes_;
-  std::uintptr_t arena_;
-  std::unique_ptr<FaultLoop> loop_;
-  std::unique_ptr<SharedFrames> shared_;
-  std::unique_ptr<Backing> frames_in_pool_;  // for training
-  Backing* backing_ = nullptr;               // the one in use
+  // Memory that dead tensors still hold serves the next ones, wherever those lie. The caller sees
+  // to it that no tensor is born meanwhile.
+  virtual void reuse_dead_blocks() noexcept = 0;
+
+  // From moving to counting through page faults and back, contents and addresses unchanged; other
+  // threads may use the arena all along. A negative errno: nothing has changed.
+  virtual FaultLoop* loop() noexcept = 0;  // null: no faults can be had here
+  virtual int start_counting() noexcept = 0;
+  virtual int stop_counting() noexcept = 0;
+  bool counting() const { return counting_; }
+  // Faults of resident memory while counting go here; false: nobody counts that page. When this
+  // returns, the former source is no longer called.
+  using CountFault = bool (*)(void* source, const Fault&) noexcept;
+  virtual void count_with(CountFault, void* source) noexcept = 0;
+
+  // Around fork(): before() leaves nothing in flight and holds the lock. Nothing moves in a child.
+  virtual void before_fork() noexcept = 0;
+  virtual void after_fork_in_parent() noexcept = 0;
+  virtual void after_fork_in_child() noexcept = 0;
+
+  virtual EngineCounters counters() const = 0;
+
+ protected:
+  std::uintptr_t arena_ = 0;
+  std::uint64_t arena_bytes_ = 0, granule_ = 0;
   std::atomic<bool> counting_ = false;
-  std::atomic<CountFault> count_fault_ = nullptr;
-  std::atomic<void*> count_source_ = nullptr;
   std::atomic<std::uint64_t> clock_ = 1;
-
-  mutable std::mutex lock_;  // guards all below
-  std::vector<Block> blocks_;
-  BlockQueue demanded_, prefetches_, evictions_;
-  std::vector<BlockIndex> resident_;
-  std::vector<Token> free_;
-  std::uint64_t frames_ = 0;  // in the arena, free and in flight
-  std::uint64_t budget_frames_;
-  std::uint64_t arrivals_ = 0;  // orders blocks used in the same tick
-  std::size_t arriving_ = 0, leaving_ = 0;
-  bool frozen_ = false, stop_ = false, child_ = false;
-  std::size_t waiters_ = 0;  // threads waiting for a block now
-  Clock::time_point wait_began_;
-  EngineCounters counters_;
-  std::condition_variable settled_;  // a block or a frame changed its state
-
-  std::unique_ptr<SlowFile> slow_;
-  std::unique_ptr<Executor> reader_, writer_;
-  std::thread promoter_, demoter_;
-  int child_pipe_[2] = {-1, -1};
-  std::uintptr_t child_buffer_ = 0;
 };
 
 }  // namespace sentinel

@@ -13,6 +13,7 @@
 #include "base/units.h"
 #include "execute/backing.h"
 #include "execute/limits.h"
+#include "execute/measure_nodes.h"
 #include "sentinel/error.h"
 
 namespace sentinel {
@@ -131,6 +132,11 @@ Machine measure_machine(const std::string& directory, bool allow_memory) {
                            .latency_us = speed.latency_us,
                            .byte_addressable = false});
   return machine;
+}
+
+Machine measure_machine(const SessionOptions& options) {
+  if (options.nodes) return measure_nodes(*options.nodes, options.granule_bytes);
+  return measure_machine(options.slow_directory, options.allow_tmpfs);
 }
 
 }  // namespace sentinel

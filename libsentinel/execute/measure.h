@@ -5,6 +5,7 @@
 #include <string>
 
 #include "execute/executors.h"
+#include "execute/options.h"
 #include "sentinel/machine.h"
 
 namespace sentinel {
@@ -22,5 +23,7 @@ double measure_memory_bw();  // copying, bytes per second
 
 // The machine "local", with frames as its granule. Throws Error.
 Machine measure_machine(const std::string& directory, bool allow_memory);
+// That of the tiers which the options name.
+Machine measure_machine(const SessionOptions&);
 
 }  // namespace sentinel

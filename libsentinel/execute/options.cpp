@@ -7,6 +7,7 @@
 #include <cctype>
 #include <charconv>
 #include <cstdlib>
+#include <fstream>
 #include <string_view>
 
 #include "execute/backing.h"
@@ -54,7 +55,26 @@ std::string with_pid(std::string path) {
   return path;
 }
 
+// Huge pages where there are any; 4 KiB, the paper's, where not.
+std::uint64_t granule_of(const std::string& text) {
+  if (text != "auto") {
+    const auto bytes = parse_bytes(text);
+    if (bytes != 4_KiB && bytes != kGranule)
+      throw Error(fmt::format("--granule {}: NUMA tiers move 4K or 2M", text));
+    return bytes;
+  }
+  std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
+  std::string modes;
+  std::getline(file, modes);
+  return modes.empty() || modes.find("[never]") != modes.npos ? 4_KiB : kGranule;
+}
+
 }  // namespace
+
+std::string local_machine(const SessionOptions& options) {
+  if (!options.nodes) return "local";
+  return "local-" + print(*options.nodes) + (options.granule_bytes == 4_KiB ? "-4k" : "");
+}
 
 SessionOptions options_from_environment() {
   SessionOptions options{.mode = mode_of(value_of("SENTINEL_MODE")),
@@ -68,6 +88,7 @@ SessionOptions options_from_environment() {
                          .io = value_of("SENTINEL_IO"),
                          .move = value_of("SENTINEL_MOVE"),
                          .count = value_of("SENTINEL_COUNT"),
+                         .late = value_of("SENTINEL_LATE"),
                          .inject = value_of("SENTINEL_INJECT"),
                          .command = value_of("SENTINEL_COMMAND")};
   if (const auto fast = value_of("SENTINEL_FAST"); !fast.empty()) options.fast = parse_budget(fast);
@@ -76,8 +97,11 @@ SessionOptions options_from_environment() {
   options.exact = number_of("SENTINEL_EXACT", 0, 1) != 0;
   options.allow_tmpfs = number_of("SENTINEL_ALLOW_TMPFS", 0, 1) != 0;
   options.quiet = number_of("SENTINEL_QUIET", 0, 1) != 0;
+  options.inspect = number_of("SENTINEL_INSPECT", 0, 1) != 0;
   options.depth = number_of("SENTINEL_DEPTH", 1, 256);
   options.arena_bytes = round_up(parse_bytes(value_of("SENTINEL_ARENA")), kGranule);
+  options.nodes = parse_node_tiers(value_of("SENTINEL_TIERS"));
+  options.granule_bytes = options.nodes ? granule_of(value_of("SENTINEL_GRANULE")) : kGranule;
   return options;
 }
 

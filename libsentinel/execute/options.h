@@ -5,9 +5,11 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/units.h"
+#include "execute/topology.h"
 
 namespace sentinel {
 
@@ -27,17 +29,23 @@ inline constexpr std::array kOptionTable{
     OptionRow{"SENTINEL_PROFILE", "", "stored profile to start from"},
     OptionRow{"SENTINEL_PLAN", "", "stored plan to start from"},
     OptionRow{"SENTINEL_DIR", "/var/tmp", "directory of the slow tier"},
+    OptionRow{"SENTINEL_TIERS", "", "NUMA nodes as tiers: fast=node0,slow=node1; or slow=DIR"},
+    OptionRow{"SENTINEL_GRANULE", "auto", "unit that NUMA tiers move: 4K, 2M, or auto"},
     OptionRow{"SENTINEL_SUMMARY", "", "where the JSON summary of a run goes"},
     OptionRow{"SENTINEL_MACHINE", "", "machine file for planning; default: as measured"},
     OptionRow{"SENTINEL_WINDOW", "", "W in pages; default: the last-level cache"},
     OptionRow{"SENTINEL_EXACT", "0", "1: count every page of every tensor"},
     OptionRow{"SENTINEL_COUNT", "auto",
-              "auto; samples: those the processor takes; ops: op inputs and outputs"},
+              "auto, kernel, userfaultfd; samples: those the processor takes; ops: op inputs and "
+              "outputs"},
     OptionRow{"SENTINEL_IO", "auto", "auto, uring or threads"},
     OptionRow{"SENTINEL_MOVE", "auto", "auto, or copy: as on kernels without UFFDIO_MOVE"},
     OptionRow{"SENTINEL_DEPTH", "8", "transfers in flight, each way"},
     OptionRow{"SENTINEL_ARENA", "256G", "addresses to reserve for tensors"},
     OptionRow{"SENTINEL_ALLOW_TMPFS", "0", "1: accept a slow tier that lies in memory"},
+    OptionRow{"SENTINEL_LATE", "try",
+              "late promotions between NUMA tiers: wait, leave, or try both"},
+    OptionRow{"SENTINEL_INSPECT", "0", "1: the summary says on which node the bytes lie"},
     OptionRow{"SENTINEL_INJECT", "", "fault to inject, for tests (write:3:EIO)"},
     OptionRow{"SENTINEL_COMMAND", "", "the program's command line, for the profile"},
     OptionRow{"SENTINEL_QUIET", "0", "1: say nothing but errors"},
@@ -48,14 +56,18 @@ enum class Mode { none, record, run, arena };
 struct SessionOptions {
   Mode mode = Mode::none;
   std::string output, policy, profile, plan, slow_directory, summary, machine, io, move, count,
-      inject, command;
+      late, inject, command;
   Budget fast;
+  std::optional<NodeTiers> nodes;
   std::uint32_t window_pages = 0;  // 0: the last-level cache
-  bool exact = false, allow_tmpfs = false, quiet = false;
+  bool exact = false, allow_tmpfs = false, quiet = false, inspect = false;
   std::size_t depth = 8;
-  std::uint64_t arena_bytes = 0;
+  std::uint64_t arena_bytes = 0, granule_bytes = 0;
 };
 
 SessionOptions options_from_environment();  // throws Error
+
+// The machine to plan for, as measured here: of the tiers in use.
+std::string local_machine(const SessionOptions&);
 
 }  // namespace sentinel

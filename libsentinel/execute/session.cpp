@@ -9,7 +9,9 @@
 #include <thread>
 #include <utility>
 
+#include "execute/frame_engine.h"
 #include "execute/limits.h"
+#include "execute/node_engine.h"
 #include "sentinel/error.h"
 
 namespace sentinel {
@@ -21,14 +23,21 @@ constexpr std::uint32_t kMostWarmups = 3;
 constexpr std::uint32_t kPatience = 5;    // steps until a stored profile's is seen
 constexpr std::size_t kMostBuckets = 10;  // the paper's, section IV-E
 
-EngineOptions engine_options(const SessionOptions& options) {
-  return {.slow_directory = options.slow_directory,
-          .allow_memory_tier = options.allow_tmpfs,
-          .io = parse_io_backend(options.io),
-          .use_move = options.move != "copy",
-          .depth = options.depth,
-          .inject = options.inject,
-          .arena_bytes = options.arena_bytes};
+std::unique_ptr<Engine> make_engine(const SessionOptions& options) {
+  if (options.nodes) {
+    if (!on_one_node(options.inject)) check_tiers(*options.nodes, numa_nodes());
+    return std::make_unique<NodeEngine>(NodeEngineOptions{.nodes = *options.nodes,
+                                                          .granule_bytes = options.granule_bytes,
+                                                          .arena_bytes = options.arena_bytes},
+                                        make_node_calls(options.inject));
+  }
+  return std::make_unique<FrameEngine>(EngineOptions{.slow_directory = options.slow_directory,
+                                                     .allow_memory_tier = options.allow_tmpfs,
+                                                     .io = parse_io_backend(options.io),
+                                                     .use_move = options.move != "copy",
+                                                     .depth = options.depth,
+                                                     .inject = options.inject,
+                                                     .arena_bytes = options.arena_bytes});
 }
 
 }  // namespace
@@ -36,10 +45,12 @@ EngineOptions engine_options(const SessionOptions& options) {
 Session::Session(SessionOptions options, std::string framework)
     : options_(std::move(options)),
       framework_(std::move(framework)),
-      engine_(std::make_unique<Engine>(engine_options(options_))),
+      engine_(make_engine(options_)),
       space_(*engine_) {
   trains_here = true;
   summary_.policy = options_.policy;
+  summary_.tiers = options_.nodes;
+  summary_.granule_bytes = options_.granule_bytes;
   if (options_.mode == Mode::run) {
     hold_warmup_budget();
     start_from_files();
@@ -86,6 +97,8 @@ void Session::release(void* address) noexcept {
   }
   if (counted_) disarm(*tensor);
   if (recording() && tensor->record != StepRecorder::kNone) recorder_.freed(tensor->record);
+  if (engine_->in_place() && tensor->slot != LiveTensor::kUnplanned)
+    died_.push_back({tensor->slot, fast_share(*tensor)});
   space_.release(reinterpret_cast<std::uintptr_t>(address));
 }
 
@@ -95,7 +108,9 @@ void Session::begin_step() {
   step_ops_ = 0;
   if (std::exchange(diverged_, false)) reuse_frames();
   layers_marked_ = 0;
+  accesses_ = fast_accesses_ = 0;
   if (active_ != nullptr) active_->begin_step();
+  if (active_ != nullptr) active_->trials().begin_step(now_us());
   if (!recording()) return;
   recorder_.begin();
   if (marked_layers_) recorder_.layer("layer 1", Phase::forward);
@@ -190,7 +205,10 @@ void Session::end_profile_step() {
 
 // A step of a kind that was not profiled yet ran by demand; seen twice, it gets a plan of its own.
 void Session::end_steady_step() {
-  note_step("steady");
+  if (active_ != nullptr && engine_->in_place())
+    end_trial_step();
+  else
+    note_step("steady");
   if (knows(step_hash_)) {
     if (unknown_steps_ > 0 && --unknown_steps_ == 0) record_ = false;
   } else if (buckets_.size() < kMostBuckets) {
@@ -222,8 +240,19 @@ void Session::plan_another(Profile profile) {
 
 void Session::note_step(const char* phase) {
   const auto counters = engine_->counters();
-  summary_.step_ended(phase, counters);
-  summary_.peak_fast_bytes = std::max(summary_.peak_fast_bytes, counters.peak_frames * kGranule);
+  auto& row = summary_.step_ended(phase, counters);
+  row.accesses = accesses_;
+  row.fast_accesses = fast_accesses_;
+  if (options_.inspect)
+    row.nodes = bytes_by_node(engine_->arena(), engine_->arena() + engine_->arena_bytes());
+  summary_.peak_fast_bytes = std::max(summary_.peak_fast_bytes, counters.peak_bytes);
+}
+
+void Session::end_trial_step() {
+  auto& trials = active_->trials();
+  note_step(trials.trying() ? "trial" : "steady");
+  const bool whole = !diverged_ && step_hash_ == active_->matcher().signature();
+  trials.end_step(now_us(), whole);
 }
 
 int Session::start_profile() {
@@ -284,8 +313,7 @@ void Session::finish(const char* reason) noexcept {
       end_counting();
       store(take_profile(false, reason));
     }
-    if (!options_.summary.empty() && steps_ > 0)
-      summary_.write(options_.summary);  // others may train
+    if (!options_.summary.empty() && steps_ > 0) write_summary();  // others may train
     if (options_.mode == Mode::record && state_ == State::warmup && steps_ > 0)
       say(fmt::format(
           "the program ended after {} steps, before one could be profiled; let it run for at "
@@ -305,10 +333,16 @@ void Session::finish(const char* reason) noexcept {
   }
 }
 
+void Session::write_summary() const {
+  std::vector<std::vector<IntervalRow>> intervals;
+  for (const auto& bucket : buckets_) intervals.push_back(bucket->trials().rows());
+  summary_.write(options_.summary, intervals);
+}
+
 void Session::before_fork() noexcept {
   if (in_child_) return engine_->before_fork();
   lock_.lock();
-  end_counting();  // shared memory would be shared with the child; counting starts again
+  if (engine_->counting()) end_counting();  // shared memory would be shared with the child
   engine_->before_fork();
 }
 

@@ -18,6 +18,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "capture/recorder.h"
@@ -75,9 +76,11 @@ class Session {
   bool knows(std::uint64_t signature) const;
   void plan_another(Profile profile);
   void note_step(const char* phase);
+  void end_trial_step();
 
   bool will_count() const;
   void share_memory();
+  bool counts_in_kernel() const;
   std::unique_ptr<AccessSource> make_source();
   void begin_counting();
   void end_counting();  // and leaves the memory that can be counted
@@ -97,11 +100,16 @@ class Session {
   Machine machine() const;
   Bucket* bucket_of_prefix(std::uint64_t prefix);
   void activate(Bucket&);
+  void bring(Bucket&);
   void apply(const std::vector<Move>&);
+  void await_promotions();
+  void count_accesses(Bucket&, OpId);
+  double fast_share(const LiveTensor&) const;
   void reuse_frames();
   void follow(std::uint32_t position, std::uint64_t prefix);
   [[noreturn]] void refuse(const std::exception&);
   void say(const std::string&) const;
+  void write_summary() const;
 
   SessionOptions options_;
   std::string framework_;
@@ -142,6 +150,10 @@ class Session {
   std::size_t batch_ = 0;
   std::vector<Move> moves_;  // of one op, reused
   std::vector<LiveTensor> awaited_;
+  std::uint32_t awaited_interval_ = 0;
+  std::vector<std::pair<std::uint32_t, double>>
+      died_;                                 // in this op: placement, share in fast memory
+  double accesses_ = 0, fast_accesses_ = 0;  // in this step
   std::vector<PageCount> drained_;
 
   std::atomic<bool> wants_tensors_ = true;

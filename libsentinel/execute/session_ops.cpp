@@ -1,6 +1,7 @@
 // The session's hot path: what happens at each op.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "execute/session.h"
@@ -43,6 +44,7 @@ void Session::op_start(const char* name, Phase phase) noexcept {
   if (recording()) recorder_.op_start(name, phase);
   engine_->tick();
   awaited_.clear();
+  died_.clear();
   if (active_ == nullptr) return;
   follow(active_->matcher().op(hash), prefix);
 }
@@ -56,7 +58,9 @@ void Session::follow(std::uint32_t position, std::uint64_t prefix) {
       active_ = other;
       space_.activate(other->space_plan());
       other->bind(space_);
+      bring(*other);
       other->begin_step();
+      other->trials().begin_step(now_us());
       other->matcher().jump(position = step_ops_);
     } else {
       diverged_ = true;
@@ -72,6 +76,8 @@ void Session::follow(std::uint32_t position, std::uint64_t prefix) {
   for (const auto id : active_->used(op))
     if (const auto* tensor = active_->live(id, space_))
       engine_->touch(tensor->address, tensor->bytes);
+  awaited_interval_ = active_->interval(op);
+  active_->trials().enter(awaited_interval_, now_us());
   for (const auto id : active_->awaited(op))
     if (const auto* tensor = active_->live(id, space_)) awaited_.push_back(*tensor);
 }
@@ -106,10 +112,42 @@ void Session::op_tensor(const void* storage, std::size_t bytes, int access) noex
 // The op's inputs are known; it computes as soon as what the plan wants for it is there.
 void Session::op_run() noexcept {
   if (in_child_ || !training_thread()) return;
-  for (const auto& tensor : awaited_) engine_->await(tensor.address, tensor.bytes);
+  await_promotions();
   if (!record_) return;
   const Guard guard(lock_);
   if (recording()) recorder_.op_run();
+}
+
+// Without the lock: it may take long. Where slow memory is used in place, what is late may stay.
+void Session::await_promotions() {
+  for (const auto& tensor : awaited_) {
+    if (engine_->in_place()) {
+      auto& trials = active_->trials();
+      trials.promotion(awaited_interval_, engine_->arrival(tensor.address, tensor.bytes));
+      if (trials.choice(awaited_interval_) == Choice::leave) {
+        engine_->leave(tensor.address, tensor.bytes);
+        continue;
+      }
+    }
+    engine_->await(tensor.address, tensor.bytes);
+  }
+}
+
+// Which share of the op's accesses, as the profile counted them, were to fast memory.
+void Session::count_accesses(Bucket& bucket, OpId op) {
+  for (const auto& [id, count] : bucket.accesses(op)) {
+    const auto died = std::find_if(died_.begin(), died_.end(),
+                                   [id = id](const auto& d) { return d.first == id.value; });
+    const auto* tensor = died == died_.end() ? bucket.live(id, space_) : nullptr;
+    if (tensor == nullptr && died == died_.end()) continue;
+    accesses_ += count;
+    fast_accesses_ += count * (tensor != nullptr ? fast_share(*tensor) : died->second);
+  }
+}
+
+double Session::fast_share(const LiveTensor& tensor) const {
+  return static_cast<double>(engine_->fast_bytes(tensor.address, tensor.bytes)) /
+         static_cast<double>(tensor.bytes);
 }
 
 void Session::op_end() noexcept {
@@ -117,9 +155,11 @@ void Session::op_end() noexcept {
   const Guard guard(lock_);
   if (recording()) recorder_.op_end();
   if (counted_) drain();
-  if (active_ == nullptr || !active_->moves_anything()) return;
+  if (active_ == nullptr) return;
   const auto position = active_->matcher().position();
   if (position == StepMatcher::kLost) return;
+  if (engine_->in_place() && !diverged_) count_accesses(*active_, OpId(position));
+  if (!active_->moves_anything()) return;
   moves_.clear();
   active_->op_end(OpId(position), moves_);
   apply(moves_);

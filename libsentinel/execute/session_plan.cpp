@@ -26,10 +26,11 @@ constexpr std::uint64_t kCgroupSpare = 64_MiB;
 // not known yet, the memory cgroup's limit, if there is one, is the budget until it is.
 void Session::hold_warmup_budget() {
   if (options_.fast.bytes != 0) {
-    require_workable(options_.fast.bytes, options_.depth);
+    require_workable(options_.fast.bytes, options_);
     summary_.fast_limit_bytes = options_.fast.bytes;
-    return engine_->set_budget(options_.fast.bytes);
   }
+  if (engine_->in_place()) return;  // nothing is in fast memory before there is a plan
+  if (options_.fast.bytes != 0) return engine_->set_budget(options_.fast.bytes);
   if (const auto left = cgroup_headroom();
       left && *left < physical_bytes() && *left > 4 * kCgroupSpare)
     engine_->set_budget(*left - kCgroupSpare);
@@ -41,7 +42,8 @@ std::uint64_t Session::fast_bytes(const Profile& profile) const {
   if (options_.fast.percent > 0)
     return static_cast<std::uint64_t>(static_cast<double>(peak_live_bytes(profile)) *
                                       options_.fast.percent / 100);
-  return options_.fast.unlimited() ? physical_bytes() : options_.fast.bytes;
+  if (!options_.fast.unlimited()) return options_.fast.bytes;
+  return options_.nodes ? free_bytes(options_.nodes->fast) : physical_bytes();
 }
 
 void Session::start_from_files() {
@@ -55,11 +57,12 @@ void Session::start_from_files() {
 // `sentinel run` has measured the machine beforehand; a program that was started without it
 // measures it now.
 Machine Session::machine() const {
+  const auto local = local_machine(options_);
   const bool measured =
-      !options_.machine.empty() || access(sim::local_machine_path().c_str(), R_OK) == 0;
-  auto machine = measured ? sim::find_machine(options_.machine.empty() ? "local" : options_.machine)
-                          : measure_machine(options_.slow_directory, options_.allow_tmpfs);
-  machine.granule_bytes = kGranule;  // the live engine's, whatever the description says
+      !options_.machine.empty() || access(sim::local_machine_path(local).c_str(), R_OK) == 0;
+  auto machine = measured ? sim::find_machine(options_.machine.empty() ? local : options_.machine)
+                          : measure_machine(options_);
+  machine.granule_bytes = engine_->granule();  // whatever the description says
   return machine;
 }
 
@@ -72,19 +75,21 @@ void Session::adopt(Profile profile) {
   const PlanOptions plan_options{.fast_bytes = fast_bytes(profile),
                                  .pool_frames = static_cast<std::uint32_t>(options_.depth),
                                  .threads = thread_count()};
-  require_workable(plan_options.fast_bytes, options_.depth, profile, machine_, *planned);
+  require_workable(plan_options.fast_bytes, options_, profile, machine_, *planned);
   auto plan = planned->plan(profile, machine_, plan_options);
   adopt_plan(std::move(profile), std::move(plan));
 }
 
 void Session::adopt_plan(Profile profile, Plan plan) {
-  require_live(plan);
+  require_live(plan, options_);
   if (const auto wrong = plan::verify(plan, profile); !wrong.empty())
     throw Error(fmt::format("the plan is not valid ({} objections), for one: {}", wrong.size(),
                             wrong.front()));
   const bool first = buckets_.empty();
-  const auto limit = options_.fast.unlimited() ? 0 : plan.fast_bytes;
-  buckets_.push_back(std::make_unique<Bucket>(std::move(profile), std::move(plan), space_));
+  const bool limited = !options_.fast.unlimited() || engine_->in_place();
+  const auto limit = limited ? plan.fast_bytes : 0;
+  buckets_.push_back(std::make_unique<Bucket>(std::move(profile), std::move(plan), space_,
+                                              parse_late(options_.late)));
   const auto& adopted = *buckets_.back();
   summary_.planned(peak_live_bytes(adopted.profile()), adopted.plan());
   if (!first) {  // the engine keeps its limit; the plan is followed when its step comes
@@ -105,11 +110,21 @@ void Session::activate(Bucket& bucket) {
   space_.activate(bucket.space_plan());
   bucket.bind(space_);
   engine_->reuse_dead_blocks();  // what warmed up lay elsewhere
+  bring(bucket);
   if (!bucket.moves_anything()) return;
   for (const auto id : bucket.away_at_start())
     if (auto* tensor = bucket.live(id, space_); tensor != nullptr && tensor->wanted) {
       tensor->wanted = false;
       engine_->demote(tensor->address, tensor->bytes);
+    }
+}
+
+// What was born in slow memory, before there was a plan or for lack of room, and belongs in fast.
+void Session::bring(Bucket& bucket) {
+  for (const auto id : bucket.here_at_start())
+    if (auto* tensor = bucket.live(id, space_); tensor != nullptr && !tensor->wanted) {
+      tensor->wanted = true;
+      engine_->promote(tensor->address, tensor->bytes);
     }
 }
 

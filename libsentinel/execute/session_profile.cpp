@@ -5,6 +5,7 @@
 #include <bit>
 #include <ctime>
 
+#include "capture/kernel_source.h"
 #include "capture/sample_source.h"
 #include "capture/userfault_source.h"
 #include "execute/limits.h"
@@ -52,12 +53,28 @@ std::string now_utc() {
 
 }  // namespace
 
+// The kernel's source needs nothing of the memory but that it stays where it is: what a FrameEngine
+// takes out and puts back, the kernel would take for gone.
+bool Session::counts_in_kernel() const {
+  if (options_.count == "kernel") return true;
+  const bool stays = engine_->in_place() || options_.mode == Mode::record;
+  return options_.count == "auto" && stays && KernelSource::probe() == 0;
+}
+
 // The one that SENTINEL_COUNT names. Throws Error where it is refused.
 std::unique_ptr<AccessSource> Session::make_source() {
   if (options_.count == "samples") return std::make_unique<SampleSource>(find_sample_events());
+  if (counts_in_kernel()) {
+    if (!engine_->in_place() && options_.mode != Mode::record)
+      throw Error(
+          "the kernel counts memory that stays where it is: use it with sentinel record, or "
+          "with --tiers of two nodes");
+    return std::make_unique<KernelSource>(
+        KernelSource::Options{.window_pages = window_of(options_), .in_company = !options_.exact});
+  }
   share_memory();
   auto source = std::make_unique<UserfaultSource>(
-      engine_->loop(),
+      *engine_->loop(),
       UserfaultSource::Options{.window_pages = window_of(options_), .in_company = !options_.exact});
   engine_->count_with(&UserfaultSource::count, source.get());
   return source;
@@ -86,8 +103,10 @@ void Session::begin_counting() {
 
 // The first steps then touch the memory first that is counted later, and no step copies it.
 bool Session::will_count() const {
-  return state_ == State::warmup && options_.count == "auto" && buckets_.empty() &&
-         engine_->loop().can_count();
+  const bool by_faults =
+      options_.count == "userfaultfd" || (options_.count == "auto" && !counts_in_kernel());
+  return state_ == State::warmup && by_faults && buckets_.empty() && engine_->loop() != nullptr &&
+         engine_->loop()->can_count();
 }
 
 void Session::share_memory() {

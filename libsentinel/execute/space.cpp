@@ -31,7 +31,8 @@ std::uint32_t Space::add_plan(std::vector<PlannedSlot> slots, std::uint64_t regi
   planned.used.assign(slots.size(), false);
   planned.slots = std::move(slots);
   planned.cut();
-  planned.region = heap_.allocate(std::max(region_bytes, kGranule), kGranule);
+  const auto granule = engine_.granule();
+  planned.region = heap_.allocate(std::max(region_bytes, granule), granule);
   if (planned.region == 0) throw Error("no addresses are left for the plan; raise SENTINEL_ARENA");
   plans_.push_back(std::move(planned));
   return static_cast<std::uint32_t>(plans_.size() - 1);
@@ -77,13 +78,13 @@ LiveTensor* Space::allocate(std::uint64_t bytes, std::uint32_t slot, bool own_pa
     tensor.slot = slot;
     tensor.address = address_of(active_, slot);
   } else {
-    const auto alignment = natural_alignment(bytes, kGranule);
+    const auto alignment = natural_alignment(bytes, engine_.granule());
     tensor.reserved = own_pages ? round_up(bytes, kPage) : bytes;
     tensor.address =
         heap_.allocate(tensor.reserved, own_pages ? std::max(kPage, alignment) : alignment);
     if (tensor.address == 0) return nullptr;
   }
-  engine_.occupy(tensor.address, bytes);
+  tensor.wanted = engine_.occupy(tensor.address, bytes);
   return &table_.insert(tensor);
 }
 

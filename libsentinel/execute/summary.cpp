@@ -13,7 +13,7 @@
 
 namespace sentinel {
 
-void Summary::step_ended(const char* phase, const EngineCounters& now) {
+StepRow& Summary::step_ended(const char* phase, const EngineCounters& now) {
   const auto end = std::chrono::steady_clock::now();
   const std::chrono::duration<double, std::milli> ms = end - std::exchange(began_, end);
   const auto before = std::exchange(before_, now);
@@ -24,6 +24,7 @@ void Summary::step_ended(const char* phase, const EngineCounters& now) {
                    .promoted_bytes = now.promoted_bytes - before.promoted_bytes,
                    .demoted_bytes = now.demoted_bytes - before.demoted_bytes,
                    .stall_ms = (now.stall_us - before.stall_us) / 1e3});
+  return steps.back();
 }
 
 double Summary::steady_ms() const {
@@ -46,23 +47,71 @@ void Summary::forget_plans() {
   predicted_us = 0;
 }
 
-void Summary::write(const std::string& path) const {
-  nlohmann::ordered_json json{{"policy", policy},
-                              {"fast_limit_bytes", fast_limit_bytes},
-                              {"peak_fast_bytes", peak_fast_bytes},
-                              {"peak_unlimited_bytes", peak_unlimited_bytes},
-                              {"streamed_ops", streamed_ops},
-                              {"plans", plans},
-                              {"predicted_ms", predicted_us / 1e3},
-                              {"steps", nlohmann::ordered_json::array()}};
-  for (const auto& row : steps)
-    json["steps"].push_back({{"step", row.step},
-                             {"ms", row.ms},
-                             {"phase", row.phase},
-                             {"demand_faults", row.demand_faults},
-                             {"promoted_bytes", row.promoted_bytes},
-                             {"demoted_bytes", row.demoted_bytes},
-                             {"stall_ms", row.stall_ms}});
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json json_of(const StepRow& row) {
+  Json json{{"step", row.step},
+            {"ms", row.ms},
+            {"phase", row.phase},
+            {"demand_faults", row.demand_faults},
+            {"promoted_bytes", row.promoted_bytes},
+            {"demoted_bytes", row.demoted_bytes},
+            {"stall_ms", row.stall_ms}};
+  if (row.accesses > 0) json["fast_access_share"] = row.fast_accesses / row.accesses;
+  for (const auto& [node, bytes] : row.nodes) json["nodes"][fmt::format("node{}", node)] = bytes;
+  return json;
+}
+
+// Only intervals for which anything was moved.
+Json json_of(const std::vector<std::vector<IntervalRow>>& plans) {
+  auto json = Json::array();
+  for (std::size_t plan = 0; plan < plans.size(); ++plan)
+    for (std::size_t i = 0; i < plans[plan].size(); ++i) {
+      const auto& row = plans[plan][i];
+      if (row.cases == std::array<std::uint64_t, 3>{}) continue;
+      Json entry{{"plan", plan},
+                 {"interval", i},
+                 {"case1", row.cases[0]},
+                 {"case2", row.cases[1]},
+                 {"case3", row.cases[2]}};
+      if (row.tried)
+        entry.update({{"chosen", row.chosen == Choice::wait ? "wait" : "leave"},
+                      {"wait_ms", row.wait_us / 1e3},
+                      {"leave_ms", row.leave_us / 1e3}});
+      json.push_back(std::move(entry));
+    }
+  return json;
+}
+
+Json moves_json(const EngineCounters& counters) {
+  Json json;
+  for (std::size_t i = 0; i < kMoveCauses.size(); ++i) json[kMoveCauses[i]] = counters.causes[i];
+  json["pages_left"] = counters.pages_left;
+  return json;
+}
+
+}  // namespace
+
+void Summary::write(const std::string& path,
+                    const std::vector<std::vector<IntervalRow>>& intervals) const {
+  Json json{{"policy", policy},
+            {"fast_limit_bytes", fast_limit_bytes},
+            {"peak_fast_bytes", peak_fast_bytes},
+            {"peak_unlimited_bytes", peak_unlimited_bytes},
+            {"streamed_ops", streamed_ops},
+            {"plans", plans},
+            {"predicted_ms", predicted_us / 1e3}};
+  if (tiers) {
+    json["tiers"] = {{"fast", fmt::format("node{}", tiers->fast)},
+                     {"slow", fmt::format("node{}", tiers->slow)}};
+    json["granule_bytes"] = granule_bytes;
+    json["moves"] = moves_json(before_);
+    json["intervals"] = json_of(intervals);
+  }
+  json["steps"] = Json::array();
+  for (const auto& row : steps) json["steps"].push_back(json_of(row));
   const auto text = json.dump(1) + "\n";
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) throw Error(fmt::format("could not write the summary to {}", path), errno);

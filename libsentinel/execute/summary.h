@@ -3,10 +3,14 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "execute/engine.h"
+#include "execute/numa_maps.h"
+#include "execute/topology.h"
+#include "execute/trial.h"
 #include "sentinel/plan.h"
 
 namespace sentinel {
@@ -17,6 +21,10 @@ struct StepRow {
   std::string phase;  // warmup, profile, trial, steady
   std::uint64_t demand_faults = 0, promoted_bytes = 0, demoted_bytes = 0;
   double stall_ms = 0;
+  // NUMA tiers: accesses by the profile's count, and of these those to fast memory; bytes by node,
+  // where they were looked at.
+  double accesses = 0, fast_accesses = 0;
+  NodeBytes nodes;
 };
 
 struct Summary {
@@ -26,16 +34,20 @@ struct Summary {
   std::uint64_t plans =
       0;  // kinds of step that have one; the figures above are the largest of them
   double predicted_us = 0;
+  std::optional<NodeTiers> tiers;
+  std::uint64_t granule_bytes = 0;
   std::vector<StepRow> steps;
 
   // A kind of step has got its plan / they were of another model, and none counts.
   void planned(std::uint64_t peak_live_bytes, const Plan&);
   void forget_plans();
   // The step that ends now, against the counters at its start.
-  void step_ended(const char* phase, const EngineCounters& now);
+  StepRow& step_ended(const char* phase, const EngineCounters& now);
   // Milliseconds, median over the steady steps; 0 where there are none.
   double steady_ms() const;
-  void write(const std::string& path) const;  // throws Error; readable by its owner only
+  // What became of the intervals of each plan, in the order of the plans. Throws Error; the file is
+  // readable by its owner only.
+  void write(const std::string& path, const std::vector<std::vector<IntervalRow>>& intervals) const;
 
  private:
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/units.h"
-#include "execute/engine.h"
+#include "execute/frame_engine.h"
 #include "execute/limits.h"
 #include "sentinel/error.h"
 
@@ -17,19 +17,25 @@ namespace {
                   print_bytes(fast_bytes), print_bytes(least), least, thread_count(), bounds));
 }
 
+// A node's memory can be used in any amount; what is too little for a plan is the same.
+std::uint64_t smallest(const SessionOptions& options) {
+  return FrameEngine::minimum_bytes(thread_count(), options.depth) / kGranule *
+         options.granule_bytes;
+}
+
 }  // namespace
 
-void require_workable(std::uint64_t fast_bytes, std::size_t depth) {
-  const auto least = Engine::minimum_bytes(thread_count(), depth);
+void require_workable(std::uint64_t fast_bytes, const SessionOptions& options) {
+  const auto least = smallest(options);
   if (fast_bytes < least)
     refuse(fast_bytes, least,
            "the bound of the Sentinel paper (section IV-E) depends on the model: `sentinel record` "
            "and `sentinel plan` name it");
 }
 
-void require_workable(std::uint64_t fast_bytes, std::size_t depth, const Profile& profile,
-                      const Machine& machine, PlannedPolicy& policy) {
-  const auto least = Engine::minimum_bytes(thread_count(), depth);
+void require_workable(std::uint64_t fast_bytes, const SessionOptions& options,
+                      const Profile& profile, const Machine& machine, PlannedPolicy& policy) {
+  const auto least = smallest(options);
   if (fast_bytes >= least) return;
   const auto ample = policy.plan(profile, machine, {.fast_bytes = physical_bytes()});
   refuse(
@@ -39,12 +45,12 @@ void require_workable(std::uint64_t fast_bytes, std::size_t depth, const Profile
                   print_bytes(ample.smallest_unstreamed_budget), print_bytes(ample.paper_bound)));
 }
 
-void require_live(const Plan& plan) {
-  if (plan.granule_bytes != kGranule)
-    throw Error(
-        fmt::format("the plan is for machine {}, whose memory is managed by {}; here it is by {}. "
-                    "Make one for this machine: sentinel plan --machine local",
-                    plan.machine, print_bytes(plan.granule_bytes), print_bytes(kGranule)));
+void require_live(const Plan& plan, const SessionOptions& options) {
+  if (plan.granule_bytes != options.granule_bytes)
+    throw Error(fmt::format(
+        "the plan is for machine {}, whose memory is managed by {}; here it is by {}. "
+        "Make one for this machine: sentinel plan --machine local",
+        plan.machine, print_bytes(plan.granule_bytes), print_bytes(options.granule_bytes)));
 }
 
 }  // namespace sentinel

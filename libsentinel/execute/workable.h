@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "execute/options.h"
 #include "sentinel/machine.h"
 #include "sentinel/plan.h"
 #include "sentinel/policy.h"
@@ -13,13 +14,13 @@
 namespace sentinel {
 
 // A budget of fast memory. Names the smallest that works.
-void require_workable(std::uint64_t fast_bytes, std::size_t depth);
+void require_workable(std::uint64_t fast_bytes, const SessionOptions&);
 // The same where the model is known: names the smallest without streaming and the Sentinel paper's
 // bound (section IV-E) as well.
-void require_workable(std::uint64_t fast_bytes, std::size_t depth, const Profile&, const Machine&,
-                      PlannedPolicy&);
+void require_workable(std::uint64_t fast_bytes, const SessionOptions&, const Profile&,
+                      const Machine&, PlannedPolicy&);
 
-// A plan for this engine's granule, to which everything has to be brought before it is used.
-void require_live(const Plan&);
+// A plan for this engine's granule.
+void require_live(const Plan&, const SessionOptions&);
 
 }  // namespace sentinel

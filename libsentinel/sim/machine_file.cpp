@@ -182,8 +182,8 @@ Machine parse_machine(std::string_view text, const std::string& where) {
 Machine find_machine(const std::string& name) {
   for (const BuiltinMachine& m : builtin_machines())
     if (m.name == name) return parse_machine(m.toml, name);
-  if (name == "local") {
-    const std::string path = local_machine_path();
+  if (name == "local" || name.starts_with("local-")) {
+    const std::string path = local_machine_path(name);
     return parse_machine(
         read_all(path, "; `sentinel bench --tiers` measures this machine and writes it"), path);
   }
@@ -222,11 +222,12 @@ void write_machine(const std::string& path, const Machine& machine) {
   if (!out) throw Error(fmt::format("cannot write machine description {}", path), errno);
 }
 
-std::string local_machine_path() {
+std::string local_machine_path(const std::string& name) {
+  const auto file = "/sentinel/" + name + ".toml";
   const char* cache = std::getenv("XDG_CACHE_HOME");
-  if (cache && *cache) return std::string(cache) + "/sentinel/local.toml";
+  if (cache && *cache) return cache + file;
   const char* home = std::getenv("HOME");
-  return std::string(home && *home ? home : "/tmp") + "/.cache/sentinel/local.toml";
+  return std::string(home && *home ? home : "/tmp") + "/.cache" + file;
 }
 
 }  // namespace sentinel::sim

@@ -32,8 +32,9 @@ Machine parse_machine(std::string_view toml, const std::string& where);
 std::string machine_to_toml(const Machine&);
 void write_machine(const std::string& path, const Machine&);  // creates the directory; throws Error
 
-// $XDG_CACHE_HOME/sentinel/local.toml, else ~/.cache/sentinel/local.toml.
-std::string local_machine_path();
+// $XDG_CACHE_HOME/sentinel/local.toml, else ~/.cache/sentinel/local.toml. Machines of other tiers
+// of this computer have names of their own: "local-node0-node1".
+std::string local_machine_path(const std::string& name = "local");
 
 double parse_bandwidth(std::string_view text);  // "3.2GB/s" -> bytes per second; throws Error
 

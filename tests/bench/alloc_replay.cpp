@@ -15,6 +15,7 @@
 
 #include "allocation_log.h"
 #include "base/units.h"
+#include "execute/frame_engine.h"
 #include "execute/space.h"
 #include "plan/plan_file.h"
 #include "sentinel/error.h"
@@ -76,7 +77,7 @@ class Arena final : public Allocator {
   }
 
  private:
-  Engine engine_;
+  FrameEngine engine_;
   Space space_;
   bool planned_ = false;
 };

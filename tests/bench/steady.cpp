@@ -13,6 +13,7 @@
 
 #include "allocation_log.h"
 #include "base/units.h"
+#include "execute/frame_engine.h"
 #include "execute/session.h"
 #include "sentinel/adaptor.h"
 #include "sentinel/error.h"
@@ -93,7 +94,7 @@ double heap(const AllocationLog& log) {
 }
 
 double engine(const AllocationLog& log) {
-  Engine engine(engine_options());
+  FrameEngine engine(engine_options());
   const auto at = addresses(log, engine.arena());
   return pair_ns(
       log, [&](auto t) { engine.occupy(at[t], log.bytes(t)); },
@@ -120,7 +121,7 @@ double matcher(const AllocationLog& log) {
 }
 
 double unplanned(const AllocationLog& log) {
-  Engine engine(engine_options());
+  FrameEngine engine(engine_options());
   Space space(engine);
   std::vector<std::uintptr_t> at(log.tensors());
   const auto take = [&](auto t) {
@@ -132,7 +133,7 @@ double unplanned(const AllocationLog& log) {
 
 // One slot a tensor, at the places best fit has given them.
 double planned(const AllocationLog& log) {
-  Engine engine(engine_options());
+  FrameEngine engine(engine_options());
   Space space(engine);
   const auto at = addresses(log, 0x40000000);
   std::vector<PlannedSlot> slots(log.tensors());

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/units.h"
+#include "bench_nodes.h"
 #include "execute/backing.h"
 #include "execute/measure.h"
 #include "sentinel/error.h"
@@ -99,7 +100,14 @@ Json sample_json(const Sample& sample) {
   return json;
 }
 
-Json json_of(const std::string& slow, const Machine& machine, const std::vector<Sample>& samples) {
+struct Figures {
+  Machine machine;
+  std::vector<Sample> samples;
+  std::vector<NodePair> pairs;
+};
+
+Json json_of(const std::string& slow, const Figures& figures) {
+  const auto& machine = figures.machine;
   Json json{{"machine", machine.name}, {"machine_file", sim::local_machine_path()}, {"slow", slow}};
   for (const auto& tier : machine.tiers)
     json["tiers"].push_back({{"name", tier.name},
@@ -107,7 +115,8 @@ Json json_of(const std::string& slow, const Machine& machine, const std::vector<
                              {"read_bw", tier.read_bw},
                              {"write_bw", tier.write_bw},
                              {"latency_us", tier.latency_us}});
-  for (const auto& sample : samples) json["mechanisms"].push_back(sample_json(sample));
+  for (const auto& sample : figures.samples) json["mechanisms"].push_back(sample_json(sample));
+  json["nodes"] = json_of(figures.pairs);
   return json;
 }
 
@@ -117,19 +126,19 @@ void require_size(const std::string& size) try { parse_bytes(size); } catch (con
 
 int bench(const Settings& s) {
   require_size(s.size);
-  Machine machine;
-  std::vector<Sample> samples;
+  Figures figures;
   const auto slow = slow_directory(s.slow);
   {
     Progress progress;
     progress.now(fmt::format("measuring memory and {}", slow));
-    machine = measure_machine(slow, s.allow_tmpfs);
-    if (!s.tiers_only) samples = sweep(s, progress);
+    figures.machine = measure_machine(slow, s.allow_tmpfs);
+    figures.pairs = measure_node_pairs(parse_bytes(s.size), progress);
+    if (!s.tiers_only) figures.samples = sweep(s, progress);
   }
-  sim::write_machine(sim::local_machine_path(), machine);
-  if (s.json) return print(json_of(slow, machine, samples).dump(1) + "\n");
+  sim::write_machine(sim::local_machine_path(), figures.machine);
+  if (s.json) return print(json_of(slow, figures).dump(1) + "\n");
   return print(
-      text_of(slow, machine, samples) +
+      text_of(slow, figures.machine, figures.samples) + text_of(figures.pairs) +
       fmt::format("\nThe machine \"local\" is described in {}; plans for this machine use it.\n",
                   sim::local_machine_path()));
 }

@@ -19,6 +19,7 @@ using Findings = std::vector<Finding>;
 Findings look_at_capture();
 Findings look_at_slow_tier(const std::string& directory);
 Findings look_at_memory();
+Findings look_at_nodes();
 Findings look_at_frameworks();
 Findings look_at_hardware();
 

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "base/units.h"
 #include "capture/availability.h"
@@ -94,19 +95,6 @@ Finding memory_cgroup() {
           ""};
 }
 
-Finding numa_nodes() {
-  std::size_t nodes = 0;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator("/sys/devices/system/node", none)) {
-    const auto name = entry.path().filename().string();
-    nodes += name.starts_with("node") && name.find_first_not_of("0123456789", 4) == name.npos;
-  }
-  if (nodes > 1)
-    return {"NUMA nodes", true, fmt::format("{}; moving between them is not built yet", nodes), ""};
-  return {"NUMA nodes", false, "one: no PMEM or CXL node to move to",
-          "none needed: an SSD serves as the slow tier"};
-}
-
 Finding physical_memory() { return {"physical memory", true, print_bytes(physical_bytes()), ""}; }
 
 constexpr const char* kUnbuilt = "not built yet";
@@ -157,7 +145,9 @@ Findings look_at_slow_tier(const std::string& directory) {
 }
 
 Findings look_at_memory() {
-  return {physical_memory(), huge_pages(), memory_cgroup(), numa_nodes()};
+  Findings findings{physical_memory(), huge_pages(), memory_cgroup()};
+  for (auto& finding : look_at_nodes()) findings.push_back(std::move(finding));
+  return findings;
 }
 
 Findings look_at_hardware() { return {kernel_patch(), hardware_samples(), cuda()}; }

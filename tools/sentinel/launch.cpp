@@ -8,8 +8,11 @@
 #include <filesystem>
 
 #include "execute/executors.h"
+#include "execute/node_calls.h"
+#include "execute/trial.h"
 #include "sentinel/error.h"
 #include "sentinel/policy.h"
+#include "terminal.h"
 
 namespace sentinel::cli {
 namespace {
@@ -34,7 +37,11 @@ constexpr LaunchRow kLaunchRows[] = {
     {"--plan", "SENTINEL_PLAN", "FILE", kRun, Kind::path},
     {"--slow", "SENTINEL_DIR", "DIR", kRun, Kind::path},
     {"--allow-tmpfs", "SENTINEL_ALLOW_TMPFS", "", kRun, Kind::flag},
+    {"--tiers", "SENTINEL_TIERS", "TIERS", kBoth},
+    {"--granule", "SENTINEL_GRANULE", "BYTES", kRun},
     {"--summary", "SENTINEL_SUMMARY", "FILE", kRun, Kind::path},
+    {"--late", "SENTINEL_LATE", "HOW", kRun},
+    {"--inspect", "SENTINEL_INSPECT", "", kRun, Kind::flag},
     {"--machine", "SENTINEL_MACHINE", "NAME|FILE", kRun},
     {"--io", "SENTINEL_IO", "BACKEND", kRun},
     {"--move", "SENTINEL_MOVE", "HOW", kRun},
@@ -63,13 +70,21 @@ void set(const char* variable, const std::string& value) {
   if (setenv(variable, value.c_str(), 1) != 0) throw Error("could not set the environment", errno);
 }
 
-// Fast memory is what is left; the one tier that can be placed is the slow one.
-std::string slow_directory_of(const std::string& tiers) {
+// Two NUMA nodes, or a directory for the slow tier: fast memory is then what is left.
+void enter_tiers(const std::string& tiers) {
+  if (parse_node_tiers(tiers)) return;
   constexpr std::string_view key = "slow=";
   if (!tiers.starts_with(key) || tiers.size() == key.size() || tiers.find(',') != tiers.npos)
-    throw UsageError(
-        fmt::format("--tiers {}: only the slow tier can be placed yet; write slow=DIR", tiers));
-  return tiers.substr(key.size());
+    throw UsageError(fmt::format(
+        "--tiers {}: write fast=node0,slow=node1 for two NUMA nodes, or slow=DIR for an SSD",
+        tiers));
+  set("SENTINEL_DIR", fs::absolute(tiers.substr(key.size())));
+}
+
+void check_nodes(const SessionOptions& options) {
+  if (!options.nodes || on_one_node(options.inject)) return;
+  const auto warning = check_tiers(*options.nodes, numa_nodes());
+  if (!warning.empty() && !options.quiet) say(warning);
 }
 
 std::string quoted(const std::string& word) {
@@ -119,7 +134,7 @@ void enter_values(const Launch& launch) {
                           ? fs::absolute(value->second).lexically_normal().string()
                           : value->second);
   }
-  if (!launch.tiers.empty()) set("SENTINEL_DIR", fs::absolute(slow_directory_of(launch.tiers)));
+  if (launch.given("SENTINEL_TIERS")) enter_tiers(launch.values.at("SENTINEL_TIERS"));
   // A machine by name, or a file: only the file has a directory.
   if (const auto at = launch.values.find("SENTINEL_MACHINE");
       at != launch.values.end() && is_path(at->second))
@@ -139,7 +154,8 @@ SessionOptions checked_options() {
     make_policy(options.policy);
     parse_io_backend(options.io);
     require_one_of("--move", options.move, {"auto", "copy"});
-    require_one_of("--count", options.count, {"auto", "samples", "ops"});
+    parse_late(options.late);
+    require_one_of("--count", options.count, {"auto", "kernel", "userfaultfd", "samples", "ops"});
     return options;
   } catch (const Error& error) {
     throw UsageError(error.what());
@@ -158,7 +174,6 @@ std::vector<Row> launch_rows(Launch& launch) {
   std::vector<Row> rows;
   for (const auto& row : kLaunchRows)
     if (row.verbs & verb) rows.push_back(row_of(row, launch));
-  if (verb == kRun) rows.push_back({"--tiers", "slow=DIR", "where the tiers lie", &launch.tiers});
   return rows;
 }
 
@@ -166,8 +181,14 @@ SessionOptions enter_environment(const Launch& launch) {
   enter_places();
   set("SENTINEL_MODE", launch.mode == Mode::run ? "run" : "record");
   set("SENTINEL_COMMAND", as_text(launch.command));
-  enter_values(launch);
-  return checked_options();
+  try {
+    enter_values(launch);
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+  const auto options = checked_options();
+  check_nodes(options);
+  return options;
 }
 
 }  // namespace sentinel::cli

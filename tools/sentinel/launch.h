@@ -15,7 +15,6 @@ struct Launch {
   Mode mode = Mode::none;
   std::map<std::string, std::string> values;  // by variable, as the user wrote them
   std::map<std::string, bool> flags;
-  std::string tiers;
   std::vector<std::string> command;
 
   bool given(const std::string& variable) const;

@@ -51,6 +51,11 @@ Plan make_plan(const Settings& s, const Profile& profile) {
   return made;
 }
 
+// On this machine's SSD, or between its nodes: those plans name the tiers themselves.
+bool runs_here(const Plan& plan) {
+  return plan.granule_bytes == kGranule && !plan.machine.starts_with("local-");
+}
+
 int make(const Settings& s) {
   require_writable_plan(s.output);
   const auto profile = read_any(s.file);
@@ -63,7 +68,7 @@ int make(const Settings& s) {
       s.output, made.policy, print_bytes(made.fast_bytes), print_bytes(made.peak_fast_bytes),
       made.moves.size(), print_us(made.predicted_step_us), s.output);
   const bool trains = profile.meta.source != "trace" && !profile.meta.command.empty();
-  if (made.granule_bytes == kGranule)  // the engine's: it can be run here
+  if (runs_here(made))
     text += fmt::format("  sentinel run --plan {} -- {}\n", s.output,
                         trains ? profile.meta.command : "CMD");
   return print(text);

@@ -7,7 +7,6 @@
 
 #include "base/units.h"
 #include "execute/backing.h"
-#include "execute/engine.h"
 #include "execute/limits.h"
 #include "execute/measure.h"
 #include "execute/slow_file.h"
@@ -31,13 +30,14 @@ namespace fs = std::filesystem;
 // Without a profile only a budget in bytes is known to be too small.
 void check_budget(const SessionOptions& options, const std::optional<Profile>& profile) {
   if (!profile) {
-    if (options.fast.bytes != 0) require_workable(options.fast.bytes, options.depth);
+    if (options.fast.bytes != 0) require_workable(options.fast.bytes, options);
     return;
   }
   const auto policy = planned_policy(options.policy);
-  auto machine = sim::find_machine(options.machine.empty() ? "local" : options.machine);
-  machine.granule_bytes = kGranule;
-  require_workable(budget_bytes(options.fast, *profile), options.depth, *profile, machine, *policy);
+  auto machine =
+      sim::find_machine(options.machine.empty() ? local_machine(options) : options.machine);
+  machine.granule_bytes = options.granule_bytes;
+  require_workable(budget_bytes(options.fast, *profile), options, *profile, machine, *policy);
 }
 
 // A plan has its own policy and budget: what is asked for beside it has to agree.
@@ -45,7 +45,7 @@ Profile check_plan(Launch& launch, const SessionOptions& options) {
   const auto plan = plan::read_plan(options.plan);
   auto profile = read_any(plan.profile_path);
   plan::check_matches(plan, profile);
-  require_live(plan);
+  require_live(plan, options);
   if (launch.given("SENTINEL_POLICY") && options.policy != plan.policy)
     throw UsageError(
         fmt::format("{} was made by policy {}, not {}", options.plan, plan.policy, options.policy));
@@ -84,12 +84,14 @@ void check_slow_tier(const SessionOptions& options, const std::optional<Profile>
 }
 
 void measure_once(const SessionOptions& options) {
-  const auto path = sim::local_machine_path();
+  const auto path = sim::local_machine_path(local_machine(options));
   if (!options.machine.empty()) return static_cast<void>(sim::find_machine(options.machine));
   if (access(path.c_str(), R_OK) == 0) return;
   Progress progress;
-  progress.now(fmt::format("measuring memory and {}, once", options.slow_directory));
-  const auto machine = measure_machine(options.slow_directory, options.allow_tmpfs);
+  progress.now(fmt::format("measuring {}, once", options.nodes
+                                                     ? print(*options.nodes)
+                                                     : "memory and " + options.slow_directory));
+  const auto machine = measure_machine(options);
   try {
     sim::write_machine(path, machine);
   } catch (const Error& error) {
@@ -114,10 +116,10 @@ int run(Launch& launch) {
   check_summary(options.summary);
   if (!options.output.empty()) require_writable_profile(options.output);
   const bool limited = !options.fast.unlimited();
-  if (limited || launch.given("SENTINEL_DIR") || !launch.tiers.empty())
+  if (!options.nodes && (limited || launch.given("SENTINEL_DIR") || launch.given("SENTINEL_TIERS")))
     check_slow_tier(options, profile);
   if (limited && !profile) check_budget(options, profile);
-  if (limited) measure_once(options);
+  if (limited || options.nodes) measure_once(options);
   if (limited && profile) check_budget(options, profile);
   return run_command(launch.command);
 }

@@ -1,4 +1,4 @@
-#include "execute/engine.h"
+#include "execute/frame_engine.h"
 
 #include <gmock/gmock.h>
 #include <sys/wait.h>
@@ -30,7 +30,7 @@ class EngineTest : public ::testing::TestWithParam<Mode> {
     } catch (const Error& error) {
       GTEST_SKIP() << error.what();
     }
-    engine = std::make_unique<Engine>(options());
+    engine = std::make_unique<FrameEngine>(options());
   }
 
   EngineOptions options() const {
@@ -56,7 +56,7 @@ class EngineTest : public ::testing::TestWithParam<Mode> {
   void occupy(std::uint64_t block) { engine->occupy(engine->arena() + block * kGranule, kGranule); }
   std::uintptr_t at(std::uint64_t block) { return engine->arena() + block * kGranule; }
 
-  std::unique_ptr<Engine> engine;
+  std::unique_ptr<FrameEngine> engine;
 };
 
 INSTANTIATE_TEST_SUITE_P(Mechanisms, EngineTest,
@@ -71,7 +71,7 @@ TEST_P(EngineTest, KeepsContentsWithinABudgetByDemandAlone) {
   for (std::uint64_t b = 0; b < 60; ++b) occupy(b), fill(b), engine->tick();
   for (int pass = 0; pass < 2; ++pass)
     for (std::uint64_t b = 0; b < 60; ++b) ASSERT_TRUE(intact(b)) << b;
-  EXPECT_LE(engine->counters().peak_frames, 20u);
+  EXPECT_LE(engine->counters().peak_bytes, 20 * kGranule);
   EXPECT_GT(engine->counters().demand_faults, 0u);
 }
 
@@ -79,7 +79,7 @@ TEST_P(EngineTest, ShrinkingTheBudgetMovesOutWhatIsOver) {
   for (std::uint64_t b = 0; b < 50; ++b) occupy(b), fill(b);
   engine->set_budget(20 * kGranule);
   for (std::uint64_t b = 0; b < 50; ++b) ASSERT_TRUE(intact(b)) << b;
-  EXPECT_LE(engine->counters().peak_frames, 20u);
+  EXPECT_LE(engine->counters().peak_bytes, 20 * kGranule);
 }
 
 TEST_P(EngineTest, DemotedComesBackOnPromoteWithoutAFault) {
@@ -134,11 +134,11 @@ TEST_P(EngineTest, ATensorBornInALeavingBlockIsNotLost) {
     occupy(block);
     words(block)[0] = born[block] = round;
   }
-  EXPECT_GT(engine->counters().peak_frames, 0u);
+  EXPECT_GT(engine->counters().peak_bytes, 0u);
 }
 
 TEST_P(EngineTest, SeveralThreadsShareASmallBudget) {
-  engine->set_budget(Engine::minimum_bytes(4, 8));
+  engine->set_budget(FrameEngine::minimum_bytes(4, 8));
   for (std::uint64_t b = 0; b < 80; ++b) occupy(b);
   std::vector<std::thread> threads;
   std::atomic<int> bad = 0;
@@ -162,7 +162,7 @@ TEST_P(EngineTest, CountingAndBackKeepsContentsAndAddresses) {
     ASSERT_EQ(engine->stop_counting(), 0);
     for (std::uint64_t b = 0; b < 40; ++b) ASSERT_TRUE(intact(b)) << b;
   }
-  EXPECT_LE(engine->counters().peak_frames, 21u);
+  EXPECT_LE(engine->counters().peak_bytes, 21 * kGranule);
 }
 
 TEST_P(EngineTest, SwitchesWhileOtherThreadsUseTheArena) {
@@ -204,7 +204,7 @@ TEST_P(EngineTest, AChildSeesWhatWasMovedOutAsItWas) {
 }
 
 void use_more_than_fits(const EngineOptions& options) {
-  Engine engine(options);
+  FrameEngine engine(options);
   engine.set_budget(20 * kGranule);
   for (int pass = 0; pass < 2; ++pass)
     for (std::uint64_t b = 0; b < 60; ++b) {

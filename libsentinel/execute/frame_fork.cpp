@@ -10,11 +10,11 @@
 #include <new>
 
 #include "alloc/ranges.h"
-#include "execute/engine.h"
+#include "execute/frame_engine.h"
 
 namespace sentinel {
 
-void Engine::before_fork() noexcept {
+void FrameEngine::before_fork() noexcept {
   lock_.lock();
   Guard guard(lock_, std::adopt_lock);
   wait_until_settled(guard);
@@ -23,7 +23,7 @@ void Engine::before_fork() noexcept {
     fail("could not make a pipe to keep a child's tensors by", errno);
 }
 
-void Engine::after_fork_in_parent() noexcept {
+void FrameEngine::after_fork_in_parent() noexcept {
   if (slow_ && child_pipe_[0] >= 0) {
     close(child_pipe_[1]);
     slow_->keep_for_child(child_pipe_[0]);
@@ -34,7 +34,7 @@ void Engine::after_fork_in_parent() noexcept {
 
 // The child's copy of the arena raises no faults any more: absent blocks would read as zeros. The
 // parent's threads do not exist here and their objects are left alone.
-void Engine::after_fork_in_child() noexcept {
+void FrameEngine::after_fork_in_child() noexcept {
   child_ = true;
   loop_->abandon_in_child();
   if (child_pipe_[0] >= 0) close(child_pipe_[0]);  // the other end stays open while the child lives
@@ -44,12 +44,12 @@ void Engine::after_fork_in_child() noexcept {
   if (absent) serve_child();
 }
 
-void Engine::serve_child() noexcept {
+void FrameEngine::serve_child() noexcept {
   try {
     child_buffer_ = reserve_anonymous(kGranule, kGranule);
     [[maybe_unused]] auto* parents = loop_.release();
     loop_ = FaultLoop::open();
-    loop_->set_missing_handler(&Engine::on_missing_in_child, this);
+    loop_->set_missing_handler(&FrameEngine::on_missing_in_child, this);
     const int code = loop_->register_range(arena_, arena_bytes_, true, false);
     if (code != 0) fail("could not guard the arena in a child process", -code);
   } catch (const std::exception&) {
@@ -57,8 +57,8 @@ void Engine::serve_child() noexcept {
   }
 }
 
-void Engine::on_missing_in_child(void* self, const Fault& fault) noexcept {
-  auto& engine = *static_cast<Engine*>(self);
+void FrameEngine::on_missing_in_child(void* self, const Fault& fault) noexcept {
+  auto& engine = *static_cast<FrameEngine*>(self);
   const auto begin = fault.address & ~(kGranule - 1);
   const auto& block = engine.blocks_[(begin - engine.arena_) / kGranule];
   if (block.slot < 0) {  // nothing was there: one page, as the kernel would give

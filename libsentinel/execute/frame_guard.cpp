@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "execute/engine.h"
+#include "execute/frame_engine.h"
 
 namespace sentinel {
 
-void Engine::on_missing(void* self, const Fault& fault) noexcept {
-  auto& engine = *static_cast<Engine*>(self);
+void FrameEngine::on_missing(void* self, const Fault& fault) noexcept {
+  auto& engine = *static_cast<FrameEngine*>(self);
   const auto distance = fault.address - engine.arena_;
   if (distance >= engine.arena_bytes_) {  // a frame on its way through the pool: look again
     engine.loop_->wake(fault.address & ~(kGranule - 1), kGranule);
@@ -18,8 +18,8 @@ void Engine::on_missing(void* self, const Fault& fault) noexcept {
   engine.on_fault(static_cast<BlockIndex>(distance / kGranule), guard);
 }
 
-void Engine::on_minor(void* self, const Fault& fault) noexcept {
-  auto& engine = *static_cast<Engine*>(self);
+void FrameEngine::on_minor(void* self, const Fault& fault) noexcept {
+  auto& engine = *static_cast<FrameEngine*>(self);
   const auto index = static_cast<BlockIndex>((fault.address - engine.arena_) / kGranule);
   Guard guard(engine.lock_);
   if (engine.blocks_[index].state != BlockState::resident) return engine.on_fault(index, guard);
@@ -30,7 +30,7 @@ void Engine::on_minor(void* self, const Fault& fault) noexcept {
   }
 }
 
-void Engine::on_fault(BlockIndex index, Guard& guard) noexcept {
+void FrameEngine::on_fault(BlockIndex index, Guard& guard) noexcept {
   auto& block = blocks_[index];
   const auto wait_for_bytes = [&] {
     if (std::exchange(block.faulted, true)) return;
@@ -63,7 +63,7 @@ void Engine::on_fault(BlockIndex index, Guard& guard) noexcept {
 }
 
 // An op that streams through more than fits will want the blocks behind this one next.
-void Engine::read_ahead(BlockIndex index) noexcept {
+void FrameEngine::read_ahead(BlockIndex index) noexcept {
   const auto ahead = std::min<std::uint64_t>(options_.depth, budget_frames_ / 8);
   for (auto next = index + 1; next <= index + ahead && next < blocks_.size(); ++next) {
     auto& block = blocks_[next];

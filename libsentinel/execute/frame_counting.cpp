@@ -6,27 +6,27 @@
 #include <cstring>
 
 #include "alloc/ranges.h"
-#include "execute/engine.h"
+#include "execute/frame_engine.h"
 #include "sentinel/error.h"
 
 namespace sentinel {
 
 // When this returns, the former source is no longer called: setting a handler waits for it.
-void Engine::count_with(CountFault count, void* source) noexcept {
+void FrameEngine::count_with(CountFault count, void* source) noexcept {
   count_fault_ = nullptr;
-  loop_->set_minor_handler(&Engine::on_minor, this);
+  loop_->set_minor_handler(&FrameEngine::on_minor, this);
   count_source_ = source;
   count_fault_ = count;
 }
 
-bool Engine::count_fault(const Fault& fault) noexcept {
+bool FrameEngine::count_fault(const Fault& fault) noexcept {
   const auto count = count_fault_.load();
   return count != nullptr && count(count_source_, fault);
 }
 
 // Every resident block is taken out and copied into the memory file; a thread that touches one
 // meanwhile waits. Then the file's mapping takes the arena's place in one step.
-int Engine::start_counting() noexcept {
+int FrameEngine::start_counting() noexcept {
   if (counting_ || !loop_->can_count()) return counting_ ? -EALREADY : -EOPNOTSUPP;
   Guard guard(lock_);
   wait_until_settled(guard);
@@ -41,7 +41,7 @@ int Engine::start_counting() noexcept {
   return code;
 }
 
-int Engine::stop_counting() noexcept {
+int FrameEngine::stop_counting() noexcept {
   if (!counting_) return -EALREADY;
   Guard guard(lock_);
   wait_until_settled(guard);
@@ -56,7 +56,7 @@ int Engine::stop_counting() noexcept {
   return code;
 }
 
-void Engine::thaw() noexcept {
+void FrameEngine::thaw() noexcept {
   frozen_ = false;
   if (child_) return;  // nothing moves in a child
   if (!reader_) {      // no slow tier, no promoter: frames are there for whoever waited
@@ -70,7 +70,8 @@ void Engine::thaw() noexcept {
 }
 
 // Puts what `prepare` maps, guarded, in the arena's place in one step.
-int Engine::replace_arena(const std::function<std::uintptr_t()>& prepare, bool minor) noexcept {
+int FrameEngine::replace_arena(const std::function<std::uintptr_t()>& prepare,
+                               bool minor) noexcept {
   std::uintptr_t prepared = 0;
   try {
     prepared = prepare();
@@ -84,7 +85,7 @@ int Engine::replace_arena(const std::function<std::uintptr_t()>& prepare, bool m
 }
 
 // Frames of blocks in which nothing lives, for whoever needs some next.
-void Engine::reuse_dead_blocks() noexcept {
+void FrameEngine::reuse_dead_blocks() noexcept {
   Guard guard(lock_);
   wait_until_settled(guard);
   guard.unlock();
@@ -94,7 +95,7 @@ void Engine::reuse_dead_blocks() noexcept {
 }
 
 // Nothing moves meanwhile and no tensor is born: the caller sees to it.
-void Engine::drop_dead_blocks() noexcept {
+void FrameEngine::drop_dead_blocks() noexcept {
   for (std::size_t i = resident_.size(); i-- > 0;) {
     const auto index = resident_[i];
     auto& block = blocks_[index];
@@ -109,7 +110,7 @@ void Engine::drop_dead_blocks() noexcept {
 }
 
 // Within the budget but for one frame: that of the copy under way.
-int Engine::to_shared() noexcept {
+int FrameEngine::to_shared() noexcept {
   drop_dead_blocks();
   for (const auto token : free_) frames_in_pool_->destroy(token);
   frames_ -= free_.size();
@@ -133,7 +134,7 @@ int Engine::to_shared() noexcept {
   return code;
 }
 
-int Engine::to_moved() noexcept {
+int FrameEngine::to_moved() noexcept {
   if (const int code =
           replace_arena([this] { return reserve_anonymous(arena_bytes_, kGranule); }, false);
       code != 0)
@@ -147,7 +148,7 @@ int Engine::to_moved() noexcept {
 }
 
 // From the memory file to a frame in the arena.
-void Engine::copy_back(BlockIndex index) noexcept {
+void FrameEngine::copy_back(BlockIndex index) noexcept {
   const auto token = frames_in_pool_->create();
   if (token < 0) fail("could not get memory for a frame", -token);
   std::memcpy(frames_in_pool_->buffer(index, token), shared_->buffer(index, token), kGranule);

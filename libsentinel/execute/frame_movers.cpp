@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "execute/engine.h"
+#include "execute/frame_engine.h"
 
 namespace sentinel {
 namespace {
@@ -13,7 +13,7 @@ constexpr std::size_t kBatch = 16;
 
 }  // namespace
 
-void Engine::promoter() noexcept {
+void FrameEngine::promoter() noexcept {
   std::array<Completion, kBatch> done;
   Guard guard(lock_);
   while (!stop_) {
@@ -25,7 +25,7 @@ void Engine::promoter() noexcept {
   }
 }
 
-void Engine::demoter() noexcept {
+void FrameEngine::demoter() noexcept {
   std::array<Completion, kBatch> done;
   Guard guard(lock_);
   while (!stop_) {
@@ -39,7 +39,7 @@ void Engine::demoter() noexcept {
 
 // Demand first, and it evicts what it needs; a prefetch starts only on a frame that is free
 // already.
-void Engine::start_promotions(Guard& guard) noexcept {
+void FrameEngine::start_promotions(Guard& guard) noexcept {
   while (!frozen_ && arriving_ < reader_->depth() && !demanded_.empty()) {
     const auto index = demanded_.front();
     const auto state = blocks_[index].state;
@@ -59,7 +59,7 @@ void Engine::start_promotions(Guard& guard) noexcept {
 }
 
 // False: no frame. The block is marked before the lock is dropped, so no one else handles it.
-bool Engine::start_promotion(BlockIndex index, Guard& guard) noexcept {
+bool FrameEngine::start_promotion(BlockIndex index, Guard& guard) noexcept {
   auto& block = blocks_[index];
   if (block.state == BlockState::empty) {
     (block.queue == QueueId::demand ? demanded_ : prefetches_).remove(index);
@@ -84,7 +84,7 @@ bool Engine::start_promotion(BlockIndex index, Guard& guard) noexcept {
 }
 
 // An empty block's first touch: a frame with unspecified contents. False: no frame.
-bool Engine::give(BlockIndex index, Guard& guard) noexcept {
+bool FrameEngine::give(BlockIndex index, Guard& guard) noexcept {
   auto& block = blocks_[index];
   block.state = BlockState::arriving;
   ++arriving_;
@@ -98,7 +98,7 @@ bool Engine::give(BlockIndex index, Guard& guard) noexcept {
   return false;
 }
 
-void Engine::install(BlockIndex index, Token token, Guard& guard) noexcept {
+void FrameEngine::install(BlockIndex index, Token token, Guard& guard) noexcept {
   guard.unlock();
   const int code = backing_->install(index, token);
   guard.lock();
@@ -107,7 +107,7 @@ void Engine::install(BlockIndex index, Token token, Guard& guard) noexcept {
   set_resident(index);
 }
 
-void Engine::arrived(const Completion& completion, Guard& guard) noexcept {
+void FrameEngine::arrived(const Completion& completion, Guard& guard) noexcept {
   const auto index = static_cast<BlockIndex>(completion.cookie);
   auto& block = blocks_[index];
   if (completion.error != 0) fail("could not read a tensor back", completion.error);
@@ -116,7 +116,7 @@ void Engine::arrived(const Completion& completion, Guard& guard) noexcept {
   install(index, block.token, guard);
 }
 
-void Engine::start_demotions(Guard& guard) noexcept {
+void FrameEngine::start_demotions(Guard& guard) noexcept {
   while (!frozen_ && leaving_ < writer_->depth() && !evictions_.empty()) {
     const auto index = evictions_.pop();
     if (blocks_[index].state == BlockState::resident) take_out(index, guard);
@@ -125,7 +125,7 @@ void Engine::start_demotions(Guard& guard) noexcept {
 
 // First the block becomes inaccessible, then it is written: a write by the training threads in
 // between waits in its fault and recalls the block, so nothing is lost.
-void Engine::take_out(BlockIndex index, Guard& guard) noexcept {
+void FrameEngine::take_out(BlockIndex index, Guard& guard) noexcept {
   auto& block = blocks_[index];
   block.state = BlockState::leaving;
   block.discard = block.live == 0;
@@ -154,7 +154,7 @@ void Engine::take_out(BlockIndex index, Guard& guard) noexcept {
 }
 
 // Nothing lives in the block: its frame is free at once, unless somebody has begun to use it again.
-void Engine::discard(BlockIndex index, Token token) noexcept {
+void FrameEngine::discard(BlockIndex index, Token token) noexcept {
   auto& block = blocks_[index];
   backing_->scrub(index, token);
   free_.push_back(token);
@@ -166,7 +166,7 @@ void Engine::discard(BlockIndex index, Token token) noexcept {
   settled_.notify_all();
 }
 
-void Engine::left(const Completion& completion, Guard& guard) noexcept {
+void FrameEngine::left(const Completion& completion, Guard& guard) noexcept {
   const auto index = static_cast<BlockIndex>(completion.cookie);
   auto& block = blocks_[index];
   if (completion.error != 0) fail("could not write a tensor out", completion.error);

@@ -1,4 +1,4 @@
-#include "execute/engine.h"
+#include "execute/frame_engine.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -34,21 +34,22 @@ std::thread start_thread(auto&& body) {
 
 }  // namespace
 
-Engine::Engine(const EngineOptions& options)
+FrameEngine::FrameEngine(const EngineOptions& options)
     : options_(options),
-      arena_bytes_(options.arena_bytes),
-      arena_(reserve_anonymous(arena_bytes_, kGranule)),
       loop_(FaultLoop::open()),
-      shared_(std::make_unique<SharedFrames>(*loop_, arena_, arena_bytes_)),
-      blocks_(arena_bytes_ / kGranule),
+      blocks_(options.arena_bytes / kGranule),
       demanded_(blocks_, QueueId::demand),
       prefetches_(blocks_, QueueId::prefetch),
       evictions_(blocks_, QueueId::evict),
       budget_frames_(kUnlimited) {
+  granule_ = kGranule;
+  arena_bytes_ = options.arena_bytes;
+  arena_ = reserve_anonymous(arena_bytes_, kGranule);
+  shared_ = std::make_unique<SharedFrames>(*loop_, arena_, arena_bytes_);
   resident_.reserve(blocks_.size());
   free_.reserve(blocks_.size());
-  loop_->set_missing_handler(&Engine::on_missing, this);
-  loop_->set_minor_handler(&Engine::on_minor, this);
+  loop_->set_missing_handler(&FrameEngine::on_missing, this);
+  loop_->set_minor_handler(&FrameEngine::on_minor, this);
   frames_in_pool_ = options_.use_move && loop_->can_move()
                         ? make_moved_frames(*loop_, arena_, arena_bytes_)
                         : make_copied_frames(*loop_, arena_, arena_bytes_);
@@ -57,7 +58,7 @@ Engine::Engine(const EngineOptions& options)
     throw Error("could not guard the arena", -code);
 }
 
-Engine::~Engine() {
+FrameEngine::~FrameEngine() {
   {
     const Guard guard(lock_);
     stop_ = true;
@@ -72,11 +73,11 @@ Engine::~Engine() {
   munmap(reinterpret_cast<void*>(arena_), arena_bytes_);
 }
 
-std::uint64_t Engine::minimum_bytes(unsigned threads, std::size_t depth) {
+std::uint64_t FrameEngine::minimum_bytes(unsigned threads, std::size_t depth) {
   return (depth + kFramesPerThread * threads) * kGranule;
 }
 
-void Engine::open_slow_tier() {
+void FrameEngine::open_slow_tier() {
   if (slow_) return;
   slow_ = std::make_unique<SlowFile>(SlowFile::Options{.directory = options_.slow_directory,
                                                        .frame_bytes = kGranule,
@@ -89,7 +90,7 @@ void Engine::open_slow_tier() {
   demoter_ = start_thread([this] { demoter(); });
 }
 
-void Engine::set_budget(std::uint64_t bytes) {
+void FrameEngine::set_budget(std::uint64_t bytes) {
   if (bytes == 0) {
     const Guard guard(lock_);
     budget_frames_ = kUnlimited;
@@ -108,12 +109,12 @@ void Engine::set_budget(std::uint64_t bytes) {
     want_frames(std::min<std::size_t>(options_.depth, frames_ - budget_frames_));
     settled_.wait(guard);
   }
-  counters_.peak_frames = frames_;
+  counters_.peak_bytes = frames_ * kGranule;
 }
 
 // What is about to be written gets a free frame at once: a fault would make the kernel clear a huge
 // page for nothing, in each thread that touches the block, before it asks the guard.
-void Engine::occupy(std::uintptr_t address, std::uint64_t bytes) noexcept {
+bool FrameEngine::occupy(std::uintptr_t address, std::uint64_t bytes) noexcept {
   Guard guard(lock_);
   const auto now = clock_.load(std::memory_order_relaxed) << 24;
   for_blocks(address, bytes, [&](BlockIndex index) {
@@ -126,9 +127,10 @@ void Engine::occupy(std::uintptr_t address, std::uint64_t bytes) noexcept {
     const bool gives = block.state == BlockState::empty && block.queue == QueueId::none;
     if (gives && !free_.empty() && !frozen_ && demanded_.empty()) give(index, guard);
   });
+  return true;
 }
 
-void Engine::vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept {
+void FrameEngine::vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept {
   const Guard guard(lock_);
   for_blocks(address, bytes, [&](BlockIndex index) {
     auto& block = blocks_[index];
@@ -143,18 +145,18 @@ void Engine::vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) no
 }
 
 // An absent block in which nothing lives has nothing to keep.
-void Engine::make_absent_or_empty(Block& block) noexcept {
+void FrameEngine::make_absent_or_empty(Block& block) noexcept {
   block.state = block.live == 0 || block.discard ? BlockState::empty : BlockState::absent;
   block.discard = false;
   if (block.state == BlockState::empty) release_slot(block);
 }
 
-void Engine::release_slot(Block& block) noexcept {
+void FrameEngine::release_slot(Block& block) noexcept {
   if (block.slot >= 0) slow_->release(block.slot);
   block.slot = -1;
 }
 
-void Engine::touch(std::uintptr_t address, std::uint64_t bytes) noexcept {
+void FrameEngine::touch(std::uintptr_t address, std::uint64_t bytes) noexcept {
   const Guard guard(lock_);
   const auto now = clock_.load(std::memory_order_relaxed) << 24;
   for_blocks(address, bytes, [&](BlockIndex index) {
@@ -164,7 +166,7 @@ void Engine::touch(std::uintptr_t address, std::uint64_t bytes) noexcept {
   });
 }
 
-void Engine::demote(std::uintptr_t address, std::uint64_t bytes) noexcept {
+void FrameEngine::demote(std::uintptr_t address, std::uint64_t bytes) noexcept {
   const Guard guard(lock_);
   for_blocks(address, bytes, [&](BlockIndex index) {
     auto& block = blocks_[index];
@@ -174,7 +176,7 @@ void Engine::demote(std::uintptr_t address, std::uint64_t bytes) noexcept {
   });
 }
 
-void Engine::promote(std::uintptr_t address, std::uint64_t bytes) noexcept {
+void FrameEngine::promote(std::uintptr_t address, std::uint64_t bytes) noexcept {
   const Guard guard(lock_);
   bool queued = false;
   for_blocks(address, bytes, [&](BlockIndex index) {
@@ -190,7 +192,7 @@ void Engine::promote(std::uintptr_t address, std::uint64_t bytes) noexcept {
   if (queued) reader_->wake();
 }
 
-void Engine::await(std::uintptr_t address, std::uint64_t bytes) noexcept {
+void FrameEngine::await(std::uintptr_t address, std::uint64_t bytes) noexcept {
   Guard guard(lock_);
   for_blocks(address, bytes, [&](BlockIndex index) {
     auto& block = blocks_[index];
@@ -205,17 +207,17 @@ void Engine::await(std::uintptr_t address, std::uint64_t bytes) noexcept {
   });
 }
 
-void Engine::begin_wait() noexcept {
+void FrameEngine::begin_wait() noexcept {
   if (waiters_++ == 0) wait_began_ = Clock::now();
 }
 
-void Engine::end_wait() noexcept {
+void FrameEngine::end_wait() noexcept {
   if (--waiters_ == 0)
     counters_.stall_us +=
         std::chrono::duration<double, std::micro>(Clock::now() - wait_began_).count();
 }
 
-void Engine::demand(BlockIndex index) noexcept {
+void FrameEngine::demand(BlockIndex index) noexcept {
   auto& block = blocks_[index];
   if (block.queue == QueueId::demand) return;
   if (block.queue == QueueId::prefetch) prefetches_.remove(index);
@@ -223,7 +225,7 @@ void Engine::demand(BlockIndex index) noexcept {
   if (reader_) reader_->wake();
 }
 
-void Engine::set_resident(BlockIndex index) noexcept {
+void FrameEngine::set_resident(BlockIndex index) noexcept {
   auto& block = blocks_[index];
   block.state = BlockState::resident;
   block.token = kNoToken;
@@ -244,17 +246,17 @@ void Engine::set_resident(BlockIndex index) noexcept {
 }
 
 // It was to leave for somebody who waits for a frame: another has to.
-void Engine::keep(BlockIndex index) noexcept {
+void FrameEngine::keep(BlockIndex index) noexcept {
   evictions_.remove(index);
   look_again();
 }
 
 // Somebody waits for a frame and what was to free one may have changed.
-void Engine::look_again() noexcept {
+void FrameEngine::look_again() noexcept {
   if (!demanded_.empty() && reader_) reader_->wake();
 }
 
-void Engine::unset_resident(BlockIndex index) noexcept {
+void FrameEngine::unset_resident(BlockIndex index) noexcept {
   const auto place = blocks_[index].place;
   resident_[place] = resident_.back();
   blocks_[resident_[place]].place = place;
@@ -262,7 +264,7 @@ void Engine::unset_resident(BlockIndex index) noexcept {
 }
 
 // A frame that may be used now: a free one, or a new one within the budget.
-Token Engine::free_frame(Guard& guard) noexcept {
+Token FrameEngine::free_frame(Guard& guard) noexcept {
   if (!free_.empty()) {
     const auto token = free_.back();
     free_.pop_back();
@@ -270,7 +272,7 @@ Token Engine::free_frame(Guard& guard) noexcept {
   }
   if (frames_ >= budget_frames_) return kNoToken;
   ++frames_;
-  counters_.peak_frames = std::max(counters_.peak_frames, frames_);
+  counters_.peak_bytes = std::max(counters_.peak_bytes, frames_ * kGranule);
   guard.unlock();
   const auto token = backing_->create();
   guard.lock();
@@ -278,7 +280,7 @@ Token Engine::free_frame(Guard& guard) noexcept {
   return token;
 }
 
-void Engine::evict(BlockIndex index) noexcept {
+void FrameEngine::evict(BlockIndex index) noexcept {
   if (blocks_[index].queue != QueueId::none) return;
   evictions_.push(index);
   if (writer_) writer_->wake();
@@ -286,7 +288,7 @@ void Engine::evict(BlockIndex index) noexcept {
 
 // Whether it has just come for the op that runs, so that the instruction that asked for it may not
 // have been done yet: as many as all threads' instructions take.
-bool Engine::fresh(const Block& block) const noexcept {
+bool FrameEngine::fresh(const Block& block) const noexcept {
   static const auto kept = kFramesPerThread * thread_count();
   return block.used >> 24 == clock_.load(std::memory_order_relaxed) &&
          ((arrivals_ - block.used) & 0xffffff) < kept;
@@ -297,7 +299,7 @@ bool Engine::fresh(const Block& block) const noexcept {
 // ago. Of the op's own blocks any: an op larger than the budget may go over them again and again,
 // where the oldest is just what it needs next. What has just come goes last: two threads would else
 // take each other's block away for ever.
-void Engine::want_frames(std::size_t count) noexcept {
+void FrameEngine::want_frames(std::size_t count) noexcept {
   const auto under_way = leaving_ + evictions_.size();
   if (under_way >= count || frozen_) return;
   const auto needed = std::min(count - under_way, resident_.size());
@@ -321,13 +323,13 @@ void Engine::want_frames(std::size_t count) noexcept {
 }
 
 // The budget is used up and hardly a frame is free: what is dead should not wait for a demand.
-bool Engine::frames_short() const noexcept {
+bool FrameEngine::frames_short() const noexcept {
   return frames_ >= budget_frames_ &&
          free_.size() + leaving_ + evictions_.size() < options_.depth / 2;
 }
 
 // For prefetches, which evict nothing that lives.
-void Engine::reclaim_dead() noexcept {
+void FrameEngine::reclaim_dead() noexcept {
   auto missing = prefetches_.size();
   for (const auto index : resident_) {
     if (missing == 0) return;
@@ -337,19 +339,19 @@ void Engine::reclaim_dead() noexcept {
   }
 }
 
-void Engine::wait_until_settled(Guard& guard) noexcept {
+void FrameEngine::wait_until_settled(Guard& guard) noexcept {
   frozen_ = true;
   settled_.wait(guard, [this] { return arriving_ == 0 && leaving_ == 0; });
 }
 
-EngineCounters Engine::counters() const {
+EngineCounters FrameEngine::counters() const {
   const Guard guard(lock_);
   return counters_;
 }
 
 // Nothing wrong has been computed yet and nothing must be: the thread that needs the bytes is held
 // in its fault, so the process ends here.
-void Engine::fail(const char* what, int error) noexcept {
+void FrameEngine::fail(const char* what, int error) noexcept {
   char text[512];
   const int n = snprintf(text, sizeof text,
                          "sentinel: training stopped: %s: %s (slow tier: %s). No wrong number was "

@@ -1,0 +1,166 @@
+// The engine of a slow tier that no program can read in place, a file: holds the arena's blocks
+// within a budget of frames. Demand keeps every access right
+// (the guard); a plan's moves, given as demote() and promote(), only make it fast.
+//
+// Threads: the *guard* (the FaultLoop's thread) answers touches of absent blocks; the *promoter*
+// reads blocks in, the *demoter* writes blocks out; any number of training threads call the public
+// functions. One lock, `lock_`, guards all state; it is held across fork() and while the file
+// grows, but never while a frame or bytes move or the arena is touched, so the guard soon gets it.
+//
+// Deadlock freedom: demand takes precedence over prefetch, prefetch never evicts, an eviction waits
+// for nothing but its own write, and demand evicts whatever is not being moved. So whoever waits
+// for a block gets it as long as the budget is minimum_bytes() or more.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "execute/blocks.h"
+#include "execute/engine.h"
+#include "execute/executors.h"
+
+namespace sentinel {
+
+struct EngineOptions {
+  std::string slow_directory;
+  bool allow_memory_tier = false;
+  IoBackend io = IoBackend::automatic;
+  bool use_move = true;  // false: as on a kernel without UFFDIO_MOVE
+  std::size_t depth = 8;
+  std::string inject;
+  std::uint64_t arena_bytes = 0;  // addresses, a multiple of the granule
+};
+
+class FrameEngine final : public Engine {
+ public:
+  explicit FrameEngine(const EngineOptions&);  // throws Error
+  ~FrameEngine() override;
+  FrameEngine(const FrameEngine&) = delete;
+  FrameEngine& operator=(const FrameEngine&) = delete;
+
+  // The smallest budget that keeps `threads` threads going.
+  static std::uint64_t minimum_bytes(unsigned threads, std::size_t depth);
+
+  // What is over goes to the slow tier, which is opened when first needed.
+  void set_budget(std::uint64_t bytes) override;
+
+  bool occupy(std::uintptr_t address, std::uint64_t bytes) noexcept override;
+  void vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept override;
+  // It is evicted after what was used earlier.
+  void touch(std::uintptr_t address, std::uint64_t bytes) noexcept override;
+  void demote(std::uintptr_t address, std::uint64_t bytes) noexcept override;
+  void promote(std::uintptr_t address, std::uint64_t bytes) noexcept override;
+  void await(std::uintptr_t address, std::uint64_t bytes) noexcept override;
+  void reuse_dead_blocks() noexcept override;
+
+  FaultLoop* loop() noexcept override { return loop_.get(); }
+  int start_counting() noexcept override;  // -EBUSY: a page is pinned by somebody
+  int stop_counting() noexcept override;
+  void count_with(CountFault, void* source) noexcept override;
+
+  // A child is served what the parent had moved out, from the same file.
+  void before_fork() noexcept override;
+  void after_fork_in_parent() noexcept override;
+  void after_fork_in_child() noexcept override;
+
+  EngineCounters counters() const override;
+
+ private:
+  using Guard = std::unique_lock<std::mutex>;
+  using Clock = std::chrono::steady_clock;
+
+  // frame_guard.cpp: the fault path
+  static void on_missing(void* self, const Fault&) noexcept;
+  static void on_minor(void* self, const Fault&) noexcept;
+  bool count_fault(const Fault&) noexcept;
+  void on_fault(BlockIndex, Guard&) noexcept;
+  void read_ahead(BlockIndex) noexcept;
+
+  // frame_movers.cpp: the two migration threads
+  void promoter() noexcept;
+  void demoter() noexcept;
+  void start_promotions(Guard&) noexcept;
+  void start_demotions(Guard&) noexcept;
+  bool start_promotion(BlockIndex, Guard&) noexcept;
+  bool give(BlockIndex, Guard&) noexcept;
+  void install(BlockIndex, Token, Guard&) noexcept;
+  void discard(BlockIndex, Token) noexcept;
+  void take_out(BlockIndex, Guard&) noexcept;
+  void arrived(const Completion&, Guard&) noexcept;
+  void left(const Completion&, Guard&) noexcept;
+
+  // frame_engine.cpp
+  void open_slow_tier();
+  void demand(BlockIndex) noexcept;
+  void make_absent_or_empty(Block&) noexcept;
+  void set_resident(BlockIndex) noexcept;
+  void unset_resident(BlockIndex) noexcept;
+  Token free_frame(Guard&) noexcept;
+  void want_frames(std::size_t count) noexcept;
+  bool fresh(const Block&) const noexcept;
+  bool frames_short() const noexcept;
+  void reclaim_dead() noexcept;
+  void evict(BlockIndex) noexcept;
+  void keep(BlockIndex) noexcept;
+  void look_again() noexcept;
+  void release_slot(Block&) noexcept;
+  void wait_until_settled(Guard&) noexcept;
+  void begin_wait() noexcept;
+  void end_wait() noexcept;
+  [[noreturn]] void fail(const char* what, int error) noexcept;
+
+  // frame_counting.cpp, frame_fork.cpp
+  int replace_arena(const std::function<std::uintptr_t()>& prepare, bool minor) noexcept;
+  int to_shared() noexcept;
+  int to_moved() noexcept;
+  void drop_dead_blocks() noexcept;
+  void copy_back(BlockIndex) noexcept;
+  void thaw() noexcept;
+  void serve_child() noexcept;
+  static void on_missing_in_child(void* self, const Fault&) noexcept;
+
+  template <class F>
+  void for_blocks(std::uintptr_t address, std::uint64_t bytes, F&& f) {
+    const auto first = (address - arena_) / kGranule;
+    const auto last = (address - arena_ + (bytes == 0 ? 0 : bytes - 1)) / kGranule;
+    for (auto i = first; i <= last; ++i) f(static_cast<BlockIndex>(i));
+  }
+
+  EngineOptions options_;
+  std::unique_ptr<FaultLoop> loop_;
+  std::unique_ptr<SharedFrames> shared_;
+  std::unique_ptr<Backing> frames_in_pool_;  // for training
+  Backing* backing_ = nullptr;               // the one in use
+  std::atomic<CountFault> count_fault_ = nullptr;
+  std::atomic<void*> count_source_ = nullptr;
+
+  mutable std::mutex lock_;  // guards all below
+  std::vector<Block> blocks_;
+  BlockQueue demanded_, prefetches_, evictions_;
+  std::vector<BlockIndex> resident_;
+  std::vector<Token> free_;
+  std::uint64_t frames_ = 0;  // in the arena, free and in flight
+  std::uint64_t budget_frames_;
+  std::uint64_t arrivals_ = 0;  // orders blocks used in the same tick
+  std::size_t arriving_ = 0, leaving_ = 0;
+  bool frozen_ = false, stop_ = false, child_ = false;
+  std::size_t waiters_ = 0;  // threads waiting for a block now
+  Clock::time_point wait_began_;
+  EngineCounters counters_;
+  std::condition_variable settled_;  // a block or a frame changed its state
+
+  std::unique_ptr<SlowFile> slow_;
+  std::unique_ptr<Executor> reader_, writer_;
+  std::thread promoter_, demoter_;
+  int child_pipe_[2] = {-1, -1};
+  std::uintptr_t child_buffer_ = 0;
+};
+
+}  // namespace sentinel
