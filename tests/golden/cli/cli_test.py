@@ -128,7 +128,7 @@ class WrongUsage(Case):
                 ("no policy", "run", "--policy", "best", "--", "true"),
                 ("backend", "run", "--io", "fast", "--", "true"),
                 ("--move", "run", "--move", "fast", "--", "true"),
-                ("auto, samples, ops", "record", "--count", "all", "--", "true"),
+                ("auto, kernel, userfaultfd, samples, ops", "record", "--count", "all", "--", "true"),
                 ("slow=DIR", "run", "--tiers", "fast=/x", "--", "true"),
                 ("either", "run", "--plan", "a", "--profile", "b", "--", "true"),
                 ("format", "report", "p", "sharing", "--format", "html"),
