@@ -34,7 +34,7 @@ std::vector<std::vector<Bucket::Accesses>> accesses_of(const Profile& profile) {
 
 }  // namespace
 
-Bucket::Bucket(Profile profile, Plan plan, Space& space)
+Bucket::Bucket(Profile profile, Plan plan, Space& space, std::optional<Choice> late)
     : profile_(std::move(profile)),
       plan_(std::move(plan)),
       matcher_(profile_),
@@ -45,7 +45,7 @@ Bucket::Bucket(Profile profile, Plan plan, Space& space)
       used_(profile_.ops.size()),
       accesses_(accesses_of(profile_)),
       intervals_(profile_, plan_.interval_layers),
-      trials_(intervals_.size()) {
+      trials_(intervals_.size(), late) {
   for (const auto& move : plan_.moves)
     if (move.direction == Direction::promote)
       awaited_[move.deadline.index()].push_back(move.tensor);
@@ -86,16 +86,12 @@ void Bucket::begin_step() {
   controller_ = walk(plan_);
 }
 
-std::uintptr_t Bucket::address(TensorId id, Space& space) const {
-  const bool placed = space.placed(space_plan_, id.value);
-  return placed ? space.address_of(space_plan_, id.value) : persistent_[id.index()];
-}
-
 LiveTensor* Bucket::live(TensorId id, Space& space) const {
-  const auto at = address(id, space);
-  auto* tensor = at == 0 ? nullptr : space.find(reinterpret_cast<const void*>(at));
-  return tensor != nullptr && tensor->bytes == profile_.tensors[id.index()].bytes ? tensor
-                                                                                  : nullptr;
+  const auto t = id.index();
+  const bool placed = space.placed(space_plan_, id.value);
+  const auto address = placed ? space.address_of(space_plan_, id.value) : persistent_[t];
+  auto* tensor = address == 0 ? nullptr : space.find(reinterpret_cast<const void*>(address));
+  return tensor != nullptr && tensor->bytes == profile_.tensors[t].bytes ? tensor : nullptr;
 }
 
 }  // namespace sentinel

@@ -18,7 +18,7 @@ namespace sentinel {
 
 class Bucket {
  public:
-  Bucket(Profile profile, Plan plan, Space& space);
+  Bucket(Profile profile, Plan plan, Space& space, std::optional<Choice> late = std::nullopt);
 
   StepMatcher& matcher() { return matcher_; }
   const Plan& plan() const { return plan_; }
@@ -47,8 +47,6 @@ class Bucket {
     double count;
   };
   const std::vector<Accesses>& accesses(OpId op) const { return accesses_[op.index()]; }
-  // Where the tensor's bytes are, or were until it died in the op that runs; 0: unknown.
-  std::uintptr_t address(TensorId id, Space&) const;
 
   std::uint32_t interval(OpId op) const { return intervals_.of(op.value); }
   Trials& trials() { return trials_; }

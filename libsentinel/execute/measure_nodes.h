@@ -16,6 +16,7 @@ double measure_node_latency_us(int node);
 
 // The two nodes as a machine to plan for: capacities as they are, bandwidths and latencies from the
 // HMAT or measured, and the rate of move_pages in both directions at once.
+// They must exist (check_tiers).
 Machine measure_nodes(const NodeTiers&, std::uint64_t granule_bytes);
 
 }  // namespace sentinel

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <charconv>
@@ -129,9 +130,17 @@ class InjectingCalls final : public NodeCalls {
 
 }  // namespace
 
+constexpr std::string_view kOneNode = "one-node";
+
 std::unique_ptr<NodeCalls> make_node_calls(const std::string& inject) {
+  if (on_one_node(inject))
+    return make_node_calls(inject.substr(std::min(inject.size(), kOneNode.size() + 1)));
   if (inject.empty()) return std::make_unique<KernelCalls>();
   return std::make_unique<InjectingCalls>(inject);
+}
+
+bool on_one_node(const std::string& inject) {
+  return inject == kOneNode || inject.starts_with(std::string(kOneNode) + ",");
 }
 
 }  // namespace sentinel

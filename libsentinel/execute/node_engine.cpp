@@ -101,11 +101,9 @@ bool NodeEngine::occupy(std::uintptr_t address, std::uint64_t bytes) noexcept {
   Guard guard(lock_);
   const auto run = run_of(address, bytes);
   top_ = std::max(top_, run.first + run.count);
+  for (auto i = run.first; i < run.first + run.count; ++i) ++granules_[i].live;  // none is dead now
   const bool fast = budget_ != 0 && !counting_ && make_room(run, guard);
-  for (auto i = run.first; i < run.first + run.count; ++i) {
-    ++granules_[i].live;
-    granules_[i].wanted += fast;
-  }
+  for (auto i = run.first; i < run.first + run.count; ++i) granules_[i].wanted += fast;
   if (fast)
     born_fast(run);
   else if (!counting_)
@@ -138,8 +136,9 @@ void NodeEngine::vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted
   const auto run = run_of(address, bytes);
   for (auto i = run.first; i < run.first + run.count; ++i) {
     auto& granule = granules_[i];
-    if (wanted) --granule.wanted;
-    if (--granule.live != 0) continue;
+    --granule.live;
+    if (wanted) unwant(i);
+    if (granule.live != 0) continue;
     if (granule.place == Place::queued_in) granule.place = Place::slow;
     recall(granule);
     if (granule.place == Place::fast) list_dead(i);
@@ -150,12 +149,14 @@ void NodeEngine::vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted
 void NodeEngine::demote(std::uintptr_t address, std::uint64_t bytes) noexcept {
   const Guard guard(lock_);
   const auto run = run_of(address, bytes);
-  for (auto i = run.first; i < run.first + run.count; ++i) {
-    auto& granule = granules_[i];
-    if (--granule.wanted != 0) continue;
-    if (granule.place == Place::queued_in) granule.place = Place::slow;
-    if (granule.place == Place::fast) queue_out(i);
-  }
+  for (auto i = run.first; i < run.first + run.count; ++i) unwant(i);
+}
+
+void NodeEngine::unwant(GranuleIndex index) noexcept {
+  auto& granule = granules_[index];
+  if (--granule.wanted != 0) return;
+  if (granule.place == Place::queued_in) granule.place = Place::slow;
+  if (granule.place == Place::fast && granule.live != 0) queue_out(index);
 }
 
 void NodeEngine::promote(std::uintptr_t address, std::uint64_t bytes) noexcept {

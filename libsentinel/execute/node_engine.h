@@ -79,6 +79,7 @@ class NodeEngine final : public Engine {
   void bind(Run, bool fast) noexcept;
   void born_fast(Run) noexcept;
   void list_dead(GranuleIndex) noexcept;
+  void unwant(GranuleIndex) noexcept;
   void queue_in(GranuleIndex) noexcept;
   void queue_out(GranuleIndex) noexcept;
   void recall(Granule&) noexcept;

@@ -88,6 +88,7 @@ SessionOptions options_from_environment() {
                          .io = value_of("SENTINEL_IO"),
                          .move = value_of("SENTINEL_MOVE"),
                          .count = value_of("SENTINEL_COUNT"),
+                         .late = value_of("SENTINEL_LATE"),
                          .inject = value_of("SENTINEL_INJECT"),
                          .command = value_of("SENTINEL_COMMAND")};
   if (const auto fast = value_of("SENTINEL_FAST"); !fast.empty()) options.fast = parse_budget(fast);

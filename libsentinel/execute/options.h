@@ -41,8 +41,9 @@ inline constexpr std::array kOptionTable{
     OptionRow{"SENTINEL_DEPTH", "8", "transfers in flight, each way"},
     OptionRow{"SENTINEL_ARENA", "256G", "addresses to reserve for tensors"},
     OptionRow{"SENTINEL_ALLOW_TMPFS", "0", "1: accept a slow tier that lies in memory"},
+    OptionRow{"SENTINEL_LATE", "try", "late promotions between NUMA tiers: wait, leave, or try both"},
     OptionRow{"SENTINEL_INSPECT", "0", "1: the summary says on which node the bytes lie"},
-    OptionRow{"SENTINEL_INJECT", "", "fault to inject, for tests (write:3:EIO, move:3:EBUSY)"},
+    OptionRow{"SENTINEL_INJECT", "", "fault to inject, for tests (write:3:EIO)"},
     OptionRow{"SENTINEL_COMMAND", "", "the program's command line, for the profile"},
     OptionRow{"SENTINEL_QUIET", "0", "1: say nothing but errors"},
 };
@@ -52,7 +53,7 @@ enum class Mode { none, record, run, arena };
 struct SessionOptions {
   Mode mode = Mode::none;
   std::string output, policy, profile, plan, slow_directory, summary, machine, io, move, count,
-      inject, command;
+      late, inject, command;
   Budget fast;
   std::optional<NodeTiers> nodes;
   std::uint32_t window_pages = 0;  // 0: the last-level cache

@@ -25,7 +25,7 @@ constexpr std::size_t kMostBuckets = 10;  // the paper's, section IV-E
 
 std::unique_ptr<Engine> make_engine(const SessionOptions& options) {
   if (options.nodes) {
-    check_tiers(*options.nodes, numa_nodes());
+    if (!on_one_node(options.inject)) check_tiers(*options.nodes, numa_nodes());
     return std::make_unique<NodeEngine>(NodeEngineOptions{.nodes = *options.nodes,
                                                           .granule_bytes = options.granule_bytes,
                                                           .arena_bytes = options.arena_bytes},
@@ -98,6 +98,8 @@ void Session::release(void* address) noexcept {
   }
   if (counted_) disarm(*tensor);
   if (recording() && tensor->record != StepRecorder::kNone) recorder_.freed(tensor->record);
+  if (engine_->in_place() && tensor->slot != LiveTensor::kUnplanned)
+    died_.push_back({tensor->slot, fast_share(*tensor)});
   space_.release(reinterpret_cast<std::uintptr_t>(address));
 }
 

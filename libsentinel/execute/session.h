@@ -18,6 +18,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "capture/recorder.h"
@@ -100,6 +101,7 @@ class Session {
   void apply(const std::vector<Move>&);
   void await_promotions();
   void count_accesses(Bucket&, OpId);
+  double fast_share(const LiveTensor&) const;
   void reuse_frames();
   void follow(std::uint32_t position, std::uint64_t prefix);
   [[noreturn]] void refuse(const std::exception&);
@@ -145,6 +147,7 @@ class Session {
   std::vector<Move> moves_;  // of one op, reused
   std::vector<LiveTensor> awaited_;
   std::uint32_t awaited_interval_ = 0;
+  std::vector<std::pair<std::uint32_t, double>> died_;  // in this op: placement, share in fast memory
   double accesses_ = 0, fast_accesses_ = 0;  // in this step
   std::vector<PageCount> drained_;
 

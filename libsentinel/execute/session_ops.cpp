@@ -1,6 +1,7 @@
 // The session's hot path: what happens at each op.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "execute/session.h"
@@ -43,6 +44,7 @@ void Session::op_start(const char* name, Phase phase) noexcept {
   if (recording()) recorder_.op_start(name, phase);
   engine_->tick();
   awaited_.clear();
+  died_.clear();
   if (active_ == nullptr) return;
   follow(active_->matcher().op(hash), prefix);
 }
@@ -134,13 +136,18 @@ void Session::await_promotions() {
 // Which share of the op's accesses, as the profile counted them, were to fast memory.
 void Session::count_accesses(Bucket& bucket, OpId op) {
   for (const auto& [id, count] : bucket.accesses(op)) {
-    const auto address = bucket.address(id, space_);
-    const auto bytes = bucket.profile().tensors[id.index()].bytes;
-    if (address == 0 || bytes == 0) continue;
+    const auto died = std::find_if(died_.begin(), died_.end(),
+                                   [id = id](const auto& d) { return d.first == id.value; });
+    const auto* tensor = died == died_.end() ? bucket.live(id, space_) : nullptr;
+    if (tensor == nullptr && died == died_.end()) continue;
     accesses_ += count;
-    fast_accesses_ += count * static_cast<double>(engine_->fast_bytes(address, bytes)) /
-                      static_cast<double>(bytes);
+    fast_accesses_ += count * (tensor != nullptr ? fast_share(*tensor) : died->second);
   }
+}
+
+double Session::fast_share(const LiveTensor& tensor) const {
+  return static_cast<double>(engine_->fast_bytes(tensor.address, tensor.bytes)) /
+         static_cast<double>(tensor.bytes);
 }
 
 void Session::op_end() noexcept {
@@ -151,7 +158,7 @@ void Session::op_end() noexcept {
   if (active_ == nullptr) return;
   const auto position = active_->matcher().position();
   if (position == StepMatcher::kLost) return;
-  if (engine_->in_place()) count_accesses(*active_, OpId(position));
+  if (engine_->in_place() && !diverged_) count_accesses(*active_, OpId(position));
   if (!active_->moves_anything()) return;
   moves_.clear();
   active_->op_end(OpId(position), moves_);

@@ -88,7 +88,8 @@ void Session::adopt_plan(Profile profile, Plan plan) {
   const bool first = buckets_.empty();
   const bool limited = !options_.fast.unlimited() || engine_->in_place();
   const auto limit = limited ? plan.fast_bytes : 0;
-  buckets_.push_back(std::make_unique<Bucket>(std::move(profile), std::move(plan), space_));
+  buckets_.push_back(std::make_unique<Bucket>(std::move(profile), std::move(plan), space_,
+                                              parse_late(options_.late)));
   const auto& adopted = *buckets_.back();
   summary_.planned(peak_live_bytes(adopted.profile()), adopted.plan());
   if (!first) {  // the engine keeps its limit; the plan is followed when its step comes

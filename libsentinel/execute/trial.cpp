@@ -1,7 +1,11 @@
 #include "execute/trial.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
+
+#include "sentinel/error.h"
 
 namespace sentinel {
 namespace {
@@ -13,6 +17,18 @@ constexpr std::uint32_t kNone = ~0u;
 double now_us() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration<double, std::micro>(now).count();
+}
+
+std::optional<Choice> parse_late(const std::string& text) {
+  if (text == "wait") return Choice::wait;
+  if (text == "leave") return Choice::leave;
+  if (text == "try") return std::nullopt;
+  throw Error(fmt::format("\"{}\" is no way to treat late promotions; known: wait, leave, try", text));
+}
+
+Trials::Trials(std::size_t intervals, std::optional<Choice> settled)
+    : rows_(intervals), now_(intervals), phase_(settled ? Phase::settled : Phase::settling) {
+  for (auto& row : rows_) row.chosen = settled.value_or(Choice::wait);
 }
 
 void Trials::begin_step(double us) {
@@ -69,6 +85,9 @@ void Trials::end_step(double us, bool whole) {
     case Phase::leaving:
       choose();
       phase_ = Phase::watching;
+      return;
+    case Phase::settled:
+      return;
   }
 }
 

@@ -14,6 +14,8 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "execute/engine.h"
@@ -21,6 +23,8 @@
 namespace sentinel {
 
 enum class Choice : std::uint8_t { wait, leave };
+// "wait" and "leave" settle it for all intervals beforehand; "try": none. Throws Error on others.
+std::optional<Choice> parse_late(const std::string& text);
 
 struct IntervalRow {
   std::array<std::uint64_t, 3> cases{};  // steps that were Case 1, 2, 3
@@ -33,7 +37,7 @@ double now_us();  // the clock of what follows
 
 class Trials {
  public:
-  explicit Trials(std::size_t intervals) : rows_(intervals), now_(intervals) {}
+  explicit Trials(std::size_t intervals, std::optional<Choice> settled = std::nullopt);
 
   void begin_step(double us);
   void enter(std::uint32_t interval, double us);  // an op of it begins
@@ -46,7 +50,7 @@ class Trials {
   const std::vector<IntervalRow>& rows() const { return rows_; }
 
  private:
-  enum class Phase : std::uint8_t { settling, watching, waiting, leaving };
+  enum class Phase : std::uint8_t { settling, watching, waiting, leaving, settled };
   struct Now {  // of the running step
     Arrival worst = Arrival::in_time;
     bool any = false;       // promotions were due

@@ -7,6 +7,8 @@
 #include <filesystem>
 
 #include "execute/executors.h"
+#include "execute/node_calls.h"
+#include "execute/trial.h"
 #include "sentinel/error.h"
 #include "sentinel/policy.h"
 #include "terminal.h"
@@ -37,6 +39,7 @@ constexpr LaunchRow kLaunchRows[] = {
     {"--tiers", "SENTINEL_TIERS", "TIERS", kBoth},
     {"--granule", "SENTINEL_GRANULE", "BYTES", kRun},
     {"--summary", "SENTINEL_SUMMARY", "FILE", kRun, Kind::path},
+    {"--late", "SENTINEL_LATE", "HOW", kRun},
     {"--inspect", "SENTINEL_INSPECT", "", kRun, Kind::flag},
     {"--machine", "SENTINEL_MACHINE", "NAME|FILE", kRun},
     {"--io", "SENTINEL_IO", "BACKEND", kRun},
@@ -78,7 +81,7 @@ void enter_tiers(const std::string& tiers) {
 }
 
 void check_nodes(const SessionOptions& options) {
-  if (!options.nodes) return;
+  if (!options.nodes || on_one_node(options.inject)) return;
   const auto warning = check_tiers(*options.nodes, numa_nodes());
   if (!warning.empty() && !options.quiet) say(warning);
 }
@@ -150,6 +153,7 @@ SessionOptions checked_options() {
     make_policy(options.policy);
     parse_io_backend(options.io);
     require_one_of("--move", options.move, {"auto", "copy"});
+    parse_late(options.late);
     require_one_of("--count", options.count, {"auto", "ops"});
     return options;
   } catch (const Error& error) {

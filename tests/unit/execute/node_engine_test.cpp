@@ -123,6 +123,15 @@ TEST_P(NodeEngineTest, DeadTensorsMakeRoomWithoutBeingMoved) {
   EXPECT_EQ(engine->counters().demoted_bytes, 0u);
 }
 
+TEST_P(NodeEngineTest, ABirthDoesNotMakeRoomOfItsOwnGranules) {
+  engine->set_budget(2 * kTensor);
+  born(0), born(1);
+  dies(0, true), dies(1, true);
+  EXPECT_FALSE(engine->occupy(at(1), 3 * kTensor));  // the first of them is still in fast memory
+  EXPECT_TRUE(engine->occupy(at(0), kTensor));
+  EXPECT_LE(engine->counters().peak_bytes, 2 * kTensor);
+}
+
 TEST_P(NodeEngineTest, WhatDiedInSlowMemoryIsDroppedWhenItsAddressIsBornFast) {
   born(0);
   dies(0, false);
