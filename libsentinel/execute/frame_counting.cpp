@@ -70,7 +70,8 @@ void FrameEngine::thaw() noexcept {
 }
 
 // Puts what `prepare` maps, guarded, in the arena's place in one step.
-int FrameEngine::replace_arena(const std::function<std::uintptr_t()>& prepare, bool minor) noexcept {
+int FrameEngine::replace_arena(const std::function<std::uintptr_t()>& prepare,
+                               bool minor) noexcept {
   std::uintptr_t prepared = 0;
   try {
     prepared = prepare();

@@ -156,15 +156,15 @@ Machine measure_nodes(const NodeTiers& nodes, std::uint64_t granule_bytes) {
     throw;
   }
   demotion.join();
-  return {.name = "local-" + print(nodes),
-          .source = "measured, or the firmware's HMAT",
-          .tiers = {spec(nodes.fast), spec(nodes.slow)},
-          .links = {{.name = "move_pages",
-                     .bw = demoted == 0 ? promoted : std::min(promoted, demoted),
-                     .tiers = {fmt::format("node{}", nodes.fast),
-                               fmt::format("node{}", nodes.slow)}}},
-          .fault_batch_bytes = granule_bytes,
-          .granule_bytes = granule_bytes};
+  return {
+      .name = "local-" + print(nodes),
+      .source = "measured, or the firmware's HMAT",
+      .tiers = {spec(nodes.fast), spec(nodes.slow)},
+      .links = {{.name = "move_pages",
+                 .bw = demoted == 0 ? promoted : std::min(promoted, demoted),
+                 .tiers = {fmt::format("node{}", nodes.fast), fmt::format("node{}", nodes.slow)}}},
+      .fault_batch_bytes = granule_bytes,
+      .granule_bytes = granule_bytes};
 }
 
 }  // namespace sentinel

@@ -25,9 +25,9 @@ class NodeCalls {
 };
 
 // `inject`, for tests: "move:3:EBUSY" answers the third page that is to move; "move:%3:EBUSY" each
-// third; "move:2000:slow" makes each call take 2000 us longer. "one-node" alone or before them, with
-// a comma: both tiers may be the same node, and all is as ever but that no byte is copied. Throws
-// Error on anything else.
+// third; "move:2000:slow" makes each call take 2000 us longer. "one-node" alone or before them,
+// with a comma: both tiers may be the same node, and all is as ever but that no byte is copied.
+// Throws Error on anything else.
 std::unique_ptr<NodeCalls> make_node_calls(const std::string& inject = "");
 bool on_one_node(const std::string& inject);
 

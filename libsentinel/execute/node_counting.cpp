@@ -219,8 +219,8 @@ bool NodeEngine::copy_back(BlockIndex block) noexcept {
   const auto data = lseek(shared_->descriptor(), offset, SEEK_DATA);
   if (data < 0 || data >= offset + static_cast<off_t>(kGranule)) return false;
   copied_[block] = true;
-  loop_->copy(arena_ + block * kGranule, reinterpret_cast<std::uintptr_t>(shared_->buffer(block, 0)),
-              kGranule);
+  loop_->copy(arena_ + block * kGranule,
+              reinterpret_cast<std::uintptr_t>(shared_->buffer(block, 0)), kGranule);
   shared_->scrub(block, 0);
   return true;
 }

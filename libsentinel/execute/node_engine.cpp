@@ -34,9 +34,7 @@ std::unique_ptr<FaultLoop> open_loop() {
 class Stopwatch {
  public:
   explicit Stopwatch(double& us) : us_(us) {}
-  ~Stopwatch() {
-    us_ += std::chrono::duration<double, std::micro>(Clock::now() - began_).count();
-  }
+  ~Stopwatch() { us_ += std::chrono::duration<double, std::micro>(Clock::now() - began_).count(); }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -107,8 +105,9 @@ bool NodeEngine::occupy(std::uintptr_t address, std::uint64_t bytes) noexcept {
   if (fast)
     born_fast(run);
   else if (!counting_)
-    for_runs(run, [](const Granule& g) { return !counted(g.place); },
-             [this](Run part) { bind(part, false); });
+    for_runs(
+        run, [](const Granule& g) { return !counted(g.place); },
+        [this](Run part) { bind(part, false); });
   for (auto i = run.first; i < run.first + run.count; ++i) granules_[i].touched = true;
   return fast;
 }
@@ -120,14 +119,15 @@ void NodeEngine::born_fast(Run run) noexcept {
     recall(granules_[i]);
     if (granules_[i].place == Place::slow && granules_[i].live > 1) queue_in(i);
   }
-  for_runs(run, [](const Granule& g) { return g.place == Place::slow; },
-           [this](Run born) {
-             drop(born);
-             bind(born, true);
-             held_ += born.count;
-             for (auto i = born.first; i < born.first + born.count; ++i)
-               granules_[i].place = Place::fast;
-           });
+  for_runs(
+      run, [](const Granule& g) { return g.place == Place::slow; },
+      [this](Run born) {
+        drop(born);
+        bind(born, true);
+        held_ += born.count;
+        for (auto i = born.first; i < born.first + born.count; ++i)
+          granules_[i].place = Place::fast;
+      });
   counters_.peak_bytes = std::max(counters_.peak_bytes, held_ * granule_);
 }
 
@@ -270,23 +270,22 @@ void NodeEngine::drop_dead(std::uint64_t most) noexcept {
 
 // Gives the pages of the run's granules back.
 void NodeEngine::drop(Run run) noexcept {
-  for_runs(run, [](const Granule& g) { return g.touched; },
-           [this](Run part) {
-             calls_->drop(pointer(part.first), part.count * granule_);
-             for (auto i = part.first; i < part.first + part.count; ++i)
-               granules_[i].touched = false;
-           });
+  for_runs(
+      run, [](const Granule& g) { return g.touched; },
+      [this](Run part) {
+        calls_->drop(pointer(part.first), part.count * granule_);
+        for (auto i = part.first; i < part.first + part.count; ++i) granules_[i].touched = false;
+      });
 }
 
 // Where the next first touch goes. Ranges of one policy are one range to the kernel as well.
 void NodeEngine::bind(Run run, bool fast) noexcept {
-  for_runs(run, [fast](const Granule& g) { return g.binds_fast != fast; },
-           [&](Run part) {
-             calls_->bind(pointer(part.first), part.count * granule_,
-                          fast ? nodes_.fast : nodes_.slow);
-             for (auto i = part.first; i < part.first + part.count; ++i)
-               granules_[i].binds_fast = fast;
-           });
+  for_runs(
+      run, [fast](const Granule& g) { return g.binds_fast != fast; },
+      [&](Run part) {
+        calls_->bind(pointer(part.first), part.count * granule_, fast ? nodes_.fast : nodes_.slow);
+        for (auto i = part.first; i < part.first + part.count; ++i) granules_[i].binds_fast = fast;
+      });
 }
 
 void NodeEngine::list_dead(GranuleIndex index) noexcept {

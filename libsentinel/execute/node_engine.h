@@ -124,7 +124,8 @@ class NodeEngine final : public Engine {
   template <class F>  // f(run) for the longest runs of one policy below `end`
   void for_policies(GranuleIndex end, F&& f) noexcept {
     for (GranuleIndex i = 0, last = 0; i < end; i = last) {
-      for (last = i + 1; last < end && granules_[last].binds_fast == granules_[i].binds_fast;) ++last;
+      for (last = i + 1; last < end && granules_[last].binds_fast == granules_[i].binds_fast;)
+        ++last;
       f(Run{i, last - i});
     }
   }
@@ -137,12 +138,12 @@ class NodeEngine final : public Engine {
   Reserved<Granule> granules_;
   PageMover mover_in_, mover_out_;
 
-  mutable std::mutex lock_;  // guards all below
+  mutable std::mutex lock_;              // guards all below
   std::uint64_t budget_ = 0, held_ = 0;  // granules
   GranuleIndex top_ = 0;                 // none from here on has ever been occupied
   Runs promotions_, demotions_, dead_;   // may name granules that have changed meanwhile
   std::uint64_t queued_out_ = 0, arriving_ = 0, leaving_ = 0;  // granules
-  bool roomless_ = false;  // the promoter waits for room
+  bool roomless_ = false;                                      // the promoter waits for room
   bool frozen_ = false, stop_ = false;
   EngineCounters counters_;
   std::condition_variable promoter_work_, demoter_work_, settled_;
@@ -153,8 +154,8 @@ class NodeEngine final : public Engine {
   std::atomic<Phase> phase_ = Phase::off;
   std::atomic<CountFault> count_fault_ = nullptr;
   std::atomic<void*> count_source_ = nullptr;
-  std::mutex copies_lock_;     // copied_; taken by the fault thread too
-  std::vector<bool> copied_;   // blocks, on the way back from counting
+  std::mutex copies_lock_;    // copied_; taken by the fault thread too
+  std::vector<bool> copied_;  // blocks, on the way back from counting
 };
 
 }  // namespace sentinel

@@ -21,7 +21,8 @@ NodeBytes bytes_by_node(std::istream& numa_maps, std::uintptr_t begin, std::uint
       const auto key = word.substr(0, equals), value = word.substr(equals + 1);
       if (key == "kernelpagesize_kB")
         page_bytes = std::stoull(value) * 1024;
-      else if (key.size() > 1 && key[0] == 'N' && key.find_first_not_of("0123456789", 1) == key.npos)
+      else if (key.size() > 1 && key[0] == 'N' &&
+               key.find_first_not_of("0123456789", 1) == key.npos)
         pages[std::stoi(key.substr(1))] += std::stoull(value);
     }
     for (const auto& [node, count] : pages) bytes[node] += count * page_bytes;

@@ -31,14 +31,13 @@ std::unique_ptr<Engine> make_engine(const SessionOptions& options) {
                                                           .arena_bytes = options.arena_bytes},
                                         make_node_calls(options.inject));
   }
-  return std::make_unique<FrameEngine>(EngineOptions{
-          .slow_directory = options.slow_directory,
-          .allow_memory_tier = options.allow_tmpfs,
-          .io = parse_io_backend(options.io),
-          .use_move = options.move != "copy",
-          .depth = options.depth,
-          .inject = options.inject,
-          .arena_bytes = options.arena_bytes});
+  return std::make_unique<FrameEngine>(EngineOptions{.slow_directory = options.slow_directory,
+                                                     .allow_memory_tier = options.allow_tmpfs,
+                                                     .io = parse_io_backend(options.io),
+                                                     .use_move = options.move != "copy",
+                                                     .depth = options.depth,
+                                                     .inject = options.inject,
+                                                     .arena_bytes = options.arena_bytes});
 }
 
 }  // namespace
@@ -314,8 +313,7 @@ void Session::finish(const char* reason) noexcept {
       end_counting();
       store(take_profile(false, reason));
     }
-    if (!options_.summary.empty() && steps_ > 0)
-      write_summary();  // others may train
+    if (!options_.summary.empty() && steps_ > 0) write_summary();  // others may train
     if (options_.mode == Mode::record && state_ == State::warmup && steps_ > 0)
       say(fmt::format(
           "the program ended after {} steps, before one could be profiled; let it run for at "

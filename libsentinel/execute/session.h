@@ -147,7 +147,8 @@ class Session {
   std::vector<Move> moves_;  // of one op, reused
   std::vector<LiveTensor> awaited_;
   std::uint32_t awaited_interval_ = 0;
-  std::vector<std::pair<std::uint32_t, double>> died_;  // in this op: placement, share in fast memory
+  std::vector<std::pair<std::uint32_t, double>>
+      died_;                                 // in this op: placement, share in fast memory
   double accesses_ = 0, fast_accesses_ = 0;  // in this step
   std::vector<PageCount> drained_;
 

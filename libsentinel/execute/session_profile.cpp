@@ -61,7 +61,7 @@ void Session::begin_counting() {
     share_memory();
     auto source = std::make_unique<UserfaultSource>(
         *engine_->loop(), UserfaultSource::Options{.window_pages = window_of(options_),
-                                                  .in_company = !options_.exact});
+                                                   .in_company = !options_.exact});
     engine_->count_with(&UserfaultSource::count, source.get());
     source_ = std::move(source);
   } catch (const Error& error) {

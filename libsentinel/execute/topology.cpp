@@ -202,8 +202,8 @@ std::string print(const NodeTiers& tiers) {
 
 std::string check_tiers(const NodeTiers& tiers, const std::vector<NumaNode>& nodes) {
   const auto find = [&](int id) -> const NumaNode& {
-    const auto found = std::find_if(nodes.begin(), nodes.end(),
-                                    [&](const auto& node) { return node.id == id; });
+    const auto found =
+        std::find_if(nodes.begin(), nodes.end(), [&](const auto& node) { return node.id == id; });
     if (found == nodes.end() && nodes.size() < 2)
       throw Error(fmt::format(
           "this machine has no node{}: its one NUMA node is {}. An SSD serves as the slow tier "
@@ -218,7 +218,8 @@ std::string check_tiers(const NodeTiers& tiers, const std::vector<NumaNode>& nod
   const auto& fast = find(tiers.fast);
   find(tiers.slow);
   if (tiers.fast == tiers.slow)
-    throw Error(fmt::format("node{} cannot be both tiers; there are {}", tiers.fast, all_of(nodes)));
+    throw Error(
+        fmt::format("node{} cannot be both tiers; there are {}", tiers.fast, all_of(nodes)));
   if (fast.processors != 0) return "";
   return fmt::format("node{} has no processors: as the fast tier it is an unusual choice", fast.id);
 }

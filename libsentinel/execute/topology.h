@@ -14,10 +14,10 @@ namespace sentinel {
 struct NumaNode {
   int id = 0;
   std::uint64_t bytes = 0, free_bytes = 0;
-  unsigned processors = 0;            // 0: memory only, as PMEM and CXL nodes are
-  std::vector<int> distances;         // to each node, in the order of the list
-  int tier = -1;                      // the kernel's memory tier; lower is faster
-  double read_bw = 0, write_bw = 0;   // bytes per second from the nearest processors; 0: unknown
+  unsigned processors = 0;           // 0: memory only, as PMEM and CXL nodes are
+  std::vector<int> distances;        // to each node, in the order of the list
+  int tier = -1;                     // the kernel's memory tier; lower is faster
+  double read_bw = 0, write_bw = 0;  // bytes per second from the nearest processors; 0: unknown
   double latency_us = 0;
 };
 

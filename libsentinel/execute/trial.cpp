@@ -23,7 +23,8 @@ std::optional<Choice> parse_late(const std::string& text) {
   if (text == "wait") return Choice::wait;
   if (text == "leave") return Choice::leave;
   if (text == "try") return std::nullopt;
-  throw Error(fmt::format("\"{}\" is no way to treat late promotions; known: wait, leave, try", text));
+  throw Error(
+      fmt::format("\"{}\" is no way to treat late promotions; known: wait, leave, try", text));
 }
 
 Trials::Trials(std::size_t intervals, std::optional<Choice> settled)
@@ -52,8 +53,7 @@ void Trials::promotion(std::uint32_t interval, Arrival arrival) {
 }
 
 Choice Trials::choice(std::uint32_t interval) const {
-  if (now_[interval].on_trial)
-    return phase_ == Phase::leaving ? Choice::leave : Choice::wait;
+  if (now_[interval].on_trial) return phase_ == Phase::leaving ? Choice::leave : Choice::wait;
   return rows_[interval].chosen;
 }
 
@@ -61,8 +61,7 @@ void Trials::end_step(double us, bool whole) {
   if (!whole) {  // again
     if (trying())
       for (std::size_t i = 0; i < rows_.size(); ++i)
-        if (now_[i].on_trial)
-          (phase_ == Phase::waiting ? rows_[i].wait_us : rows_[i].leave_us) = 0;
+        if (now_[i].on_trial) (phase_ == Phase::waiting ? rows_[i].wait_us : rows_[i].leave_us) = 0;
     return;
   }
   if (open_ != kNone)

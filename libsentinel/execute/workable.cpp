@@ -47,10 +47,10 @@ void require_workable(std::uint64_t fast_bytes, const SessionOptions& options,
 
 void require_live(const Plan& plan, const SessionOptions& options) {
   if (plan.granule_bytes != options.granule_bytes)
-    throw Error(
-        fmt::format("the plan is for machine {}, whose memory is managed by {}; here it is by {}. "
-                    "Make one for this machine: sentinel plan --machine local",
-                    plan.machine, print_bytes(plan.granule_bytes), print_bytes(options.granule_bytes)));
+    throw Error(fmt::format(
+        "the plan is for machine {}, whose memory is managed by {}; here it is by {}. "
+        "Make one for this machine: sentinel plan --machine local",
+        plan.machine, print_bytes(plan.granule_bytes), print_bytes(options.granule_bytes)));
 }
 
 }  // namespace sentinel

@@ -3,8 +3,6 @@
 // buffers.
 //
 //   engine_bench [--directory DIR] [--blocks N] [--rounds N]
-#include "execute/frame_engine.h"
-
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -16,6 +14,7 @@
 
 #include "alloc/ranges.h"
 #include "base/units.h"
+#include "execute/frame_engine.h"
 #include "execute/measure.h"
 #include "sentinel/error.h"
 #include "timing.h"

@@ -16,13 +16,14 @@ Finding overview_of(const std::vector<NumaNode>& nodes, const std::vector<DaxDev
   for (const auto& node : nodes)
     if (node.bytes != 0) with_memory.push_back(&node);
   if (with_memory.size() > 1)
-    return {"NUMA nodes", true,
-            fmt::format("{} with memory; sentinel run --tiers fast=node{},slow=node{} --fast 20% -- "
-                        "CMD",
-                        with_memory.size(), with_memory.front()->id, with_memory.back()->id),
-            ""};
-  const bool device = std::any_of(devices.begin(), devices.end(),
-                                  [](const DaxDevice& d) { return !d.is_memory; });
+    return {
+        "NUMA nodes", true,
+        fmt::format("{} with memory; sentinel run --tiers fast=node{},slow=node{} --fast 20% -- "
+                    "CMD",
+                    with_memory.size(), with_memory.front()->id, with_memory.back()->id),
+        ""};
+  const bool device =
+      std::any_of(devices.begin(), devices.end(), [](const DaxDevice& d) { return !d.is_memory; });
   return {"NUMA nodes", false, "one: no PMEM or CXL node to move to",
           device ? "make a node of a device below; until then an SSD serves as the slow tier"
                  : "none needed: an SSD serves as the slow tier"};
@@ -30,7 +31,8 @@ Finding overview_of(const std::vector<NumaNode>& nodes, const std::vector<DaxDev
 
 Finding finding(const NumaNode& node) {
   const auto text = describe(node);
-  auto detail = text.substr(text.find(": ") + 2) + fmt::format(", {} free", print_bytes(node.free_bytes));
+  auto detail =
+      text.substr(text.find(": ") + 2) + fmt::format(", {} free", print_bytes(node.free_bytes));
   if (node.latency_us != 0) detail += fmt::format(", {:.0f} ns (HMAT)", 1e3 * node.latency_us);
   if (node.distances.size() > 1)
     detail += fmt::format(", distances {}", fmt::join(node.distances, " "));

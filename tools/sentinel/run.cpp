@@ -6,9 +6,9 @@
 #include <optional>
 
 #include "base/units.h"
+#include "execute/backing.h"
 #include "execute/limits.h"
 #include "execute/measure.h"
-#include "execute/backing.h"
 #include "execute/slow_file.h"
 #include "execute/workable.h"
 #include "inputs.h"
@@ -88,9 +88,9 @@ void measure_once(const SessionOptions& options) {
   if (!options.machine.empty()) return static_cast<void>(sim::find_machine(options.machine));
   if (access(path.c_str(), R_OK) == 0) return;
   Progress progress;
-  progress.now(fmt::format("measuring {}, once",
-                           options.nodes ? print(*options.nodes)
-                                         : "memory and " + options.slow_directory));
+  progress.now(fmt::format("measuring {}, once", options.nodes
+                                                     ? print(*options.nodes)
+                                                     : "memory and " + options.slow_directory));
   const auto machine = measure_machine(options);
   try {
     sim::write_machine(path, machine);

@@ -62,7 +62,8 @@ class FakeNodes final : public NodeCalls {
     const std::lock_guard guard(lock_);
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
     settle_all(begin, begin + bytes);
-    if (policies_.empty()) begin_ = begin, end_ = begin + bytes - (2u << 20);  // without the page behind it
+    if (policies_.empty())
+      begin_ = begin, end_ = begin + bytes - (2u << 20);  // without the page behind it
     const int after = policy(begin + bytes);
     policies_.erase(policies_.lower_bound(begin), policies_.lower_bound(begin + bytes));
     policies_[begin] = node;
@@ -109,10 +110,10 @@ class FakeNodes final : public NodeCalls {
   }
 
   std::mutex lock_;
-  std::uint64_t unit_;                        // what moves at once
-  std::uintptr_t begin_ = 0, end_ = 0;        // all that was ever bound: the first call's
-  std::map<std::uintptr_t, int> policies_;    // from this address on
-  std::map<std::uintptr_t, int> node_of_;     // per page
+  std::uint64_t unit_;                      // what moves at once
+  std::uintptr_t begin_ = 0, end_ = 0;      // all that was ever bound: the first call's
+  std::map<std::uintptr_t, int> policies_;  // from this address on
+  std::map<std::uintptr_t, int> node_of_;   // per page
 };
 
 }  // namespace sentinel

@@ -35,8 +35,8 @@ TEST(NodeTiers, AreWrittenAsPairs) {
   EXPECT_EQ(parse_node_tiers("slow=node12,fast=node3"), (NodeTiers{3, 12}));
   EXPECT_EQ(parse_node_tiers("slow=/mnt/ssd"), std::nullopt);
   EXPECT_EQ(parse_node_tiers(""), std::nullopt);
-  for (const char* half : {"fast=node0", "slow=node1", "fast=node0,slow=/mnt", "fast=node0,fast=node1",
-                           "fast=node0,slow=node1,x=node2"})
+  for (const char* half : {"fast=node0", "slow=node1", "fast=node0,slow=/mnt",
+                           "fast=node0,fast=node1", "fast=node0,slow=node1,x=node2"})
     EXPECT_THROW(parse_node_tiers(half), Error) << half;
 }
 

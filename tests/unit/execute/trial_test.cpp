@@ -37,9 +37,8 @@ class Steps {
 
 TEST(Trials, TwoStepsSettleALateIntervalForGood) {
   Steps run(180, 140);
-  EXPECT_THAT(run.steps(7),
-              ::testing::ElementsAre("steady", "steady", "trial", "trial", "steady", "steady",
-                                     "steady"));
+  EXPECT_THAT(run.steps(7), ::testing::ElementsAre("steady", "steady", "trial", "trial", "steady",
+                                                   "steady", "steady"));
   const auto& row = run.trials.rows()[1];
   EXPECT_EQ(row.chosen, Choice::leave);
   EXPECT_EQ(run.trials.choice(1), Choice::leave);
