@@ -22,7 +22,7 @@ class Reserved {
   explicit Reserved(std::size_t count) : count_(count) {
     void* const at = mmap(nullptr, count * sizeof(T), PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (at == MAP_FAILED) throw Error("reserving address space for counting", errno);
+    if (at == MAP_FAILED) throw Error("reserving address space", errno);
     items_ = static_cast<T*>(at);
   }
   Reserved(Reserved&& other) noexcept

@@ -15,7 +15,7 @@
 
 namespace sentinel {
 
-// Why pages did not move at once, by the kernel's answer. Others: see DESIGN.md.
+// Why pages did not move at once, by the kernel's answer.
 enum class MoveCause : std::uint8_t { ebusy, enomem, efault, eacces, other };
 constexpr std::array kMoveCauses{"EBUSY", "ENOMEM", "EFAULT", "EACCES", "other"};
 

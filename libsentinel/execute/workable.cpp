@@ -10,36 +10,38 @@
 namespace sentinel {
 namespace {
 
-[[noreturn]] void refuse(std::uint64_t fast_bytes, std::uint64_t least, const std::string& bounds) {
-  throw Error(
-      fmt::format("a budget of {} cannot work: the smallest that does is {} ({} bytes), frames in "
-                  "flight and what one instruction of each of {} threads can touch; {}",
-                  print_bytes(fast_bytes), print_bytes(least), least, thread_count(), bounds));
-}
-
 // A node's memory can be used in any amount; what is too little for a plan is the same.
 std::uint64_t smallest(const SessionOptions& options) {
   return FrameEngine::minimum_bytes(thread_count(), options.depth) / kGranule *
          options.granule_bytes;
 }
 
+[[noreturn]] void refuse(std::uint64_t fast_bytes, const SessionOptions& options,
+                         const std::string& bounds) {
+  const auto least = smallest(options);
+  const bool finer = options.nodes && options.granule_bytes == kGranule;
+  throw Error(
+      fmt::format("a budget of {} cannot work: the smallest that does is {} ({} bytes), frames in "
+                  "flight and what one instruction of each of {} threads can touch; {}{}",
+                  print_bytes(fast_bytes), print_bytes(least), least, thread_count(), bounds,
+                  finer ? ". With --granule 4K less works" : ""));
+}
+
 }  // namespace
 
 void require_workable(std::uint64_t fast_bytes, const SessionOptions& options) {
-  const auto least = smallest(options);
-  if (fast_bytes < least)
-    refuse(fast_bytes, least,
+  if (fast_bytes < smallest(options))
+    refuse(fast_bytes, options,
            "the bound of the Sentinel paper (section IV-E) depends on the model: `sentinel record` "
            "and `sentinel plan` name it");
 }
 
 void require_workable(std::uint64_t fast_bytes, const SessionOptions& options,
                       const Profile& profile, const Machine& machine, PlannedPolicy& policy) {
-  const auto least = smallest(options);
-  if (fast_bytes >= least) return;
+  if (fast_bytes >= smallest(options)) return;
   const auto ample = policy.plan(profile, machine, {.fast_bytes = physical_bytes()});
   refuse(
-      fast_bytes, least,
+      fast_bytes, options,
       fmt::format("from {} on no op has to be streamed; the bound of the Sentinel paper (section "
                   "IV-E), short-lived peak and largest long-lived tensor, is {}",
                   print_bytes(ample.smallest_unstreamed_budget), print_bytes(ample.paper_bound)));

@@ -105,6 +105,13 @@ TEST(NumaMaps, CountsTheRangeByNode) {
   EXPECT_EQ(bytes, (NodeBytes{{0, 2 * 4096 + (2 << 20)}, {1, 4 * 4096}}));
 }
 
+TEST(NodeCalls, TwoTiersOnOneNodeMustBeAskedFor) {
+  EXPECT_TRUE(on_one_node("one-node"));
+  EXPECT_TRUE(on_one_node("one-node,move:3:EBUSY"));
+  EXPECT_FALSE(on_one_node("move:3:EBUSY"));
+  EXPECT_NO_THROW(make_node_calls("one-node,move:3:EBUSY"));
+}
+
 TEST(NodeCalls, AFaultThatCannotBeInjectedIsNamed) {
   for (const char* wrong : {"move:EBUSY", "move:0:EBUSY", "write:3:EIO", "move:3:EIO"})
     EXPECT_THROW(make_node_calls(wrong), Error) << wrong;
