@@ -155,7 +155,9 @@ SessionOptions checked_options() {
     parse_io_backend(options.io);
     require_one_of("--move", options.move, {"auto", "copy"});
     parse_late(options.late);
-    require_one_of("--count", options.count, {"auto", "kernel", "userfaultfd", "samples", "ops"});
+    parse_late(options.late);
+    require_one_of("--count", options.count,
+                   {"auto", "kernel", "userfaultfd", "samples", "ops"});
     return options;
   } catch (const Error& error) {
     throw UsageError(error.what());
