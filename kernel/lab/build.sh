@@ -40,7 +40,9 @@ build_from_tree() {
   lock "$objects.lock"
   configure "$tree" "$objects" "$variant"
   compile "$tree" "$objects"
+  build_selftests "$tree" "$objects/selftests"
   cp "$objects/arch/x86/boot/bzImage" "$image"
+  selftests=$objects/selftests
   unlock
 }
 
@@ -59,6 +61,7 @@ build_from_patches() {
   fi
   touch "$kept"
   cp "$kept/bzImage" "$image"
+  selftests=$kept/selftests
   prune_kernels
 }
 
@@ -74,9 +77,20 @@ build_into_cache() {
   compile "$tree" "$tree/objects"
   rm -rf "$kept.new"
   mkdir "$kept.new"
+  build_selftests "$tree" "$kept.new/selftests"
   cp "$tree/objects"/{.config,System.map,vmlinux} "$tree/objects/arch/x86/boot/bzImage" "$kept.new/"
   mv "$kept.new" "$kept"
   rm -rf "$tree"
+}
+
+# The programs that the patches bring to test the kernel, for LAB_SELFTESTS in the guest.
+build_selftests() {
+  local source=$1/tools/testing/selftests/sentinel to=$2
+  mkdir -p "$to/include/linux"
+  [ -d "$source" ] || return 0
+  cp "$1/include/uapi/linux/sentinel.h" "$to/include/linux/"
+  make -s -C "$source" OUTPUT="$to" KHDR_INCLUDES="-I$to/include" >&2 ||
+    die "the selftests do not build" 1
 }
 
 # Objects below the source: its path is then ".." in every compile, and ccache hits across trees.
@@ -114,7 +128,7 @@ kernel_key() {
     gcc --version
     fragments "$1" | xargs cat "$KERNEL_DIR/config/sentinel.config"
     list_patches | xargs -r cat
-    declare -f unpack_source apply_patches configure known_options compile
+    declare -f unpack_source apply_patches configure known_options compile build_selftests
   } | hash_stream
 }
 

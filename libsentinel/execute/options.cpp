@@ -98,6 +98,7 @@ SessionOptions options_from_environment() {
   options.allow_tmpfs = number_of("SENTINEL_ALLOW_TMPFS", 0, 1) != 0;
   options.quiet = number_of("SENTINEL_QUIET", 0, 1) != 0;
   options.inspect = number_of("SENTINEL_INSPECT", 0, 1) != 0;
+  options.watch = number_of("SENTINEL_WATCH", 0, 1) != 0;
   options.depth = number_of("SENTINEL_DEPTH", 1, 256);
   options.arena_bytes = round_up(parse_bytes(value_of("SENTINEL_ARENA")), kGranule);
   options.nodes = parse_node_tiers(value_of("SENTINEL_TIERS"));

@@ -20,6 +20,7 @@ namespace {
 thread_local bool trains_here = false;
 
 constexpr std::uint32_t kMostWarmups = 3;
+constexpr std::uint32_t kSettled = 2;     // steady steps before the watched ones
 constexpr std::uint32_t kPatience = 5;    // steps until a stored profile's is seen
 constexpr std::size_t kMostBuckets = 10;  // the paper's, section IV-E
 
@@ -82,6 +83,7 @@ void* Session::allocate(std::size_t bytes) noexcept {
   if (trains && recording())
     tensor->record = recorder_.allocated(bytes, tensor->address - engine_->arena());
   if (counted_) arm(*tensor);
+  if (watch_) watch_->cover(tensor->address + bytes);
   return reinterpret_cast<void*>(tensor->address);
 }
 
@@ -243,9 +245,19 @@ void Session::note_step(const char* phase) {
   auto& row = summary_.step_ended(phase, counters);
   row.accesses = accesses_;
   row.fast_accesses = fast_accesses_;
+  if (watch_) row.openings = watch_->take();
+  if (options_.watch && state_ == State::steady && ++watchable_ > kSettled) watch();
   if (options_.inspect)
     row.nodes = bytes_by_node(engine_->arena(), engine_->arena() + engine_->arena_bytes());
   summary_.peak_fast_bytes = std::max(summary_.peak_fast_bytes, counters.peak_bytes);
+}
+
+// Counts the steps to come, without a hand in what is where.
+void Session::watch() {
+  if (watch_) return;
+  watch_ = std::make_unique<Watch>(engine_->arena());
+  space_.table().for_each(
+      [this](const LiveTensor& tensor) { watch_->cover(tensor.address + tensor.bytes); });
 }
 
 void Session::end_trial_step() {

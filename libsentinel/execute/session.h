@@ -27,6 +27,7 @@
 #include "execute/options.h"
 #include "execute/space.h"
 #include "execute/summary.h"
+#include "execute/watch.h"
 #include "sentinel/access_source.h"
 #include "sentinel/machine.h"
 
@@ -76,6 +77,7 @@ class Session {
   bool knows(std::uint64_t signature) const;
   void plan_another(Profile profile);
   void note_step(const char* phase);
+  void watch();
   void end_trial_step();
 
   bool will_count() const;
@@ -154,7 +156,9 @@ class Session {
   std::vector<std::pair<std::uint32_t, double>>
       died_;                                 // in this op: placement, share in fast memory
   double accesses_ = 0, fast_accesses_ = 0;  // in this step
+  std::uint32_t watchable_ = 0;              // steady steps so far
   std::vector<PageCount> drained_;
+  std::unique_ptr<Watch> watch_;  // of the steady steps
 
   std::atomic<bool> wants_tensors_ = true;
   bool in_child_ = false;

@@ -61,6 +61,12 @@ Json json_of(const StepRow& row) {
             {"stall_ms", row.stall_ms}};
   if (row.accesses > 0) json["fast_access_share"] = row.fast_accesses / row.accesses;
   for (const auto& [node, bytes] : row.nodes) json["nodes"][fmt::format("node{}", node)] = bytes;
+  if (row.openings) {
+    json["openings"] = {{"unplaced", row.openings->unplaced}};
+    for (std::size_t node = 0; node < row.openings->node.size(); ++node)
+      if (const auto count = row.openings->node[node]; count != 0)
+        json["openings"][fmt::format("node{}", node)] = count;
+  }
   return json;
 }
 

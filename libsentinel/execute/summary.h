@@ -11,6 +11,7 @@
 #include "execute/numa_maps.h"
 #include "execute/topology.h"
 #include "execute/trial.h"
+#include "execute/watch.h"
 #include "sentinel/plan.h"
 
 namespace sentinel {
@@ -25,6 +26,7 @@ struct StepRow {
   // where they were looked at.
   double accesses = 0, fast_accesses = 0;
   NodeBytes nodes;
+  std::optional<Watch::Openings> openings;  // where they were watched
 };
 
 struct Summary {

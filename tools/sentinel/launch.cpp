@@ -42,6 +42,7 @@ constexpr LaunchRow kLaunchRows[] = {
     {"--summary", "SENTINEL_SUMMARY", "FILE", kRun, Kind::path},
     {"--late", "SENTINEL_LATE", "HOW", kRun},
     {"--inspect", "SENTINEL_INSPECT", "", kRun, Kind::flag},
+    {"--watch", "SENTINEL_WATCH", "", kRun, Kind::flag},
     {"--machine", "SENTINEL_MACHINE", "NAME|FILE", kRun},
     {"--io", "SENTINEL_IO", "BACKEND", kRun},
     {"--move", "SENTINEL_MOVE", "HOW", kRun},
@@ -155,9 +156,7 @@ SessionOptions checked_options() {
     parse_io_backend(options.io);
     require_one_of("--move", options.move, {"auto", "copy"});
     parse_late(options.late);
-    parse_late(options.late);
-    require_one_of("--count", options.count,
-                   {"auto", "kernel", "userfaultfd", "samples", "ops"});
+    require_one_of("--count", options.count, {"auto", "kernel", "userfaultfd", "samples", "ops"});
     return options;
   } catch (const Error& error) {
     throw UsageError(error.what());

@@ -5,7 +5,9 @@
 #include <sys/uio.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <deque>
 #include <functional>
 #include <map>
 #include <random>
@@ -172,6 +174,31 @@ TEST_P(BothSources, CountSystemCallsAlike) {
       EXPECT_EQ(process_vm_readv(getpid(), &to, 1, &from, 1, 0), 1);
     }
   });
+}
+
+// Ground truth of the program's own: it notes its accesses and replays them through a window.
+TEST_P(BothSources, CountWhatAModelOfTheWindowCounts) {
+  std::mt19937 random(11);
+  std::vector<std::pair<std::size_t, bool>> accesses;  // page, write
+  for (int i = 0; i < 5000; ++i) accesses.emplace_back(random() % 64, random() % 2 == 0);
+  Counts expected;
+  std::deque<std::size_t> window;
+  for (const auto& [page, write] : accesses) {
+    if (std::find(window.begin(), window.end(), page) != window.end()) continue;
+    if (window.size() == GetParam()) window.pop_front();
+    window.push_back(page);
+    auto& [reads, writes] = expected[page < 32 ? 1 : 2];
+    ++(write ? writes : reads);
+  }
+  const Program program = [&](const Mapping& mapping) {
+    for (const auto& [page, write] : accesses)
+      if (write)
+        poke(mapping.page(page), 1);
+      else
+        touch(mapping.page(page));
+  };
+  EXPECT_EQ(in_the_kernel(program, GetParam()), expected);
+  EXPECT_EQ(by_userfaultfd(program, GetParam()), expected);
 }
 
 // --- what only the kernel's can do

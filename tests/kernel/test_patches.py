@@ -1,0 +1,47 @@
+"""The series as text: what reviewers see first."""
+
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+from conftest import ROOT
+
+PATCHES = sorted((ROOT / "kernel/patches").glob("*.patch"))
+TARBALL = pathlib.Path("/usr/src/linux-source-6.1.tar.xz")
+
+
+def added(name):
+    """The contents of a file that the series creates, as its patches leave it where one patch does all."""
+    for patch in PATCHES:
+        text = patch.read_text()
+        found = re.search(rf"^\+\+\+ b/{re.escape(name)}\n@@ -0,0 .*\n((?:\+.*\n)+)", text, re.M)
+        if found:
+            return "".join(line[1:] + "\n" for line in found.group(1).splitlines())
+    raise AssertionError(f"no patch creates {name}")
+
+
+def test_the_header_here_is_the_kernels():
+    assert (ROOT / "include/uapi/linux/sentinel.h").read_text() == added("include/uapi/linux/sentinel.h")
+
+
+def test_checkpatch_has_nothing_to_say(tmp_path):
+    if not TARBALL.exists():
+        pytest.skip("the package linux-source-6.1 is not installed")
+    names = [f"linux-source-6.1/scripts/{name}" for name in
+             ("checkpatch.pl", "spelling.txt", "const_structs.checkpatch")]
+    subprocess.run(["tar", "-xf", TARBALL, "-C", tmp_path, "--strip-components=1", "--occurrence=1", *names],
+                   check=True)
+    result = subprocess.run(["perl", tmp_path / "scripts/checkpatch.pl", "--strict", "--no-tree", *PATCHES],
+                            capture_output=True, text=True, cwd=tmp_path)
+    assert result.returncode == 0, result.stdout
+    assert result.stdout.count("0 errors, 0 warnings, 0 checks") == len(PATCHES)
+
+
+def test_hooks_are_a_handful_of_lines():
+    """Lines added to existing files of mm and kernel, but for includes and Kconfig."""
+    hooks = next(patch for patch in PATCHES if "keep-armed-pages" in patch.name).read_text()
+    lines = [line for line in re.findall(r"^\+(?!\+\+ )(.*)", hooks, re.M)
+             if line.strip() and "#include" not in line]
+    assert len(lines) < 20, lines
