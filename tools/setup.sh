@@ -4,22 +4,23 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
-packages() { sed -e 's/#.*//' -e '/^[[:space:]]*$/d' tools/packages.txt; }
+packages() { sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "$1"; }
 
 missing_packages() {
-  packages | while read -r package; do
+  packages "$1" | while read -r package; do
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || echo "$package"
   done
 }
 
+# install_packages LIST
 install_packages() {
   local missing
-  missing=$(missing_packages | tr '\n' ' ')
+  missing=$(missing_packages "$1" | tr '\n' ' ')
   [ -z "${missing// /}" ] && return 0
   if [ "$(id -u)" -ne 0 ]; then
     echo "These packages are missing; install them as root and run this again:" >&2
     echo "  apt-get install --no-install-recommends $missing" >&2
-    exit 1
+    return 1
   fi
   echo "installing: $missing"
   apt-get -qq update
@@ -52,5 +53,5 @@ build() {
   rm -f build.log
 }
 
-install_packages
+install_packages tools/packages.txt || exit 1
 use_openmp_blas

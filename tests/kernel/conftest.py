@@ -1,37 +1,9 @@
-"""Tests in the laboratory's guest (kernel/lab.sh). Where QEMU or the kernel's source cannot be had, they
-skip with what the laboratory says is missing."""
-
-import os
-import pathlib
-import subprocess
-import time
+"""Tests in the laboratory's guest. Where QEMU or the kernel's source cannot be had, they skip with what the
+laboratory says is missing."""
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = pathlib.Path(os.environ.get("SENTINEL_BUILD", ROOT / "build"))
-MISSING = 77
-
-
-class Lab:
-    """Runs commands in guests; `log` is the last guest's kernel log."""
-
-    def __init__(self, folder):
-        self.folder, self.log = folder, ""
-
-    def run(self, *command, options=(), timeout=900, **environment):
-        log = self.folder / "kernel.log"
-        variables = {"LAB_OUT": str(self.folder), "LAB_LOG": str(log), "LAB_TIMEOUT": str(timeout),
-                     "OMP_WAIT_POLICY": "passive", "LAB_ENV": "OMP_WAIT_POLICY OMP_NUM_THREADS"}
-        began = time.monotonic()
-        result = subprocess.run(["bash", ROOT / "kernel/lab.sh", *options, "--", *map(str, command)],
-                                cwd=ROOT, capture_output=True, text=True,
-                                env={**os.environ, **variables, **environment})
-        self.seconds = time.monotonic() - began
-        self.log = log.read_text(errors="replace") if log.exists() else ""
-        if result.returncode == MISSING and "lab:" in result.stderr:
-            pytest.skip(result.stderr.strip())
-        return result
+from lab import Lab
 
 
 @pytest.fixture
@@ -46,8 +18,3 @@ def tell(capsys):
         with capsys.disabled():
             print(f"\n    {text}", end="", flush=True)
     return print_it
-
-
-def passed(result):
-    assert result.returncode == 0, result.stdout[-6000:] + result.stderr[-6000:]
-    return result.stdout

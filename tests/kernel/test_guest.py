@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from conftest import BUILD, passed
+from lab import BUILD, passed
 
 SELFTESTS = 'cd "$LAB_SELFTESTS" && for t in abi counts memory processes; do ./$t || exit 1; done'
 KERNEL_TESTS = "*KernelSource*:Kernel/*:*BothSources*:-*Absence*"

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from conftest import ROOT
+from lab import ROOT
 
 PATCHES = sorted((ROOT / "kernel/patches").glob("*.patch"))
 TARBALL = pathlib.Path("/usr/src/linux-source-6.1.tar.xz")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from conftest import BUILD, ROOT, passed
+from lab import BUILD, ROOT, passed
 
 WORKLOADS = {
     "resnet": ("resnet_cifar.py", "--depth", "20", "--width", "16", "--batch", "4"),
