@@ -48,6 +48,9 @@ Session::Session(SessionOptions options, std::string framework)
       framework_(std::move(framework)),
       engine_(make_engine(options_)),
       space_(*engine_) {
+  if (const int code = options_.watch ? KernelSource::probe() : 0; code != 0)
+    throw Error("--watch counts with the patched kernel (kernel/README.md), which is not there",
+                -code);
   trains_here = true;
   summary_.policy = options_.policy;
   summary_.tiers = options_.nodes;
@@ -255,7 +258,12 @@ void Session::note_step(const char* phase) {
 // Counts the steps to come, without a hand in what is where.
 void Session::watch() {
   if (watch_) return;
-  watch_ = std::make_unique<Watch>(engine_->arena());
+  try {
+    watch_ = std::make_unique<Watch>(engine_->arena());
+  } catch (const Error& error) {
+    options_.watch = false;
+    return say(error.what());
+  }
   space_.table().for_each(
       [this](const LiveTensor& tensor) { watch_->cover(tensor.address + tensor.bytes); });
 }
