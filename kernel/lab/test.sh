@@ -12,7 +12,7 @@ options=("$@")
 
 # lab ARGUMENT…: runs the laboratory; its streams in $work/out and $work/err, its status in $status.
 lab() {
-  LAB_LOG=$work/log LAB_TIMEOUT=${LAB_TIMEOUT:-300} bash "$here/../lab.sh" "${options[@]}" "$@" \
+  LAB_LOG=$work/log LAB_TIMEOUT=${LAB_TIMEOUT:-900} bash "$here/../lab.sh" "${options[@]}" "$@" \
     >"$work/out" 2>"$work/err" </dev/null
   status=$?
   if [ "$status" -eq 77 ]; then cat "$work/err" >&2; exit 77; fi
