@@ -147,7 +147,8 @@ struct sentinel_counter {
  * @forgotten: pages that were unmapped while tracked
  * @steps: instructions that were single-stepped
  * @threads: threads that opened a page
- * @unplaced: openings of pages that had no memory yet, or it was in swap
+ * @unplaced: openings of pages that had no memory yet, or whose memory was in
+ *	swap, on its way, or the zero page
  * @node: openings by the NUMA node in which the page lay
  *
  * openings = unplaced + the sum over node, save for nodes from SENTINEL_NODES
@@ -171,7 +172,7 @@ struct sentinel_status {
 /* Openings of the ranges are counted from now on, or from the next ARM. */
 #define SENTINEL_IOC_TRACK	_IOWR(SENTINEL_IOC_MAGIC, 1, struct sentinel_ranges)
 #define SENTINEL_IOC_UNTRACK	_IOWR(SENTINEL_IOC_MAGIC, 2, struct sentinel_ranges)
-/* W in pages; the windows begin anew at the next ARM. */
+/* W in pages; a window that is larger shrinks with its thread's next opening. */
 #define SENTINEL_IOC_WINDOW	_IOW(SENTINEL_IOC_MAGIC, 3, __u32)
 /* Every tracked page is armed, every window is empty. */
 #define SENTINEL_IOC_ARM	_IO(SENTINEL_IOC_MAGIC, 4)
