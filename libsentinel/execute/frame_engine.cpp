@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "alloc/ranges.h"
 #include "base/units.h"
 #include "execute/limits.h"
+#include "execute/quiet_thread.h"
 #include "sentinel/error.h"
 
 namespace sentinel {
@@ -22,15 +22,6 @@ namespace {
 constexpr std::uint64_t kUnlimited = ~0ull / kGranule;
 // What one instruction can touch: two operands, each across a boundary.
 constexpr std::uint64_t kFramesPerThread = 4;
-
-std::thread start_thread(auto&& body) {
-  sigset_t all, previous;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &previous);  // signals are the training threads' business
-  std::thread thread(body);
-  pthread_sigmask(SIG_SETMASK, &previous, nullptr);
-  return thread;
-}
 
 }  // namespace
 
@@ -86,8 +77,8 @@ void FrameEngine::open_slow_tier() {
   ExecutorOptions io{options_.io, options_.depth, kGranule, options_.inject};
   reader_ = make_executor(*slow_, io);
   writer_ = make_executor(*slow_, io);
-  promoter_ = start_thread([this] { promoter(); });
-  demoter_ = start_thread([this] { demoter(); });
+  promoter_ = quiet_thread([this] { promoter(); });
+  demoter_ = quiet_thread([this] { demoter(); });
 }
 
 void FrameEngine::set_budget(std::uint64_t bytes) {

@@ -4,24 +4,15 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 
 #include "alloc/ranges.h"
+#include "execute/quiet_thread.h"
 #include "sentinel/error.h"
 
 namespace sentinel {
 namespace {
 
 constexpr std::uint64_t kUnlimited = ~0ull >> 1;
-
-std::thread start_thread(auto&& body) {
-  sigset_t all, previous;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &previous);  // signals are the training threads' business
-  std::thread thread(body);
-  pthread_sigmask(SIG_SETMASK, &previous, nullptr);
-  return thread;
-}
 
 std::unique_ptr<FaultLoop> open_loop() {
   try {
@@ -59,8 +50,8 @@ NodeEngine::NodeEngine(const NodeEngineOptions& options, std::unique_ptr<NodeCal
     loop_->set_missing_handler(&NodeEngine::on_missing, this);
     loop_->set_minor_handler(&NodeEngine::on_minor, this);
   }
-  promoter_ = start_thread([this] { promoter(); });
-  demoter_ = start_thread([this] { demoter(); });
+  promoter_ = quiet_thread([this] { promoter(); });
+  demoter_ = quiet_thread([this] { demoter(); });
 }
 
 NodeEngine::~NodeEngine() {
