@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/quiet_thread.h"
 #include "capture/uffd_abi.h"
 #include "capture/uffd_open.h"
 #include "sentinel/error.h"
@@ -73,11 +74,7 @@ FaultLoop::FaultLoop(int uffd, std::uint64_t features)
     throw Error("creating the fault loop's eventfd", code);
   }
   // The loop thread must never run a signal handler: it might touch registered memory.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = quiet_thread([this] { run(); });
 }
 
 FaultLoop::~FaultLoop() {

@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "alloc/ranges.h"
+#include "base/quiet_thread.h"
 #include "base/units.h"
 #include "execute/limits.h"
-#include "execute/quiet_thread.h"
 #include "sentinel/error.h"
 
 namespace sentinel {

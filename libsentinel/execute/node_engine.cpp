@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "alloc/ranges.h"
-#include "execute/quiet_thread.h"
+#include "base/quiet_thread.h"
 #include "sentinel/error.h"
 
 namespace sentinel {

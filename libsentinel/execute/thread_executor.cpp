@@ -2,12 +2,12 @@
 
 #include <cerrno>
 #include <condition_variable>
-#include <csignal>
 #include <deque>
 #include <mutex>
 #include <thread>
 #include <vector>
 
+#include "base/quiet_thread.h"
 #include "execute/executors.h"
 
 namespace sentinel {
@@ -18,11 +18,8 @@ class ThreadExecutor final : public Executor {
  public:
   ThreadExecutor(const SlowFile& file, const ExecutorOptions& options)
       : file_(file), frame_bytes_(options.frame_bytes) {
-    sigset_t all, previous;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &previous);  // signals are the training threads' business
-    for (std::size_t i = 0; i < options.depth; ++i) threads_.emplace_back([this] { work(); });
-    pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+    for (std::size_t i = 0; i < options.depth; ++i)
+      threads_.push_back(quiet_thread([this] { work(); }));
   }
 
   ~ThreadExecutor() override {
