@@ -34,18 +34,31 @@ struct Group {
   std::string reason;
 };
 
-enum class Direction : std::uint8_t { promote, demote };
+// discard: gives up the space and the contents without a copy; they are recomputed before the next
+// use, or never used again.
+enum class Direction : std::uint8_t { promote, demote, discard };
 
 struct Move {
   TensorId tensor;
   Direction direction = Direction::promote;
-  OpId trigger;  // promote: issued at this op's start; demote: issued at this op's end
+  OpId trigger;  // promote: issued at this op's start; demote, discard: issued at this op's end
   // promote: must have arrived when this op starts (an op before `trigger` is one of the next
   // step). demote: the last op during which its space may still be held; equal to `trigger` where
   // the next op already needs the space, so that the write is waited for.
   OpId deadline;
   std::uint32_t tier = 1;  // the slower tier involved (index into Machine::tiers)
+  double delay_us = 0;     // issued so long after the trigger (TENSILE's triggers)
   std::string reason;
+};
+
+// One op replayed right before op `before` starts. It needs its own inputs in fast memory and room
+// for all of its outputs. What is in `keep` is in fast memory from then on as if it had never
+// left; other outputs that exist elsewhere or are dead live until the last replay before the same
+// op that reads them. Legal only as plan/replay.h says.
+struct Recompute {
+  OpId op, before;
+  std::vector<TensorId> keep;  // sorted; outputs of `op` that were discarded
+  friend bool operator==(const Recompute&, const Recompute&) = default;
 };
 
 struct IntervalPoint {  // one point of the paper's Figure 5
@@ -56,20 +69,23 @@ struct IntervalPoint {  // one point of the paper's Figure 5
 };
 
 struct Plan {
-  std::uint32_t version = 1;
+  std::uint32_t version = 2;
   std::string policy, machine, model;
   std::string profile_path;  // of that profile, absolute; `run --plan` reads its step from it
   std::uint64_t profile_signature = 0;  // ProfileMeta::signature of the profile it was made from
   std::uint64_t fast_bytes = 0;         // the budget it was made for
   std::uint64_t granule_bytes = 0;
+  // Not 0: ids are those of the profile cut into parts of at most so many bytes (plan/parts.h).
+  std::uint64_t part_bytes = 0;
   std::uint64_t region_bytes = 0;     // addresses to reserve for placements
   std::uint64_t reserved_bytes = 0;   // short-lived pool, at its largest
   std::uint64_t peak_fast_bytes = 0;  // planned peak, granules, all pools
   std::uint32_t interval_layers = 0;  // 0 for policies without intervals
   std::vector<Placement> placements;  // sorted by tensor
   std::vector<Group> groups;
-  std::vector<Move> moves;         // sorted by (trigger op, demote before promote, order of issue)
-  std::vector<OpId> streamed_ops;  // working set exceeds the budget
+  std::vector<Move> moves;  // sorted by (trigger op, demote and discard before promote, issue)
+  std::vector<Recompute> recomputations;  // sorted by `before`, then in order of execution
+  std::vector<OpId> streamed_ops;         // working set exceeds the budget
   std::vector<IntervalPoint> curve;
   std::uint64_t frame_pool_bytes = 0;  // free frames kept for transfers, part of fast_bytes
   std::uint64_t smallest_budget = 0;   // that works at all

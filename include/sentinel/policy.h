@@ -1,12 +1,20 @@
-// The policy seam. A policy is prepared once per (profile, machine, options) and gives a
-// controller; the simulator and the live engine drive the same controllers.
+// The policy seam: what decides where tensors lie and when they move. Three kinds, by what they
+// see:
 //
-// Who calls what: prepare() is called from one thread and may take seconds; it must be pure and
-// deterministic for a seed. A controller's methods are called in the order of execution, never
-// concurrently; they answer at once, must not block, allocate from guarded memory, or do I/O.
+// - a PlannedPolicy sees the whole step beforehand and gives a plan;
+// - an OnlinePolicy is told of each op and answers with moves of whole tensors;
+// - a PagedPolicy (sentinel/paging.h) sees page faults in blocks of unified memory.
+//
+// The first two give a Controller; the simulator and the live engine drive the same controllers.
+//
+// Who calls what: plan() and prepare() are called from one thread and may take seconds (and use
+// more threads themselves); they must be pure and deterministic for a seed and an effort. A
+// controller's methods are called in the order of execution, never concurrently; they answer at
+// once, must not block, allocate from guarded memory, or do I/O.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -19,14 +27,25 @@
 
 namespace sentinel {
 
+// What a simulation of a plan says of it; lets a planner try plans without knowing the simulator.
+struct Verdict {
+  double step_us = 0;
+  std::vector<double> op_stall_us;                 // per op
+  std::uint64_t demand_faults = 0, evictions = 0;  // of what the plan should have moved itself
+};
+using Judge = std::function<Verdict(const Profile&, const Machine&, const Plan&)>;
+
 struct PlanOptions {
   std::uint64_t fast_bytes = 0;           // the budget
   std::uint32_t pool_frames = 8;          // granules of it kept free for transfers (queue depth)
   std::uint32_t threads = 0;              // that compute; 0: as many as the profile's machine had
   std::uint32_t max_interval_layers = 0;  // 0: no limit
   std::uint64_t seed = 0;
-  double time_limit_s = 10;
-  std::vector<std::string> without;  // features to leave out
+  std::uint64_t effort = 0;          // bound of a search, in the policy's own unit; 0: its default
+  double time_limit_s = 10;          // only cuts: what was found until then is the answer
+  bool recompute = true;             // the plan may replay ops
+  Judge judge;                       // thread-safe; empty: a planner relies on its own estimate
+  std::vector<std::string> without;  // features to leave out: of Policy::features()
 };
 
 class Controller {
@@ -37,14 +56,34 @@ class Controller {
   virtual void op_end(OpId op, std::vector<Move>& out) = 0;
   virtual void first_access(TensorId, std::vector<Move>&) {}
   virtual void fault(TensorId, std::vector<Move>&) {}
+  // Ops to replay before this one starts, in order.
+  virtual std::span<const Recompute> replays(OpId) { return {}; }
+  // The tier in which a tensor is made; asked only where a slower tier is byte-addressable.
+  // `room`: fast memory has room for it now.
+  virtual std::uint32_t birth(TensorId, bool /*room*/) { return 0; }
 };
 
 class Policy {
  public:
   virtual ~Policy() = default;
   virtual std::string_view name() const = 0;
+  // What PlanOptions::without may name.
+  virtual std::span<const std::string_view> features() const { return {}; }
+};
+
+// Whether the feature is in use. Throws Error where `without` names what the policy does not have.
+void check_features(const Policy&, const PlanOptions&);
+bool uses(const PlanOptions&, std::string_view feature);
+
+class OnlinePolicy : public Policy {
+ public:
   virtual std::unique_ptr<Controller> prepare(const Profile&, const Machine&,
                                               const PlanOptions&) = 0;
+};
+
+struct PlannedJob {
+  const Profile* profile = nullptr;
+  double start_us = 0;  // when it arrives
 };
 
 // A policy that knows the whole step beforehand; its controller walks the plan.
@@ -52,7 +91,10 @@ class PlannedPolicy : public Policy {
  public:
   // Throws Error when the budget cannot work; the message names the smallest that does.
   virtual Plan plan(const Profile&, const Machine&, const PlanOptions&) = 0;
-  std::unique_ptr<Controller> prepare(const Profile&, const Machine&, const PlanOptions&) final;
+  // One plan a job, for jobs that share the machine. By default each has a part of the budget in
+  // proportion to its peak and is planned alone.
+  virtual std::vector<Plan> plan_jobs(std::span<const PlannedJob>, const Machine&,
+                                      const PlanOptions&);
 };
 
 std::unique_ptr<Controller> walk(Plan plan);  // the controller of every planned policy

@@ -74,7 +74,8 @@ void Session::adopt(Profile profile) {
     throw Error(fmt::format("policy {} makes no plan; the live engine needs one", options_.policy));
   const PlanOptions plan_options{.fast_bytes = fast_bytes(profile),
                                  .pool_frames = static_cast<std::uint32_t>(options_.depth),
-                                 .threads = thread_count()};
+                                 .threads = thread_count(),
+                                 .recompute = false};  // the engine executes moves only
   require_workable(plan_options.fast_bytes, options_, profile, machine_, *planned);
   auto plan = planned->plan(profile, machine_, plan_options);
   adopt_plan(std::move(profile), std::move(plan));

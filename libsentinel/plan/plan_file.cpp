@@ -31,24 +31,27 @@ NLOHMANN_JSON_SERIALIZE_ENUM(Pool, {{Pool::short_lived, "short-lived"},
                                     {Pool::long_lived, "long-lived"},
                                     {Pool::persistent, "persistent"},
                                     {Pool::resident, "resident"}})
-NLOHMANN_JSON_SERIALIZE_ENUM(Direction,
-                             {{Direction::promote, "promote"}, {Direction::demote, "demote"}})
+NLOHMANN_JSON_SERIALIZE_ENUM(Direction, {{Direction::promote, "promote"},
+                                         {Direction::demote, "demote"},
+                                         {Direction::discard, "discard"}})
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Placement, tensor, group, offset)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Group, pool, offset, bytes, first_layer, last_layer, reason)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Move, tensor, direction, trigger, deadline, tier, reason)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Move, tensor, direction, trigger, deadline, tier, delay_us,
+                                   reason)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Recompute, op, before, keep)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(IntervalPoint, layers, exposed_us, reserved_bytes, fits)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Plan, version, policy, machine, model, profile_path,
-                                   profile_signature, fast_bytes, granule_bytes, region_bytes,
-                                   reserved_bytes, peak_fast_bytes, interval_layers, placements,
-                                   groups, moves, streamed_ops, curve, frame_pool_bytes,
-                                   smallest_budget, smallest_unstreamed_budget, paper_bound, effort,
-                                   predicted_step_us)
+                                   profile_signature, fast_bytes, granule_bytes, part_bytes,
+                                   region_bytes, reserved_bytes, peak_fast_bytes, interval_layers,
+                                   placements, groups, moves, recomputations, streamed_ops, curve,
+                                   frame_pool_bytes, smallest_budget, smallest_unstreamed_budget,
+                                   paper_bound, effort, predicted_step_us)
 
 namespace plan {
 namespace {
 
 constexpr std::string_view kFormat = "sentinel-plan";
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 
 class File {  // closed and, unless kept, removed
  public:

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "plan/sentinel_policy.h"
+#include "plan/policies/all.h"
 #include "sentinel/error.h"
 #include "sentinel/policy.h"
 

@@ -1,4 +1,5 @@
 // The controller of every planned policy: it says the plan's moves at the ops that trigger them.
+#include <algorithm>
 #include <utility>
 
 #include "sentinel/policy.h"
@@ -19,6 +20,9 @@ class PlanWalk final : public Controller {
 
   void op_start(OpId op, std::vector<Move>& out) override { say(at_start_, op, out); }
   void op_end(OpId op, std::vector<Move>& out) override { say(at_end_, op, out); }
+  std::span<const Recompute> replays(OpId op) override {
+    return std::ranges::equal_range(plan_.recomputations, op, {}, &Recompute::before);
+  }
 
  private:
   using Lists = std::vector<std::vector<std::size_t>>;  // per op, indices into the plan's moves
@@ -35,10 +39,5 @@ class PlanWalk final : public Controller {
 }  // namespace
 
 std::unique_ptr<Controller> walk(Plan plan) { return std::make_unique<PlanWalk>(std::move(plan)); }
-
-std::unique_ptr<Controller> PlannedPolicy::prepare(const Profile& profile, const Machine& machine,
-                                                   const PlanOptions& options) {
-  return walk(plan(profile, machine, options));
-}
 
 }  // namespace sentinel

@@ -2,24 +2,17 @@
 
 #include <algorithm>
 
-#include "plan/rates.h"
-
 namespace sentinel::sim {
 
-Residence::Residence(const Profile& profile, const Machine& machine, const SimOptions& options)
-    : machine_(machine),
-      capacity_(options.fast_bytes),
+Residence::Residence(const Profile& profile, std::span<const Placement> placements,
+                     Commons& commons)
+    : commons_(commons),
       storages_(plan::storages(profile)),
-      footprint_(profile, options.placements, machine.granule_bytes),
+      footprint_(profile, placements, commons.machine().granule_bytes),
       holding_(footprint_),
       bodies_(storages_.size()),
       of_(profile.tensors.size(), kNone),
-      fabric_(machine),
-      in_queue_(machine.tiers.size()),
-      out_queue_(machine.tiers.size()),
-      in_busy_(machine.tiers.size(), 0),
-      out_busy_(machine.tiers.size(), 0),
-      moved_(machine.tiers.size() * machine.tiers.size(), 0) {
+      lanes_(commons.machine().tiers.size()) {
   for (std::size_t i = 0; i < storages_.size(); ++i) {
     of_[storages_[i].tensor.index()] = StorageId(i);
     if (storages_[i].carried) of_[storages_[i].carried->index()] = StorageId(i);
@@ -30,48 +23,92 @@ StorageId Residence::of(TensorId t) const {
   return t.index() < of_.size() ? of_[t.index()] : kNone;
 }
 
-bool Residence::has_room(StorageId s) const {
-  return holding_.bytes() + holding_.missing(storage(s).tensor) <= capacity_;
+std::uint64_t Residence::missing(StorageId s) const {
+  return body(s).held ? 0 : holding_.missing(storage(s).tensor);
 }
 
 bool Residence::hold(StorageId s) {
   if (body(s).held) return true;
-  if (!has_room(s)) return false;
+  if (!commons_.take(missing(s))) return false;
   holding_.hold(storage(s).tensor);
-  peak_ = std::max(peak_, holding_.bytes());
   return body(s).held = true;
 }
 
 void Residence::let_go(StorageId s) {
-  if (body(s).held) holding_.drop(storage(s).tensor);
+  if (!body(s).held) return;
+  commons_.give(holding_.sole(storage(s).tensor));
+  holding_.drop(storage(s).tensor);
   body(s).held = false;
+}
+
+void Residence::forget_copy(StorageId s) {
+  Body& b = body(s);
+  if (b.stored) commons_.unstore(b.tier, storage(s).bytes);
+  b.stored = b.copied = false;
+}
+
+void Residence::set_place(StorageId s, Place place) {
+  Body& b = body(s);
+  if (b.place == Place::fast) unused_.erase({b.last_use, s.value});
+  b.place = place;
+  if (place == Place::fast) unused_.insert({b.last_use, s.value});
+}
+
+void Residence::touch(StorageId s) {
+  Body& b = body(s);
+  const bool listed = b.place == Place::fast;
+  if (listed) unused_.erase({b.last_use, s.value});
+  b.last_use = commons_.now_us();
+  if (listed) unused_.insert({b.last_use, s.value});
 }
 
 bool Residence::create(StorageId s) {
   if (body(s).place == Place::fast) return true;
   if (!hold(s)) return false;
-  body(s).place = Place::fast;
-  body(s).copied = body(s).wanted = false;
+  forget_copy(s);
+  body(s).wanted = body(s).demanded = false;
+  touch(s);
+  set_place(s, Place::fast);
   return true;
 }
 
-void Residence::destroy(StorageId s) {
-  if (body(s).transfer != 0) flying_.erase(body(s).transfer);
-  let_go(s);
-  body(s) = Body{.tier = body(s).tier};
+void Residence::create_in(StorageId s, std::uint32_t tier) {
+  Body& b = body(s);
+  forget_copy(s);
+  b.tier = commons_.tier_with_room(tier, storage(s).bytes);
+  commons_.store(b.tier, storage(s).bytes);
+  b.stored = b.copied = true;
+  set_place(s, Place::slow);
 }
 
-void Residence::begin_absent(StorageId s) {
-  body(s).place = Place::slow;
-  body(s).copied = true;
+void Residence::destroy(StorageId s) {
+  Body& b = body(s);
+  if (b.transfer != 0) commons_.forget(b.transfer);
+  for (Lanes& lanes : lanes_)
+    for (Lane* lane : {&lanes.promotion, &lanes.demand, &lanes.demotion})
+      if (b.transfer != 0 && lane->busy == b.transfer) lane->busy = 0;
+  let_go(s);
+  forget_copy(s);
+  set_place(s, Place::nowhere);
+  b = Body{.tier = b.tier, .pins = b.pins};
+}
+
+void Residence::begin_absent(StorageId s) { create_in(s, 1); }
+
+bool Residence::recall(StorageId s) {
+  Body& b = body(s);
+  if (b.place != Place::leaving || b.transfer != 0) return false;
+  forget_copy(s);
+  set_place(s, Place::fast);
+  return true;
 }
 
 void Residence::promote(StorageId s) {
   Body& b = body(s);
-  if (b.place == Place::nowhere || b.place == Place::fast || b.place == Place::arriving || b.wanted)
-    return;
+  if (recall(s)) return;
+  if ((b.place != Place::slow && b.place != Place::leaving) || b.wanted || b.demanded) return;
   b.wanted = true;
-  in_queue_[b.tier].push_back(s);
+  lanes_[b.tier].promotion.queue.push_back(s);
 }
 
 void Residence::demote(StorageId s, std::uint32_t tier) {
@@ -79,24 +116,35 @@ void Residence::demote(StorageId s, std::uint32_t tier) {
   if (b.place == Place::slow) b.wanted = false;  // a promotion still queued is taken back
   if (b.place != Place::fast) return;
   if (b.copied) {
-    b.place = Place::slow;
+    set_place(s, Place::slow);
     let_go(s);
     return;
   }
-  b.place = Place::leaving;
-  b.tier = std::min<std::uint32_t>(tier, static_cast<std::uint32_t>(machine_.tiers.size() - 1));
-  out_queue_[b.tier].push_back(s);
+  forget_copy(s);
+  b.tier = commons_.tier_with_room(tier, storage(s).bytes);
+  commons_.store(b.tier, storage(s).bytes);
+  b.stored = true;
+  set_place(s, Place::leaving);
+  lanes_[b.tier].demotion.queue.push_back(s);
 }
 
-bool Residence::fetch(StorageId s, double delay_us) {
-  if (!hold(s)) return false;
-  body(s).wanted = false;
-  start_in(s, delay_us);
-  return true;
+void Residence::discard(StorageId s) {
+  if (body(s).place == Place::nowhere) return;
+  destroy(s);
+  set_place(s, Place::lost);
+}
+
+void Residence::fetch(StorageId s, double delay_us) {
+  Body& b = body(s);
+  if (b.place != Place::slow || b.demanded) return;
+  b.wanted = false;
+  b.demanded = true;
+  b.fault_us = delay_us;
+  lanes_[b.tier].demand.queue.push_back(s);
 }
 
 void Residence::expedite(StorageId s) {
-  auto& queue = in_queue_[body(s).tier];
+  auto& queue = lanes_[body(s).tier].promotion.queue;
   const auto at = std::ranges::find(queue, s);
   if (at == queue.end() || at == queue.begin()) return;
   queue.erase(at);
@@ -106,105 +154,92 @@ void Residence::expedite(StorageId s) {
 void Residence::stream(StorageId s, bool in, bool out) {
   Body& b = body(s);
   const std::uint64_t bytes = storage(s).bytes;
-  if (in) count(b.tier, 0, bytes);
-  if (out) count(0, b.tier, bytes);
-  b.place = Place::slow;
+  if (!b.stored) create_in(s, b.tier);
+  if (in) commons_.count(b.tier, 0, bytes);
+  if (out) commons_.count(0, b.tier, bytes);
+  set_place(s, Place::slow);
   b.copied = true;
-  b.wanted = false;
+  b.wanted = b.demanded = false;
 }
 
-void Residence::used(StorageId s, bool written, double now_us) {
-  if (written && body(s).place == Place::fast) body(s).copied = false;
-  body(s).last_use = now_us;
+void Residence::used(StorageId s, bool written) {
+  if (written && body(s).place == Place::fast) forget_copy(s);
+  touch(s);
 }
 
-void Residence::start_in(StorageId s, double delay_us) {
+void Residence::pin(StorageId s, bool on) { body(s).pins += on ? 1 : -1; }
+
+StorageId Residence::longest_unused() const {
+  for (const auto& [last_use, index] : unused_)
+    if (bodies_[index].pins == 0) return StorageId(index);
+  return kNone;
+}
+
+void Residence::start_in(StorageId s, Lane& lane) {
   Body& b = body(s);
-  b.place = Place::arriving;
-  b.transfer =
-      fabric_.start(b.tier, 0, storage(s).bytes, machine_.tiers[b.tier].latency_us + delay_us);
-  flying_[b.transfer] = s;
-  count(b.tier, 0, storage(s).bytes);
+  set_place(s, Place::arriving);
+  const double delay = commons_.machine().tiers[b.tier].latency_us + b.fault_us;
+  b.wanted = b.demanded = false;
+  b.fault_us = 0;
+  lane.busy = b.transfer = commons_.start(b.tier, 0, storage(s).bytes, delay, storage(s).tensor,
+                                          [this, s, &lane] { arrived(s, lane); });
 }
 
-void Residence::start_out(StorageId s) {
+void Residence::start_out(StorageId s, Lane& lane) {
   Body& b = body(s);
-  b.transfer = fabric_.start(0, b.tier, storage(s).bytes, machine_.tiers[b.tier].latency_us);
-  flying_[b.transfer] = s;
-  count(0, b.tier, storage(s).bytes);
+  lane.busy = b.transfer =
+      commons_.start(0, b.tier, storage(s).bytes, commons_.machine().tiers[b.tier].latency_us,
+                     storage(s).tensor, [this, s, &lane] { left(s, lane); });
 }
 
-// One promotion and one demotion at a time for each slower tier. A promotion at the head that finds
-// no room waits, and what is behind it waits too: the order is the controller's.
+void Residence::arrived(StorageId s, Lane& lane) {
+  Body& b = body(s);
+  lane.busy = b.transfer = 0;
+  b.copied = true;
+  touch(s);
+  set_place(s, Place::fast);
+}
+
+void Residence::left(StorageId s, Lane& lane) {
+  Body& b = body(s);
+  lane.busy = b.transfer = 0;
+  b.copied = true;
+  set_place(s, Place::slow);
+  let_go(s);
+}
+
+void Residence::settle_out(Lane& lane) {
+  while (lane.busy == 0 && !lane.queue.empty()) {
+    const StorageId s = lane.queue.front();
+    lane.queue.pop_front();
+    if (body(s).place == Place::leaving && body(s).transfer == 0) start_out(s, lane);
+  }
+}
+
+// What is at the head and finds no room waits, and what is behind it waits too: the order is the
+// controller's.
+void Residence::settle_in(Lane& lane, bool demand) {
+  while (lane.busy == 0 && !lane.queue.empty()) {
+    const StorageId s = lane.queue.front();
+    const Body& b = body(s);
+    const bool asked = demand ? b.demanded : b.wanted;
+    if (asked && b.place == Place::leaving) return;
+    if (asked && b.place == Place::slow) {
+      const bool operand = b.pins > 0;
+      if (!operand && !commons_.room(missing(s) + claim_)) return;
+      if (!hold(s)) return;
+    }
+    lane.queue.pop_front();
+    if (asked && b.place == Place::slow) start_in(s, lane);
+  }
+}
+
 void Residence::settle() {
-  for (std::size_t t = 1; t < machine_.tiers.size(); ++t) {
-    auto& out = out_queue_[t];
-    while (out_busy_[t] == 0 && !out.empty()) {
-      const StorageId s = out.front();
-      out.pop_front();
-      if (body(s).place != Place::leaving || body(s).transfer != 0) continue;
-      start_out(s);
-      out_busy_[t] = body(s).transfer;
-    }
-    auto& in = in_queue_[t];
-    while (in_busy_[t] == 0 && !in.empty()) {
-      const StorageId s = in.front();
-      const Body& b = body(s);
-      const bool stale = !b.wanted || b.place == Place::fast || b.place == Place::arriving;
-      if (!stale && (b.place == Place::leaving || !hold(s))) break;
-      in.pop_front();
-      if (stale) continue;
-      body(s).wanted = false;
-      start_in(s, 0);
-      in_busy_[t] = b.transfer;
-    }
+  for (std::size_t t = 1; t < lanes_.size(); ++t) {
+    settle_out(lanes_[t].demotion);
+    settle_in(lanes_[t].demand, true);
+    settle_in(lanes_[t].promotion, false);
   }
 }
-
-void Residence::complete(TransferId id) {
-  for (auto* busy : {&in_busy_, &out_busy_}) std::ranges::replace(*busy, id, TransferId{0});
-  const auto found = flying_.find(id);
-  if (found == flying_.end()) return;  // the tensor died meanwhile
-  const StorageId s = found->second;
-  flying_.erase(found);
-  Body& b = body(s);
-  b.transfer = 0;
-  b.copied = true;
-  if (b.place == Place::arriving) {
-    b.place = Place::fast;
-  } else {
-    b.place = Place::slow;
-    let_go(s);
-  }
-}
-
-void Residence::advance_to_event() { advance_to(fabric_.next_event_us()); }
-
-void Residence::advance_to(double us) {
-  settle();
-  while (true) {
-    const double next = std::min(us, fabric_.next_event_us());
-    std::vector<TransferId> completed;
-    fabric_.advance(std::max(next, fabric_.now_us()), completed);
-    for (TransferId id : completed) complete(id);
-    settle();
-    if (next >= us) return;
-  }
-}
-
-void Residence::count(std::uint32_t from, std::uint32_t to, std::uint64_t bytes) {
-  moved_[from * machine_.tiers.size() + to] += bytes;
-}
-
-std::vector<Traffic> Residence::traffic() const {
-  std::vector<Traffic> list;
-  const std::size_t tiers = machine_.tiers.size();
-  for (std::size_t i = 0; i < moved_.size(); ++i)
-    if (moved_[i] > 0)
-      list.push_back({machine_.tiers[i / tiers].name, machine_.tiers[i % tiers].name, moved_[i]});
-  return list;
-}
-
-void Residence::reset_traffic() { std::ranges::fill(moved_, 0); }
 
 }  // namespace sentinel::sim

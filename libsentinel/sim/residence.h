@@ -1,26 +1,30 @@
-// Where every tensor is during a simulation, and the transfers that change it.
+// Where every tensor of one job is during a simulation, and the transfers that change it.
+//
+// Each slower tier has three lanes: planned promotions, demand fetches, demotions. A lane carries
+// one transfer at a time, in order; lanes share the links.
 #pragma once
 
 #include <cstdint>
 #include <deque>
-#include <map>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "plan/footprint.h"
 #include "plan/storage.h"
 #include "sentinel/machine.h"
-#include "sim/fabric.h"
-#include "sim/simulator.h"
+#include "sim/commons.h"
 
 namespace sentinel::sim {
 
 using StorageId = Id<struct StorageTag>;
 
-enum class Place : std::uint8_t { nowhere, fast, slow, arriving, leaving };
+// nowhere: not alive. lost: alive, its contents discarded.
+enum class Place : std::uint8_t { nowhere, fast, slow, arriving, leaving, lost };
 
 class Residence {
  public:
-  Residence(const Profile&, const Machine&, const SimOptions&);
+  Residence(const Profile&, std::span<const Placement>, Commons&);
 
   std::size_t size() const { return bodies_.size(); }
   const plan::Storage& storage(StorageId s) const { return storages_[s.index()]; }
@@ -29,66 +33,76 @@ class Residence {
 
   Place place(StorageId s) const { return body(s).place; }
   bool queued_in(StorageId s) const { return body(s).wanted; }
+  bool demanded(StorageId s) const { return body(s).demanded; }
   std::uint32_t tier(StorageId s) const { return body(s).tier; }
-  bool pinned(StorageId s) const { return body(s).pinned; }
-  double last_use_us(StorageId s) const { return body(s).last_use; }
-  bool has_room(StorageId s) const;
-  std::uint64_t held_bytes() const { return holding_.bytes(); }
-  std::uint64_t peak_bytes() const { return peak_; }
+  std::uint64_t missing(StorageId s) const;  // bytes of fast memory that holding it would add
+  bool has_room(StorageId s) const { return commons_.room(missing(s)); }
 
   bool create(StorageId);  // in fast memory, without transfer; false if there is no room
+  void create_in(StorageId, std::uint32_t tier);  // in a slower one
   void destroy(StorageId);
   void begin_absent(StorageId);  // before the first step
   void promote(StorageId);
   void demote(StorageId, std::uint32_t tier);
-  bool fetch(StorageId, double delay_us);     // by demand, ahead of the queues; false if no room
+  bool recall(StorageId);  // a demotion that has not started is taken back
+  void discard(StorageId);
+  void fetch(StorageId, double delay_us);     // by demand
   void expedite(StorageId);                   // a queued promotion that is waited for goes first
   void stream(StorageId, bool in, bool out);  // passes through an op; ends in the slow tier
-  void used(StorageId, bool written, double now_us);
-  void pin(StorageId s, bool on) { body(s).pinned = on; }
+  void used(StorageId, bool written);
 
-  // Time. settle() starts what can start.
-  void settle();
-  bool idle() const { return fabric_.idle(); }
-  double now_us() const { return fabric_.now_us(); }
-  void advance_to_event();
-  void advance_to(double us);
+  // An operand of the op that is starting or running; never a victim.
+  void pin(StorageId, bool on);
+  // Room that the op which is starting still lacks: no other tensor's promotion takes it.
+  void claim(std::uint64_t bytes) { claim_ = bytes; }
+  // The unpinned tensor in fast memory that was unused the longest; kNone if there is none.
+  StorageId longest_unused() const;
 
-  std::vector<Traffic> traffic() const;
-  void reset_traffic();
+  void settle();  // starts what can start
 
  private:
   struct Body {
     Place place = Place::nowhere;
     std::uint32_t tier = 1;  // where the slow copy is, or goes
     bool copied = false;     // the slow copy has the present contents
-    bool held = false, wanted = false, pinned = false;
+    bool stored = false;     // space is held in `tier`
+    bool held = false, wanted = false, demanded = false;
+    std::uint32_t pins = 0;
+    double fault_us = 0;  // of a demand fetch that has not started
     TransferId transfer = 0;
     double last_use = 0;
+  };
+  struct Lane {
+    std::deque<StorageId> queue;
+    TransferId busy = 0;
+  };
+  struct Lanes {
+    Lane promotion, demand, demotion;
   };
 
   Body& body(StorageId s) { return bodies_[s.index()]; }
   const Body& body(StorageId s) const { return bodies_[s.index()]; }
   bool hold(StorageId);
   void let_go(StorageId);
-  void start_in(StorageId, double delay_us);
-  void start_out(StorageId);
-  void complete(TransferId);
-  void count(std::uint32_t from, std::uint32_t to, std::uint64_t bytes);
+  void forget_copy(StorageId);
+  void set_place(StorageId, Place);
+  void touch(StorageId);
+  void start_in(StorageId, Lane&);
+  void start_out(StorageId, Lane&);
+  void arrived(StorageId, Lane&);
+  void left(StorageId, Lane&);
+  void settle_out(Lane&);
+  void settle_in(Lane&, bool demand);
 
-  const Machine& machine_;
-  std::uint64_t capacity_;
+  Commons& commons_;
   std::vector<plan::Storage> storages_;
   plan::Footprint footprint_;
   plan::Holding holding_;
   std::vector<Body> bodies_;
   std::vector<StorageId> of_;
-  Fabric fabric_;
-  std::map<TransferId, StorageId> flying_;
-  std::vector<std::deque<StorageId>> in_queue_, out_queue_;  // per slower tier
-  std::vector<TransferId> in_busy_, out_busy_;               // queue's own transfer, 0 if none
-  std::vector<std::uint64_t> moved_;                         // from * tiers + to
-  std::uint64_t peak_ = 0;
+  std::vector<Lanes> lanes_;                           // per tier
+  std::set<std::pair<double, std::uint32_t>> unused_;  // in fast memory, by last use
+  std::uint64_t claim_ = 0;
 };
 
 }  // namespace sentinel::sim

@@ -32,6 +32,34 @@ struct SimOptions {
   std::uint32_t steps = 3;
   std::span<const Placement> placements = {};  // empty: every tensor on granules of its own
   std::span<const TensorId> absent = {};       // where the first step begins, outside fast memory
+  double noise = 0;  // each op takes its time times a number drawn from [1 - noise, 1 + noise]
+  std::uint64_t seed = 0;  // of the noise
+  bool timeline = false;   // fill SimResult::timeline
+};
+
+// The last step as it went: times in us since its start.
+struct Timeline {
+  struct Sample {  // fast memory held from here on
+    double at_us;
+    std::uint64_t fast_bytes;
+    friend bool operator==(const Sample&, const Sample&) = default;
+  };
+  struct Transfer {
+    double begin_us, end_us;
+    std::uint32_t from, to;  // tiers
+    std::uint64_t bytes;
+    TensorId tensor;
+    friend bool operator==(const Transfer&, const Transfer&) = default;
+  };
+  struct Wait {  // an op that waited
+    double begin_us, end_us;
+    OpId op;
+    friend bool operator==(const Wait&, const Wait&) = default;
+  };
+  std::vector<Sample> samples;
+  std::vector<Transfer> transfers;
+  std::vector<Wait> waits;
+  friend bool operator==(const Timeline&, const Timeline&) = default;
 };
 
 struct Traffic {
@@ -41,7 +69,7 @@ struct Traffic {
 };
 
 struct SimResult {
-  double step_us = 0, ideal_us = 0, stall_us = 0;
+  double step_us = 0, ideal_us = 0, stall_us = 0, recompute_us = 0;
   std::uint64_t peak_fast_bytes = 0;  // over all steps
   std::uint64_t demand_faults = 0;    // batches
   std::uint64_t evictions = 0;        // put out for want of room, not by the controller
@@ -49,6 +77,7 @@ struct SimResult {
   std::vector<Traffic> traffic;       // of the last step, by tier
   std::vector<double> op_stall_us;    // of the last step
   std::vector<double> step_times_us;  // of every step
+  Timeline timeline;
   double normalized_throughput() const { return step_us > 0 ? ideal_us / step_us : 1; }
   friend bool operator==(const SimResult&, const SimResult&) = default;
 };
@@ -56,7 +85,28 @@ struct SimResult {
 // Throws Error where even the smallest tensor could never fit.
 SimResult simulate(const Profile&, const Machine&, Controller&, const SimOptions&);
 
-// A plan under its own budget, from its steady state.
-SimResult simulate(const Profile&, const Machine&, const Plan&, std::uint32_t steps = 3);
+// A plan under its own budget, from its steady state: the profile is cut into Plan::part_bytes
+// first. Of the options, fast_bytes, placements and absent are the plan's.
+SimResult simulate(const Profile&, const Machine&, const Plan&, SimOptions = {});
+
+// For planners that try their plans: the steady step of a simulation.
+Judge judge();
+
+// Jobs that share the machine: its compute in equal parts among those that compute, its links, and
+// one fast memory of options.fast_bytes.
+struct Job {
+  const Profile* profile = nullptr;
+  Controller* controller = nullptr;
+  double start_us = 0;
+  std::uint32_t steps = 3;
+  std::span<const Placement> placements = {};
+  std::span<const TensorId> absent = {};
+};
+struct JobsResult {
+  std::vector<SimResult> jobs;  // each as of its last step
+  std::vector<double> end_us;
+  std::uint64_t peak_fast_bytes = 0;  // of all together
+};
+JobsResult simulate_jobs(std::span<const Job>, const Machine&, const SimOptions&);
 
 }  // namespace sentinel::sim

@@ -22,9 +22,9 @@ sim::SimResult simulated(const Scenario& s, Policy& policy, Trial& trial) {
   if (auto* planned = dynamic_cast<PlannedPolicy*>(&policy)) {
     const auto plan = planned->plan(s.profile, s.machine, s.plan);
     trial.plan_ms = ms_since(begin);
-    return sim::simulate(s.profile, s.machine, plan, s.steps);
+    return sim::simulate(s.profile, s.machine, plan, {.steps = s.steps});
   }
-  const auto controller = policy.prepare(s.profile, s.machine, s.plan);
+  const auto controller = dynamic_cast<OnlinePolicy&>(policy).prepare(s.profile, s.machine, s.plan);
   trial.plan_ms = ms_since(begin);
   return sim::simulate(s.profile, s.machine, *controller,
                        {.fast_bytes = s.plan.fast_bytes, .steps = s.steps});

@@ -1,0 +1,92 @@
+#include "plan/parts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace sentinel::plan {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+
+struct Cut {
+  std::uint32_t first = 0, parts = 1;  // new ids
+  std::uint64_t part_bytes = 0;        // of all but the last
+};
+
+class Cutter {
+ public:
+  Cutter(const Profile& whole, std::uint64_t part_bytes) : whole_(whole) {
+    std::uint32_t next = 0;
+    for (const Tensor& t : whole.tensors) {
+      Cut cut{.first = next, .part_bytes = t.bytes};
+      if (!t.foreign && t.bytes > part_bytes) {
+        const std::uint64_t wanted = (t.bytes + part_bytes - 1) / part_bytes;
+        cut.part_bytes = ((t.bytes + wanted - 1) / wanted + kPage - 1) / kPage * kPage;
+        cut.parts = static_cast<std::uint32_t>((t.bytes + cut.part_bytes - 1) / cut.part_bytes);
+      }
+      next += cut.parts;
+      cuts_.push_back(cut);
+    }
+  }
+
+  Profile cut() const {
+    Profile result{.meta = whole_.meta, .layers = whole_.layers, .ops = whole_.ops};
+    for (std::size_t i = 0; i < cuts_.size(); ++i)
+      for (std::uint32_t p = 0; p < cuts_[i].parts; ++p) result.tensors.push_back(part(i, p));
+    for (Op& op : result.ops) {
+      op.in = named(op.in);
+      op.out = named(op.out);
+    }
+    for (const AccessCount& a : whole_.accesses) divide(a, result.accesses);
+    std::ranges::sort(result.accesses, {},
+                      [](const AccessCount& a) { return std::pair(a.tensor, a.op); });
+    for (const NaturalPlacement& n : whole_.natural)
+      for (std::uint32_t p = 0; p < cuts_[n.tensor.index()].parts; ++p)
+        result.natural.push_back({TensorId(cuts_[n.tensor.index()].first + p),
+                                  n.address + p * cuts_[n.tensor.index()].part_bytes});
+    return result;
+  }
+
+ private:
+  Tensor part(std::size_t i, std::uint32_t p) const {
+    Tensor t = whole_.tensors[i];
+    const Cut& cut = cuts_[i];
+    if (cut.parts == 1) return t;
+    const std::uint64_t begin = p * cut.part_bytes;
+    t.name = fmt::format("{}[{}/{}]", t.name, p, cut.parts);
+    t.bytes = std::min(cut.part_bytes, t.bytes - begin);
+    if (t.offset) *t.offset += begin;
+    return t;
+  }
+
+  std::vector<TensorId> named(const std::vector<TensorId>& ids) const {
+    std::vector<TensorId> all;
+    for (TensorId id : ids)
+      for (std::uint32_t p = 0; p < cuts_[id.index()].parts; ++p)
+        all.push_back(TensorId(cuts_[id.index()].first + p));
+    return all;
+  }
+
+  // What division leaves over goes to the first parts.
+  void divide(const AccessCount& a, std::vector<AccessCount>& out) const {
+    const Cut& cut = cuts_[a.tensor.index()];
+    const auto share = [&](std::uint64_t count, std::uint32_t p) {
+      return count / cut.parts + (p < count % cut.parts ? 1 : 0);
+    };
+    for (std::uint32_t p = 0; p < cut.parts; ++p)
+      if (share(a.reads, p) + share(a.writes, p) > 0)
+        out.push_back({TensorId(cut.first + p), a.op, share(a.reads, p), share(a.writes, p)});
+  }
+
+  const Profile& whole_;
+  std::vector<Cut> cuts_;
+};
+
+}  // namespace
+
+Profile in_parts(const Profile& profile, std::uint64_t part_bytes) {
+  return part_bytes == 0 ? profile : Cutter(profile, part_bytes).cut();
+}
+
+}  // namespace sentinel::plan

@@ -1,0 +1,12 @@
+// Every policy, a file each; each file says what its publication does and what is left out here.
+#pragma once
+
+#include <memory>
+
+#include "sentinel/policy.h"
+
+namespace sentinel::plan {
+
+std::unique_ptr<Policy> make_sentinel();
+
+}  // namespace sentinel::plan

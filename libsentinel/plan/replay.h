@@ -1,0 +1,54 @@
+// Which ops may be replayed, and when (DESIGN 9). A tensor's *version* is the number of ops of the
+// step that have written it; an op reads the version that the writes before it left.
+//
+// Replaying op r right before op k is legal if every tensor r reads has, at k, the version that r
+// first saw and those contents exist: the tensor is alive at k, or dead or discarded and remade by
+// a replay before the same k. An output that is kept must have, at k, the version that r first
+// made. Writes to persistent tensors by a replay are discarded, so an op that updates an input in
+// place can be replayed only where that input's old version still exists (it does not once the op
+// has run: never). Never replayed: ops of the optimizer phase, ops that read nothing (data loading,
+// initial values), and random ops (random(), by name) since no seed is saved.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sentinel/plan.h"
+#include "sentinel/profile.h"
+
+namespace sentinel::plan {
+
+// Whether the op's name says that it draws random numbers (dropout, bernoulli, rand, normal_, ...).
+bool random(const Op&);
+
+class Replay {
+ public:
+  explicit Replay(const Profile&);
+
+  // Version of the tensor when op k starts: how many ops before k (of this step) wrote it.
+  std::uint32_t version(TensorId, OpId k) const;
+
+  // Whether op r can be replayed at any place at all.
+  bool possible(OpId r) const { return possible_[r.index()]; }
+
+  // Whether r's inputs still have at k the versions that r saw; which of them are no longer alive
+  // at k (their last use lies before k) and so would have to be remade first, is appended.
+  bool inputs_valid(OpId r, OpId k, std::vector<TensorId>& dead) const;
+
+  // The op before k that made the version which k would read of the tensor; none if it was made
+  // before the step.
+  std::optional<OpId> maker(TensorId, OpId k) const;
+
+ private:
+  std::vector<std::vector<std::uint32_t>> writes_;  // per tensor: ops that write it, ascending
+  std::vector<std::uint32_t> last_use_;             // per tensor
+  std::vector<bool> persistent_;                    // per tensor
+  std::vector<bool> possible_;                      // per op
+  const Profile& profile_;
+};
+
+// What is illegal in the plan's recomputations, in words; part of verify().
+std::vector<std::string> illegal_replays(const Plan&, const Profile&);
+
+}  // namespace sentinel::plan

@@ -1,0 +1,375 @@
+#include "sim/job_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "plan/rates.h"
+#include "sentinel/analysis.h"
+#include "sentinel/error.h"
+
+namespace sentinel::sim {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+// Rounding: less compute than this, relative to the clock, is none.
+constexpr double kRounding = 1e-12;
+
+}  // namespace
+
+JobRun::JobRun(const Job& job, Commons& commons, const SimOptions& options, std::size_t index)
+    : profile_(*job.profile),
+      controller_(*job.controller),
+      commons_(commons),
+      machine_(commons.machine()),
+      residence_(profile_, job.placements, commons),
+      job_(job),
+      noise_(options.noise),
+      random_(options.seed + index),
+      ends_(profile_.ops.size()),
+      uses_(profile_.ops.size()),
+      openings_(profile_.accesses.empty() ? 0 : profile_.ops.size()) {
+  this->index();
+}
+
+void JobRun::index() {
+  const auto ops = static_cast<std::uint32_t>(profile_.ops.size());
+  for (std::uint32_t i = 0; i < residence_.size(); ++i) {
+    const StorageId id(i);
+    const plan::Storage& s = residence_.storage(id);
+    if (!s.persistent) ends_[s.last % ops].push_back(id);
+    for (std::uint32_t use : s.uses) {
+      const Op& op = profile_.ops[use % ops];
+      const TensorId t = s.at(use, ops);
+      const bool in = std::ranges::binary_search(op.in, t),
+                 out = std::ranges::binary_search(op.out, t);
+      uses_[use % ops].push_back({id, in || !out, out});
+    }
+  }
+  for (const AccessCount& a : profile_.accesses)
+    if (const StorageId s = residence_.of(a.tensor); s != Residence::kNone)
+      openings_[a.op.index()][s] += static_cast<double>(a.reads + a.writes);
+}
+
+// Before the first step: what lives across steps is in fast memory, in order, as far as it fits and
+// is not said to be absent.
+void JobRun::populate() {
+  std::vector<bool> absent(residence_.size(), false);
+  for (TensorId t : job_.absent)
+    if (residence_.of(t) != Residence::kNone) absent[residence_.of(t).index()] = true;
+  for (std::uint32_t i = 0; i < residence_.size(); ++i) {
+    const StorageId id(i);
+    const plan::Storage& s = residence_.storage(id);
+    if (!s.persistent && !s.carried) continue;
+    const std::uint32_t tier = controller_.birth(s.tensor, residence_.has_room(id));
+    if (absent[i] || tier != 0 || !residence_.create(id)) residence_.begin_absent(id);
+  }
+}
+
+void JobRun::begin_step() {
+  const std::uint64_t peak = result_.peak_fast_bytes;
+  auto times = std::move(result_.step_times_us);
+  result_ = SimResult{.ideal_us = ideal_us(profile_), .peak_fast_bytes = peak};
+  result_.step_times_us = std::move(times);
+  commons_.restart_traffic();
+  step_begin_us_ = commons_.now_us();
+  op_ = 0;
+}
+
+void JobRun::end_step() {
+  end_us_ = commons_.now_us();
+  result_.step_us = end_us_ - step_begin_us_;
+  result_.stall_us = result_.step_us - result_.ideal_us - result_.recompute_us;
+  result_.peak_fast_bytes = std::max(result_.peak_fast_bytes, commons_.peak());
+  result_.step_times_us.push_back(result_.step_us);
+  if (++step_ < std::max(job_.steps, 1u)) return begin_step();
+  result_.traffic = commons_.traffic();
+  result_.timeline = commons_.timeline;
+  for (auto& s : result_.timeline.samples) s.at_us = std::max(0.0, s.at_us - step_begin_us_);
+  for (auto& t : result_.timeline.transfers) {
+    t.begin_us = std::max(0.0, t.begin_us - step_begin_us_);
+    t.end_us -= step_begin_us_;
+  }
+  state_ = State::done;
+  for (std::uint32_t i = 0; i < residence_.size(); ++i) residence_.destroy(StorageId(i));
+}
+
+void JobRun::proceed() {
+  while (true) {
+    while (!put_off_.empty() && put_off_.begin()->first <= commons_.now_us()) {
+      apply(put_off_.begin()->second);
+      put_off_.erase(put_off_.begin());
+    }
+    residence_.settle();
+    switch (state_) {
+      case State::arriving:
+        if (commons_.now_us() < job_.start_us) return;
+        populate();
+        begin_step();
+        state_ = State::between;
+        break;
+      case State::between:
+        if (op_ == profile_.ops.size()) {
+          end_step();
+        } else {
+          begin_op();
+          state_ = State::acquiring;
+        }
+        break;
+      case State::acquiring:
+        if (!acquire()) return;
+        left_us_ = compute_us();
+        state_ = State::computing;
+        break;
+      case State::computing:
+        if (left_us_ > kRounding * std::max(1.0, commons_.now_us())) return;
+        end_task();
+        break;
+      case State::done:
+        return;
+    }
+  }
+}
+
+double JobRun::next_event_us() const {
+  if (state_ == State::arriving) return job_.start_us;
+  return put_off_.empty() ? kNever : put_off_.begin()->first;
+}
+
+void JobRun::apply(const Move& m) {
+  const StorageId s = residence_.of(m.tensor);
+  if (s == Residence::kNone) return;
+  switch (m.direction) {
+    case Direction::promote:
+      return residence_.promote(s);
+    case Direction::demote:
+      return residence_.demote(s, m.tier);
+    case Direction::discard:
+      return residence_.discard(s);
+  }
+}
+
+void JobRun::issue() {
+  for (const Move& m : moves_)
+    if (m.delay_us > 0)
+      put_off_.emplace(commons_.now_us() + m.delay_us, m);
+    else
+      apply(m);
+  moves_.clear();
+  residence_.settle();
+}
+
+void JobRun::begin_op() {
+  op_begin_us_ = commons_.now_us();
+  replayed_us_ = 0;
+  controller_.op_start(OpId(op_), moves_);
+  issue();
+  tasks_.clear();
+  plan_replays(OpId(op_));
+  tasks_.push_back({.op = OpId(op_), .operands = uses_[op_]});
+  task_ = 0;
+  begin_task();
+}
+
+// What a replay makes and the plan does not keep lives until the last replay here that reads it.
+void JobRun::plan_replays(OpId before) {
+  const auto replays = controller_.replays(before);
+  std::map<StorageId, std::size_t> last;  // made and not kept: the task that reads it last
+  for (const Recompute& r : replays) {
+    Task task{.op = r.op, .replay = true};
+    for (const Operand& o : uses_[r.op.index()]) {
+      const auto found = last.find(o.storage);
+      if (o.written && !o.read) {
+        const Place place = residence_.place(o.storage);
+        const bool kept =
+            std::ranges::any_of(r.keep, [&](TensorId t) { return residence_.of(t) == o.storage; });
+        if (!kept && place != Place::nowhere && place != Place::lost && found == last.end()) {
+          task.scratch_bytes += residence_.storage(o.storage).bytes;
+          continue;
+        }
+        if (kept)
+          last.erase(o.storage);
+        else
+          last[o.storage] = tasks_.size();
+      } else if (found != last.end()) {
+        found->second = tasks_.size();
+      }
+      task.operands.push_back(o);
+    }
+    tasks_.push_back(std::move(task));
+  }
+  for (const auto& [storage, task] : last) tasks_[task].drop.push_back(storage);
+}
+
+void JobRun::begin_task() {
+  task_begin_us_ = commons_.now_us();
+  streamed_.clear();
+  in_place_us_ = 0;
+  scratch_held_ = tasks_[task_].scratch_bytes == 0;
+  for (const Operand& o : tasks_[task_].operands) residence_.pin(o.storage, true);
+}
+
+// Whether the task can start as far as this operand goes.
+bool JobRun::ready(const Operand& o) const {
+  if (residence_.place(o.storage) == Place::fast) return true;
+  return std::ranges::any_of(streamed_, [&](const Operand& s) { return s.storage == o.storage; });
+}
+
+void JobRun::make(const Operand& o) {
+  if (machine_.tiers[1].byte_addressable && residence_.place(o.storage) == Place::nowhere) {
+    const std::uint32_t tier =
+        controller_.birth(residence_.storage(o.storage).tensor, residence_.has_room(o.storage));
+    if (tier != 0) {
+      residence_.create_in(o.storage, tier);
+      use_in_place(o);
+      return;
+    }
+  }
+  residence_.create(o.storage);
+}
+
+// A byte-addressable slow tier is used where it lies: each opening costs what a page from there
+// costs more than one from fast memory; without counts, the tensor is read or written once.
+bool JobRun::use_in_place(const Operand& o) {
+  const std::uint32_t t = residence_.tier(o.storage);
+  const TierSpec& slow = machine_.tiers[t];
+  if (!slow.byte_addressable) return false;
+  const auto us_per_byte = [&](const TierSpec& tier) {
+    const double bw = o.written ? tier.write_bw : tier.read_bw;
+    return bw > 0 ? 1e6 / bw : 0;
+  };
+  const auto page = static_cast<double>(profile_.meta.page_bytes);
+  const auto bytes = static_cast<double>(residence_.storage(o.storage).bytes);
+  const auto counted = [&]() -> double {
+    if (openings_.empty()) return bytes / page;
+    const auto& at = openings_[tasks_[task_].op.index()];
+    const auto found = at.find(o.storage);
+    return found == at.end() ? 0 : found->second;
+  };
+  const TierSpec& fast = machine_.tiers[0];
+  const double latency = openings_.empty() ? 0 : slow.latency_us - fast.latency_us;
+  const double each = latency + page * (us_per_byte(slow) - us_per_byte(fast));
+  in_place_us_ += std::max(0.0, counted() * each);
+  streamed_.push_back(o);
+  return true;
+}
+
+void JobRun::need(const Operand& o) {
+  const StorageId s = o.storage;
+  const Place place = residence_.place(s);
+  if (residence_.recall(s) || place == Place::arriving || place == Place::leaving) return;
+  if (!o.read || place == Place::nowhere) return make(o);  // overwritten whole
+  if (place == Place::lost)
+    throw Error(fmt::format("op {} reads tensor {}, which was discarded and not recomputed",
+                            tasks_[task_].op.value, residence_.storage(s).tensor.value));
+  if (residence_.queued_in(s)) return residence_.expedite(s);
+  if (use_in_place(o)) return;
+  const std::uint64_t bytes = residence_.storage(s).bytes;
+  const std::uint64_t batches =
+      (bytes + machine_.fault_batch_bytes - 1) / machine_.fault_batch_bytes;
+  controller_.fault(residence_.storage(s).tensor, moves_);
+  residence_.fetch(s, static_cast<double>(batches) * machine_.fault_us);
+  result_.demand_faults += batches;
+}
+
+bool JobRun::acquire() {
+  const Task& task = tasks_[task_];
+  std::uint64_t claim = 0;
+  for (const Operand& o : task.operands)
+    if (!ready(o)) {
+      if (!residence_.demanded(o.storage)) need(o);
+      claim += residence_.missing(o.storage);
+    }
+  if (!scratch_held_) scratch_held_ = commons_.take(task.scratch_bytes);
+  residence_.claim(claim);
+  issue();
+  return scratch_held_ &&
+         std::ranges::all_of(task.operands, [&](const Operand& o) { return ready(o); });
+}
+
+void JobRun::put_out(StorageId victim) {
+  ++result_.evictions;
+  residence_.demote(victim, 1);
+}
+
+void JobRun::stream_rest() {
+  for (const Operand& o : tasks_[task_].operands) {
+    if (ready(o)) continue;
+    residence_.demote(o.storage, 1);
+    streamed_.push_back(o);
+  }
+  if (!scratch_held_) {
+    tasks_[task_].scratch_bytes = 0;
+    scratch_held_ = true;
+  }
+  ++result_.streamed_ops;
+}
+
+double JobRun::compute_us() const {
+  double us = profile_.ops[tasks_[task_].op.index()].us;
+  if (noise_ > 0) {
+    auto random = random_;  // the next number; drawn for good in end_task()
+    us *= std::uniform_real_distribution(1 - noise_, 1 + noise_)(random);
+  }
+  double in = 0, out = 0;
+  for (const Operand& o : streamed_) {
+    const std::uint32_t tier = residence_.tier(o.storage);
+    if (machine_.tiers[tier].byte_addressable) continue;
+    const auto bytes = static_cast<double>(residence_.storage(o.storage).bytes);
+    if (o.read) in += bytes / plan::rate(machine_, tier, 0);
+    if (o.written) out += bytes / plan::rate(machine_, 0, tier);
+  }
+  return std::max({us + in_place_us_, in, out});
+}
+
+void JobRun::end_task() {
+  Task& task = tasks_[task_];
+  if (noise_ > 0) random_.discard(1);
+  for (const Operand& o : task.operands) {
+    residence_.used(o.storage, o.written);
+    residence_.pin(o.storage, false);
+  }
+  for (const Operand& o : streamed_) {
+    const bool in_place = machine_.tiers[residence_.tier(o.storage)].byte_addressable;
+    if (residence_.place(o.storage) != Place::arriving)
+      residence_.stream(o.storage, o.read && !in_place, o.written && !in_place);
+  }
+  if (task.scratch_bytes > 0) commons_.give(task.scratch_bytes);
+  if (task.replay) {
+    result_.recompute_us += profile_.ops[task.op.index()].us;
+    replayed_us_ += profile_.ops[task.op.index()].us;
+  }
+  // What nothing reads any more goes: dead outputs die again, discarded ones are lost again.
+  for (StorageId s : task.drop) {
+    const plan::Storage& storage = residence_.storage(s);
+    if (storage.last < op_)
+      residence_.destroy(s);
+    else
+      residence_.discard(s);
+  }
+  if (++task_ < tasks_.size()) {
+    begin_task();
+    state_ = State::acquiring;
+  } else {
+    end_op();
+  }
+}
+
+void JobRun::end_op() {
+  const double now = commons_.now_us();
+  const double late = now - op_begin_us_ - profile_.ops[op_].us - replayed_us_;
+  result_.op_stall_us.push_back(late);
+  if (late > 0)
+    commons_.timeline.waits.push_back(
+        {op_begin_us_ - step_begin_us_, op_begin_us_ - step_begin_us_ + late, OpId(op_)});
+  controller_.op_end(OpId(op_), moves_);
+  issue();
+  for (StorageId s : ends_[op_]) residence_.destroy(s);
+  ++op_;
+  state_ = State::between;
+}
+
+SimResult JobRun::take_result() { return std::move(result_); }
+
+}  // namespace sentinel::sim
