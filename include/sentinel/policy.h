@@ -45,6 +45,7 @@ struct PlanOptions {
   double time_limit_s = 10;          // only cuts: what was found until then is the answer
   bool recompute = true;             // the plan may replay ops
   Judge judge;                       // thread-safe; empty: a planner relies on its own estimate
+  bool parts = true;                 // the plan may be for tensors in parts (Plan::part_bytes)
   std::vector<std::string> without;  // features to leave out: of Policy::features()
 };
 
