@@ -7,6 +7,9 @@
 
 namespace sentinel::plan {
 
+std::unique_ptr<Policy> make_deepum();
+std::unique_ptr<Policy> make_lru();
+std::unique_ptr<Policy> make_memory_mode();
 std::unique_ptr<Policy> make_sentinel();
 
 }  // namespace sentinel::plan
