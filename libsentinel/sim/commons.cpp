@@ -77,6 +77,20 @@ std::vector<Traffic> Commons::traffic() const {
   return list;
 }
 
+Timeline Commons::timeline_since(double us) const {
+  Timeline relative = timeline;
+  for (auto& s : relative.samples) s.at_us = std::max(0.0, s.at_us - us);
+  for (auto& t : relative.transfers) {
+    t.begin_us = std::max(0.0, t.begin_us - us);
+    t.end_us -= us;
+  }
+  for (auto& w : relative.waits) {
+    w.begin_us -= us;
+    w.end_us -= us;
+  }
+  return relative;
+}
+
 void Commons::restart_traffic() {
   std::ranges::fill(moved_, 0);
   timeline = {};

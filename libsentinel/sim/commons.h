@@ -44,7 +44,8 @@ class Commons {
   std::vector<Traffic> traffic() const;
   void restart_traffic();  // a step begins
 
-  Timeline timeline;  // filled if asked for, times absolute
+  Timeline timeline;                         // filled if asked for, times absolute
+  Timeline timeline_since(double us) const;  // times relative to `us`, none negative
 
  private:
   struct Flight {

@@ -85,12 +85,7 @@ void JobRun::end_step() {
   result_.step_times_us.push_back(result_.step_us);
   if (++step_ < std::max(job_.steps, 1u)) return begin_step();
   result_.traffic = commons_.traffic();
-  result_.timeline = commons_.timeline;
-  for (auto& s : result_.timeline.samples) s.at_us = std::max(0.0, s.at_us - step_begin_us_);
-  for (auto& t : result_.timeline.transfers) {
-    t.begin_us = std::max(0.0, t.begin_us - step_begin_us_);
-    t.end_us -= step_begin_us_;
-  }
+  result_.timeline = commons_.timeline_since(step_begin_us_);
   state_ = State::done;
   for (std::uint32_t i = 0; i < residence_.size(); ++i) residence_.destroy(StorageId(i));
 }
@@ -360,9 +355,7 @@ void JobRun::end_op() {
   const double now = commons_.now_us();
   const double late = now - op_begin_us_ - profile_.ops[op_].us - replayed_us_;
   result_.op_stall_us.push_back(late);
-  if (late > 0)
-    commons_.timeline.waits.push_back(
-        {op_begin_us_ - step_begin_us_, op_begin_us_ - step_begin_us_ + late, OpId(op_)});
+  if (late > 0) commons_.timeline.waits.push_back({op_begin_us_, op_begin_us_ + late, OpId(op_)});
   controller_.op_end(OpId(op_), moves_);
   issue();
   for (StorageId s : ends_[op_]) residence_.destroy(s);

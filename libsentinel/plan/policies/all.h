@@ -5,9 +5,13 @@
 
 #include "sentinel/policy.h"
 
+
 namespace sentinel::plan {
 
 std::unique_ptr<Policy> make_auto();
+std::unique_ptr<Policy> make_deepum();
+std::unique_ptr<Policy> make_lru();
+std::unique_ptr<Policy> make_memory_mode();
 std::unique_ptr<Policy> make_sentinel();
 
 }  // namespace sentinel::plan
