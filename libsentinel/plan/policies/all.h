@@ -8,5 +8,11 @@
 namespace sentinel::plan {
 
 std::unique_ptr<Policy> make_sentinel();
+std::unique_ptr<Policy> make_g10();
+std::unique_ptr<Policy> make_g10_gds();
+std::unique_ptr<Policy> make_g10_host();
+std::unique_ptr<Policy> make_flashneuron();
+std::unique_ptr<Policy> make_lms();
+std::unique_ptr<Policy> make_ideal();
 
 }  // namespace sentinel::plan
