@@ -94,7 +94,7 @@ class Relief {
     Period& p = pop_last(kept_);
     p.out = p.use + 1;
     p.in = p.next;
-    p.evicted = true;
+    p.evicted = p.forced = true;
     pressure_.release(p.out, p.in, p.bytes);
     evict_(p);
     return true;

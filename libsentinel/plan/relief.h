@@ -19,6 +19,7 @@ struct Period {
   std::uint32_t out = 0, in = 0;
   std::uint32_t tier = 0;
   bool evicted = false;
+  bool forced = false;  // by relieve()
 };
 
 // Until each op fits, or nothing is left that could leave: evicted periods that hold space while

@@ -78,10 +78,11 @@ std::vector<Offload> FlashNeuronPlanner::offloadable() const {
 
 // Linear tensor selection: how many of them are offloaded.
 std::size_t FlashNeuronPlanner::selection(const std::vector<Offload>& all) const {
+  const std::uint32_t begin = backward();
   std::uint64_t stays = largest_op_;
   for (const Storage& s : storages_)
-    if (s.persistent || s.carried) stays += round_up(s.bytes, machine_.granule_bytes);
-  for (const Offload& o : all) stays += o.bytes;
+    if (s.persistent || s.carried || (s.first < begin && s.last >= begin))
+      stays += round_up(s.bytes, machine_.granule_bytes);
   std::size_t selected = 0;
   while (selected < all.size() && stays > options_.fast_bytes) stays -= all[selected++].bytes;
   return selected;

@@ -17,6 +17,7 @@
 #include <array>
 #include <chrono>
 #include <queue>
+#include <set>
 #include <span>
 
 #include "base/units.h"
@@ -79,6 +80,7 @@ class G10Planner {
   void put(Period&, std::uint32_t tier);
   void prefetch_eagerly();
   std::vector<Decision> decisions() const;
+  void give_reasons(Plan&) const;
 
   Variant variant_;
   const Profile& profile_;
@@ -186,6 +188,7 @@ void G10Planner::prefetch_eagerly() {
     const std::uint32_t earliest = pressure_.room_since(p->out, p->in, p->bytes);
     pressure_.hold(earliest, p->in, p->bytes);
     p->in = earliest;
+    if (p->in == p->out) p->evicted = false;  // it would come back as soon as it has left
   }
 }
 
@@ -202,6 +205,21 @@ std::vector<Decision> G10Planner::decisions() const {
   return all;
 }
 
+// What G10 itself would leave to page faults is marked.
+void G10Planner::give_reasons(Plan& plan) const {
+  const std::uint32_t ops = times_.ops();
+  std::set<std::pair<TensorId, OpId>> forced;  // by tensor and op of the trigger or the deadline
+  for (const Period& p : periods_)
+    if (p.evicted && p.forced) {
+      const Storage& s = storages_[p.storage];
+      forced.emplace(s.at(p.use, ops), OpId(p.use % ops));
+      forced.emplace(s.at(p.next, ops), OpId(p.next % ops));
+    }
+  for (Move& m : plan.moves)
+    if (forced.contains({m.tensor, m.direction == Direction::promote ? m.deadline : m.trigger}))
+      m.reason += "; left over by Algorithm 1, a page fault in G10";
+}
+
 Plan G10Planner::plan() {
   if (!pressure_.fits()) {
     find_periods();
@@ -212,6 +230,7 @@ Plan G10Planner::plan() {
     if (uses(options_, kEagerPrefetch)) prefetch_eagerly();
   }
   Plan plan = decided_plan(variant_.name, profile_, machine_, options_, decisions()).plan;
+  give_reasons(plan);
   if (variant_.unified) compact(plan, profile_, storages_);
   return plan;
 }
