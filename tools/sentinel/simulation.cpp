@@ -22,12 +22,16 @@ sim::SimResult simulated(const Scenario& s, Policy& policy, Trial& trial) {
   if (auto* planned = dynamic_cast<PlannedPolicy*>(&policy)) {
     const auto plan = planned->plan(s.profile, s.machine, s.plan);
     trial.plan_ms = ms_since(begin);
-    return sim::simulate(s.profile, s.machine, plan, {.steps = s.steps});
+    return sim::simulate(s.profile, s.machine, plan,
+                         {.steps = s.steps, .noise = s.noise, .seed = s.plan.seed});
   }
   const auto controller = dynamic_cast<OnlinePolicy&>(policy).prepare(s.profile, s.machine, s.plan);
   trial.plan_ms = ms_since(begin);
   return sim::simulate(s.profile, s.machine, *controller,
-                       {.fast_bytes = s.plan.fast_bytes, .steps = s.steps});
+                       {.fast_bytes = s.plan.fast_bytes,
+                        .steps = s.steps,
+                        .noise = s.noise,
+                        .seed = s.plan.seed});
 }
 
 // Sums of many times differ in their last bits with the order of summing.

@@ -7,6 +7,9 @@
 
 namespace sentinel::plan {
 
+std::unique_ptr<Policy> make_capuchin();
 std::unique_ptr<Policy> make_sentinel();
+std::unique_ptr<Policy> make_tensile();
+std::unique_ptr<Policy> make_vdnn();
 
 }  // namespace sentinel::plan
