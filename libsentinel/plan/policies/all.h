@@ -9,9 +9,11 @@
 
 
 
+
 namespace sentinel::plan {
 
 std::unique_ptr<Policy> make_auto();
+std::unique_ptr<Policy> make_capuchin();
 std::unique_ptr<Policy> make_deepum();
 std::unique_ptr<Policy> make_flashneuron();
 std::unique_ptr<Policy> make_g10();
@@ -22,5 +24,7 @@ std::unique_ptr<Policy> make_lms();
 std::unique_ptr<Policy> make_lru();
 std::unique_ptr<Policy> make_memory_mode();
 std::unique_ptr<Policy> make_sentinel();
+std::unique_ptr<Policy> make_tensile();
+std::unique_ptr<Policy> make_vdnn();
 
 }  // namespace sentinel::plan
