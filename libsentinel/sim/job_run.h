@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "plan/openings.h"
 #include "sim/commons.h"
 #include "sim/residence.h"
 #include "sim/simulator.h"
@@ -63,6 +64,7 @@ class JobRun {
   void need(const Operand&);
   bool use_in_place(const Operand&);
   void make(const Operand&);
+  void note_uses();
   double compute_us() const;
   void issue();
   void apply(const Move&);
@@ -74,11 +76,12 @@ class JobRun {
   Residence residence_;
   const Job job_;
   double noise_;
+  bool timed_;
   std::mt19937_64 random_;
 
-  std::vector<std::vector<StorageId>> ends_;           // per op: freed
-  std::vector<std::vector<Operand>> uses_;             // per op
-  std::vector<std::map<StorageId, double>> openings_;  // per op, where counted
+  plan::Openings openings_;
+  std::vector<std::vector<StorageId>> ends_;  // per op: freed
+  std::vector<std::vector<Operand>> uses_;    // per op
 
   State state_ = State::arriving;
   std::uint32_t step_ = 0;

@@ -39,6 +39,7 @@ Scenario scenario_of(const Settings& s, const Profile& profile) {
   const PlanOptions plan{.fast_bytes = budget_bytes(s.fast, profile, machine),
                          .seed = s.seed,
                          .time_limit_s = s.time_limit,
+                         .judge = sim::judge(),
                          .without = s.without};
   if (s.steps == 0) throw UsageError("--steps 0: at least one step has to run");
   return {profile, std::move(machine), plan, static_cast<std::uint32_t>(s.steps)};
