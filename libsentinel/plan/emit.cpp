@@ -9,55 +9,40 @@ namespace {
 
 class Emitter {
  public:
-  Emitter(Plan& plan, const Emission& in, const std::vector<bool>& left)
+  Emitter(Plan& plan, const Emission& e, const Fates& fates)
       : plan_(plan),
-        in_(in),
-        left_(left),
-        ops_(static_cast<std::uint32_t>(in.profile.ops.size())),
-        stays_(in.schedule.gaps.size(), false) {}
+        in_(e.in),
+        e_(e),
+        fates_(fates),
+        away_(stays_away(e.in, e.schedule, fates)),
+        ops_(static_cast<std::uint32_t>(e.in.profile.ops.size())) {}
 
   void run() {
-    find_stays();
-    const auto& gaps = in_.schedule.gaps;
+    const auto& gaps = e_.schedule.gaps;
     for (std::uint32_t k = 0; k < ops_; ++k) {
-      for (std::uint32_t g : in_.lists.demote[k])
-        if (!stays_[g]) plan_.moves.push_back(demotion(gaps[g]));
-      for (std::uint32_t g : in_.lists.promote[k])
-        if (!left_[g]) plan_.moves.push_back(promotion(gaps[g]));
+      for (std::uint32_t g : e_.lists.demote[k])
+        if (!away_[g] && fates_[g] != Fate::keep) plan_.moves.push_back(demotion(gaps[g]));
+      for (std::uint32_t g : e_.lists.promote[k])
+        if (fates_[g] == Fate::move) plan_.moves.push_back(promotion(gaps[g]));
     }
-    for (std::uint32_t k : in_.schedule.streamed) plan_.streamed_ops.push_back(OpId(k));
+    for (std::uint32_t k : e_.schedule.streamed) plan_.streamed_ops.push_back(OpId(k));
+    for (std::uint32_t g = 0; g < gaps.size(); ++g) leave(g);
     sort_in_place(plan_);
   }
 
  private:
-  // Gaps of one storage lie together, by use. After a gap that was left the storage stays away
-  // through every gap until one is promoted from.
-  void find_stays() {
-    const auto& gaps = in_.schedule.gaps;
-    for (std::size_t begin = 0; begin < gaps.size();) {
-      std::size_t end = begin;
-      while (end < gaps.size() && gaps[end].storage == gaps[begin].storage) ++end;
-      leave(static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end));
-      begin = end;
-    }
-  }
-
-  void leave(std::uint32_t begin, std::uint32_t end) {
-    const Storage& s = in_.storages[in_.schedule.gaps[begin].storage];
-    bool all = s.persistent;
-    for (std::uint32_t g = begin; g < end; ++g) all = all && left_[g];
-    for (std::uint32_t g = begin; g < end; ++g) {
-      if (!left_[g]) continue;
-      const bool last = g + 1 == end;
-      if (!last) stays_[g + 1] = true;
-      if (last && s.persistent) stays_[begin] = true;
-      const auto& gaps = in_.schedule.gaps;
-      const std::uint32_t until = !last          ? gaps[g + 1].use
-                                  : s.persistent ? gaps[begin].use + ops_
-                                                 : s.last;
-      use_in_place(s, gaps[g].next, until);
-    }
-    if (all) plan_.births.push_back({s.tensor, in_.tiers[in_.schedule.gaps[begin].storage]});
+  void leave(std::uint32_t g) {
+    if (fates_[g] != Fate::leave) return;
+    const Gap& gap = e_.schedule.gaps[g];
+    const Storage& s = in_.storages[gap.storage];
+    use_in_place(s, gap.next, away_until(in_, e_.schedule, g));
+    const auto& gaps = e_.schedule.gaps;
+    const auto brought_back = [&](std::uint32_t other) { return fates_[other] != Fate::leave; };
+    if (!s.persistent || (g > 0 && gaps[g - 1].storage == gap.storage)) return;
+    for (std::uint32_t other = g; other < gaps.size() && gaps[other].storage == gap.storage;
+         ++other)
+      if (brought_back(other)) return;
+    plan_.births.push_back({s.tensor, e_.tiers[gap.storage]});  // never in fast memory
   }
 
   // Positions [from, to], at most one step long; a persistent storage's uses repeat.
@@ -82,7 +67,7 @@ class Emitter {
             .direction = Direction::promote,
             .trigger = OpId(gap.in % ops_),
             .deadline = OpId(gap.next % ops_),
-            .tier = in_.tiers[gap.storage],
+            .tier = e_.tiers[gap.storage],
             .reason = fmt::format("needed by {}{}", op_name(gap.next), why)};
   }
 
@@ -96,22 +81,21 @@ class Emitter {
             .direction = Direction::demote,
             .trigger = OpId(gap.use % ops_),
             .deadline = OpId(held_until % ops_),
-            .tier = in_.tiers[gap.storage],
+            .tier = e_.tiers[gap.storage],
             .reason = std::move(reason)};
   }
 
   Plan& plan_;
-  const Emission& in_;
-  const std::vector<bool>& left_;
+  const ScheduleInput& in_;
+  const Emission& e_;
+  const Fates& fates_;
+  std::vector<bool> away_;  // per gap
   std::uint32_t ops_;
-  std::vector<bool> stays_;  // per gap: away already
 };
 
 }  // namespace
 
-void emit(Plan& plan, const Emission& in, const std::vector<bool>& left) {
-  Emitter(plan, in, left).run();
-}
+void emit(Plan& plan, const Emission& e, const Fates& fates) { Emitter(plan, e, fates).run(); }
 
 void emit_slow(Plan& plan, const Profile& profile, const Storage& s, std::uint32_t tier) {
   const auto ops = static_cast<std::uint32_t>(profile.ops.size());

@@ -6,6 +6,7 @@
 #include <functional>
 #include <vector>
 
+#include "plan/fates.h"
 #include "plan/interval.h"
 #include "plan/schedule.h"
 #include "sentinel/policy.h"
@@ -16,13 +17,12 @@ struct TrialInput {
   const Schedule& schedule;
   const Intervals& intervals;
   std::uint32_t ops = 0;
-  // Judges the plan in which these gaps are left (plan/emit.h).
-  std::function<Verdict(const std::vector<bool>& left)> judge;
+  std::function<Verdict(const Fates&)> judge;  // of the plan with these (plan/emit.h)
   std::function<bool()> out_of_time;
 };
 
 struct Settled {
-  std::vector<bool> left;  // per gap
+  Fates fates;
   double step_us = 0;
   std::uint32_t trials = 0;
 };

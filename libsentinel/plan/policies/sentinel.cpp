@@ -88,6 +88,7 @@ class SentinelPlanner {
   Attempt best_attempt(Plan&) const;
   void fill(Plan&, const Attempt&) const;
   bool tries_late() const;
+  void emit_attempt(Plan&, const Attempt&, Fates) const;
   TrialInput trial_input(const Attempt&, const Plan& bare) const;
   void leave_what_never_fits();
   bool over_limit() const;
@@ -197,7 +198,7 @@ Attempt SentinelPlanner::attempt(std::uint32_t layers, const Writes& writes) con
   a.lists = issue_lists(input, a.schedule, *a.intervals, machine_.tiers[1].byte_addressable);
   a.clean = clean_gaps(input, a.schedule, writes);
   a.tiers = choose_tiers(input, a.schedule, machine_);
-  a.settled.left.assign(a.schedule.gaps.size(), false);
+  a.settled.fates.assign(a.schedule.gaps.size(), Fate::move);
   a.step_us = predicted_step_us(input, a.schedule, a.lists, a.clean, a.tiers, rates());
   return a;
 }
@@ -213,9 +214,9 @@ TrialInput SentinelPlanner::trial_input(const Attempt& a, const Plan& bare) cons
           .intervals = *a.intervals,
           .ops = static_cast<std::uint32_t>(profile_.ops.size()),
           .judge =
-              [this, &a, &bare](const std::vector<bool>& left) {
+              [this, &a, &bare](const Fates& fates) {
                 Plan plan = bare;
-                emit(plan, {profile_, storages_, a.schedule, a.lists, a.tiers}, left);
+                emit_attempt(plan, a, fates);
                 return options_.judge(profile_, machine_, plan);
               },
           .out_of_time = [this] { return out_of_time(); }};
@@ -245,8 +246,14 @@ Attempt SentinelPlanner::best_attempt(Plan& plan) const {
   return best;
 }
 
+void SentinelPlanner::emit_attempt(Plan& plan, const Attempt& a, Fates fates) const {
+  const ScheduleInput input = schedule_input();
+  keep_what_fits(input, a.schedule, fates);
+  emit(plan, {input, a.schedule, a.lists, a.tiers}, fates);
+}
+
 void SentinelPlanner::fill(Plan& plan, const Attempt& best) const {
-  emit(plan, {profile_, storages_, best.schedule, best.lists, best.tiers}, best.settled.left);
+  emit_attempt(plan, best, best.settled.fates);
   plan.interval_layers = best.layers;
   plan.peak_fast_bytes = largest(best.schedule.held) + frame_pool();
   plan.predicted_step_us = best.step_us;
