@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "plan/integer_program.h"
+#include "plan/level.h"
 #include "plan/openings.h"
-#include "plan/range_max.h"
 #include "plan/storage.h"
 #include "sentinel/policy.h"
 
@@ -71,7 +71,7 @@ class AutoTmModel {
   std::vector<std::vector<AutoTmUse>> uses_;   // per storage, as Storage::uses
   std::vector<double> read_us_, write_us_;     // per storage: moving all of it
   std::vector<std::vector<Columns>> columns_;  // per storage and use; of the modelled ones
-  RangeMax held_;                              // per op, by the decisions so far
+  Level held_;                                 // per op, by the decisions so far
 };
 
 }  // namespace sentinel::plan

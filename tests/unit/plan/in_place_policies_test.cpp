@@ -2,12 +2,9 @@
 // unit/sim/byte_addressable_test.cpp.
 #include <gmock/gmock.h>
 
-#include <random>
-
 #include "contract/policy.h"
 #include "plan/integer_program.h"
 #include "plan/plan_file.h"
-#include "plan/range_max.h"
 #include "plan/verify.h"
 #include "unit/plan/profiles.h"
 
@@ -76,26 +73,6 @@ TEST(SentinelWithout, EveryFeatureCanBeLeftOut) {
       EXPECT_THAT(verify(plan, profile), IsEmpty()) << feature;
       EXPECT_EQ(plan.reserved_bytes == 0, feature == std::string("reserved-space"));
       EXPECT_EQ(plan.interval_layers == 0, feature == std::string("interval-choice"));
-    }
-  }
-}
-
-TEST(RangeMax, AgreesWithAPlainArray) {
-  std::mt19937 random(1);
-  for (const std::size_t n : {1, 2, 7, 64, 100}) {
-    std::vector<std::int64_t> plain(n);
-    for (auto& v : plain) v = random() % 50;
-    RangeMax tree(plain);
-    for (int i = 0; i < 500; ++i) {
-      std::size_t a = random() % (n + 1), b = random() % (n + 1);
-      if (a > b) std::swap(a, b);
-      const auto amount = static_cast<std::int64_t>(random() % 21) - 10;
-      tree.add(a, b, amount);
-      for (std::size_t k = a; k < b; ++k) plain[k] += amount;
-      a = random() % n, b = a + 1 + random() % (n - a);
-      EXPECT_EQ(tree.largest(a, b), *std::max_element(plain.begin() + static_cast<long>(a),
-                                                      plain.begin() + static_cast<long>(b)));
-      EXPECT_EQ(tree.at(a), plain[a]);
     }
   }
 }
