@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <ranges>
 #include <tuple>
 #include <utility>
 
@@ -29,6 +30,9 @@ bool writes(const Profile& profile, const Storage& s, std::uint32_t position) {
   const auto ops = static_cast<std::uint32_t>(profile.ops.size());
   return std::ranges::binary_search(profile.ops[position % ops].out, s.at(position, ops));
 }
+
+// A chain of replays that is longer than this is not worth its search.
+constexpr std::size_t kLongestChain = 512;
 
 class Planner {
  public:
@@ -68,8 +72,13 @@ class Planner {
   void adopt(const std::vector<Decision>&);
   void choose_replays();
   bool replayed(Eviction&);
+  bool take_replays(OpId before, std::vector<Recompute> group, std::size_t old);
+  Eviction* worth_keeping(const Recompute&, TensorId);
+  std::uint32_t position_in(const Eviction&, std::uint32_t op) const;
+  void bring_back(Eviction&, std::uint32_t position);
+  void swap_instead(Eviction&);
+  static std::int64_t signed_bytes(const Eviction& e) { return static_cast<std::int64_t>(e.bytes); }
   Eviction* covering(TensorId, std::uint32_t op);
-  void account_replays();
   void free_at_once();
   void require_fit() const;
   void fetch_early();
@@ -120,13 +129,27 @@ void Planner::adopt(const std::vector<Decision>& decisions) {
   std::ranges::sort(evictions_, {}, [](const Eviction& e) {
     return std::pair(e.decision.storage, e.decision.use);
   });
-  choose_replays();
   for (Eviction& e : evictions_) {
+    e.recomputed |= options_.recompute && e.decision.remedy == Remedy::recompute &&
+                    e.decision.next < ops_;  // until shown to be illegal
     e.out = e.decision.use + (e.recomputed ? 1 : 2);
-    e.in = e.back_by;
-    level_.add(std::min(e.out, e.in), e.in, -static_cast<std::int64_t>(e.bytes));
+    level_.add(e.out, e.in, -signed_bytes(e));
   }
-  account_replays();
+  choose_replays();
+}
+
+// Back in fast memory from `position` on instead of from e.in.
+void Planner::bring_back(Eviction& e, std::uint32_t position) {
+  const std::uint32_t from = std::clamp(position, std::min(e.out, e.in), e.in);
+  level_.add(from, e.in, signed_bytes(e));
+  e.in = from;
+}
+
+// Swapped after all: holds its space while it is written.
+void Planner::swap_instead(Eviction& e) {
+  e.recomputed = false;
+  level_.add(e.out, std::min(e.out + 1, e.in), signed_bytes(e));
+  e.out = std::min(e.out + 1, e.in);
 }
 
 // The eviction during whose absence op `op` runs, if the tensor is away then.
@@ -146,16 +169,16 @@ Planner::Eviction* Planner::covering(TensorId t, std::uint32_t op) {
 void Planner::choose_replays() {
   std::vector<Eviction*> order;
   for (Eviction& e : evictions_)
-    if (e.needed && e.decision.remedy == Remedy::recompute) order.push_back(&e);
-  for (Eviction* e : order) e->recomputed = true;  // until shown to be illegal
+    if (e.needed && e.recomputed) order.push_back(&e);
   std::ranges::stable_sort(order, {}, [](const Eviction* e) { return e->decision.next; });
   for (Eviction* e : order)
-    if (!options_.recompute || e->decision.next >= ops_ || !replayed(*e)) e->recomputed = false;
+    if (e->in == e->decision.next && !replayed(*e)) swap_instead(*e);
 }
 
 bool Planner::replayed(Eviction& e) {
   const OpId before(e.decision.next);
-  auto& group = replays_[before];
+  const auto found = replays_.find(before);
+  std::vector<Recompute> group = found == replays_.end() ? std::vector<Recompute>{} : found->second;
   const auto remade = [&](TensorId t) {
     return std::ranges::any_of(group, [&](const Recompute& r) {
       return std::ranges::binary_search(profile_.ops[r.op.index()].out, t);
@@ -164,34 +187,79 @@ bool Planner::replayed(Eviction& e) {
   const auto available = [&](TensorId t) {
     if (!replay_.alive(t, before)) return remade(t);
     const Eviction* away = covering(t, before.value);
-    return away == nullptr || !away->recomputed || remade(t);
+    return away == nullptr || !away->recomputed || away->in <= before.value || remade(t);
   };
   const TensorId wanted = storages_[e.decision.storage].at(e.decision.next, ops_);
-  const auto chain = replay_chain(profile_, replay_, wanted, before, available);
-  if (chain.empty()) {
-    if (group.empty()) replays_.erase(before);
-    return false;
-  }
+  const auto chain = replay_chain(profile_, replay_, wanted, before, available, kLongestChain);
+  if (chain.empty()) return false;
+  const std::size_t old = group.size();
   for (const Recompute& r : chain) {
     auto at = std::ranges::find(group, r.op, &Recompute::op);
     if (at == group.end()) at = group.insert(group.end(), {.op = r.op, .before = before});
     at->keep.insert(at->keep.end(), r.keep.begin(), r.keep.end());
     std::ranges::sort(at->keep);
-    // What a replay reads has to be back by then.
-    for (TensorId t : profile_.ops[r.op.index()].in)
-      if (Eviction* away = covering(t, before.value); away && !away->recomputed)
-        away->back_by = std::min(
-            away->back_by, before.value > away->decision.use ? before.value : before.value + ops_);
   }
+  return take_replays(before, std::move(group), old);
+}
+
+// Accepts the replays before one op, of which those from `old` on are new, if there is room for
+// what they make and for what they read.
+bool Planner::take_replays(OpId before, std::vector<Recompute> group, std::size_t old) {
+  const auto held_by = [&](const std::vector<Recompute>& replays) {
+    return static_cast<std::int64_t>(replay_bytes(profile_, replays, machine_.granule_bytes));
+  };
+  std::vector<std::pair<Eviction*, std::uint32_t>> moved;  // and where it was
+  for (std::size_t i = old; i < group.size(); ++i) {
+    const Op& op = profile_.ops[group[i].op.index()];
+    for (TensorId t : op.out)
+      if (Eviction* away = worth_keeping(group[i], t)) {
+        moved.emplace_back(away, away->in);
+        bring_back(*away, before.value);
+        group[i].keep.insert(std::ranges::upper_bound(group[i].keep, t), t);
+      }
+    for (TensorId t : op.in)
+      if (Eviction* away = covering(t, before.value); away && !away->recomputed) {
+        moved.emplace_back(away, away->in);
+        bring_back(*away, position_in(*away, before.value));
+      }
+  }
+  const auto found = replays_.find(before);
+  const std::int64_t more = held_by(group) - (found == replays_.end() ? 0 : held_by(found->second));
+  level_.add(before.value, before.value + 1, more);
+  const bool fits =
+      level_.at(before.value) <= limit() && std::ranges::all_of(moved, [&](const auto& m) {
+        return level_.most(m.first->in, m.second) <= limit();
+      });
+  if (!fits) {
+    level_.add(before.value, before.value + 1, -more);
+    for (const auto& [away, in] : std::views::reverse(moved)) {
+      level_.add(away->in, in, -signed_bytes(*away));
+      away->in = in;
+    }
+    return false;
+  }
+  for (const auto& [away, in] : moved) away->back_by = std::min(away->back_by, away->in);
+  for (std::size_t i = old; i < group.size(); ++i)
+    recompute_us_ += profile_.ops[group[i].op.index()].us;
+  replays_[before] = std::move(group);
   return true;
 }
 
-void Planner::account_replays() {
-  for (const auto& [before, group] : replays_) {
-    const std::uint64_t bytes = replay_bytes(profile_, group, machine_.granule_bytes);
-    level_.add(before.value, before.value + 1, static_cast<std::int64_t>(bytes));
-    for (const Recompute& r : group) recompute_us_ += profile_.ops[r.op.index()].us;
-  }
+std::uint32_t Planner::position_in(const Eviction& e, std::uint32_t op) const {
+  return op > e.decision.use ? op : op + ops_;
+}
+
+// What a replay makes on its way and a later op reads stays, where there is room until then: it
+// does not have to be made once more.
+Planner::Eviction* Planner::worth_keeping(const Recompute& r, TensorId t) {
+  if (std::ranges::binary_search(r.keep, t)) return nullptr;
+  Eviction* away = covering(t, r.before.value);
+  if (!away || !away->needed || !away->recomputed || away->in != away->decision.next)
+    return nullptr;
+  if (replay_.version(t, r.before) != replay_.version(t, r.op) + 1) return nullptr;
+  const bool room = level_.most(r.before.value, away->in) + signed_bytes(*away) <= limit() ||
+                    away->in == r.before.value;
+  return room ? away : nullptr;
 }
 
 // Where an op has no room for what is still being written, it waits for the write instead. The
@@ -205,7 +273,7 @@ void Planner::free_at_once() {
     const std::uint32_t next_op = e->decision.use + 1;
     if (level_.at(next_op) <= limit()) continue;
     e->out = next_op;
-    level_.add(next_op, next_op + 1, -static_cast<std::int64_t>(e->bytes));
+    level_.add(next_op, next_op + 1, -signed_bytes(*e));
   }
 }
 
@@ -225,11 +293,10 @@ void Planner::fetch_early() {
     if (!e.recomputed) order.push_back(&e);
   std::ranges::stable_sort(order, {}, [](const Eviction* e) { return e->back_by; });
   for (Eviction* e : order) {
-    const auto bytes = static_cast<std::int64_t>(e->bytes);
     std::uint32_t from = std::clamp(e->decision.fetch, std::min(e->out, e->in), e->in);
-    if (const auto full = level_.last_above(from, e->in, limit() - bytes)) from = *full + 1;
-    level_.add(from, e->in, bytes);
-    e->in = from;
+    if (const auto full = level_.last_above(from, e->in, limit() - signed_bytes(*e)))
+      from = *full + 1;
+    bring_back(*e, from);
   }
 }
 
