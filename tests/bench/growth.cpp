@@ -3,7 +3,7 @@
 // killed at a limit: an unbounded run is a defect and shows as one.
 //
 //   growth_bench [--machine NAME] [--fast PERCENT] [--most TENSORS] [--limit SECONDS]
-//                [--time-limit SECONDS] [--bare] [POLICY...]
+//                [--time-limit SECONDS] [POLICY...]
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -18,7 +18,7 @@
 #include "sentinel/error.h"
 #include "sentinel/policy.h"
 #include "sim/machine_file.h"
-#include "sim/simulator.h"
+#include "sim/run.h"
 #include "timing.h"
 #include "unit/plan/profiles.h"
 
@@ -30,7 +30,6 @@ struct Settings {
   std::uint64_t percent = 20, most = 1'000'000;
   unsigned limit_s = 120;
   double time_limit_s = 10;
-  bool bare = false;  // no judge: the policy's own algorithm alone
   std::vector<std::string> policies;
 };
 
@@ -58,25 +57,13 @@ void measure(const Settings& s, const std::string& name, std::uint64_t tensors, 
   row.tensors = profile.tensors.size();
   row.ops = profile.ops.size();
   row.base_mb = resident_mb();
-  PlanOptions options{.fast_bytes = peak_live_bytes(profile) * s.percent / 100,
-                      .time_limit_s = s.time_limit_s};
-  if (!s.bare) options.judge = sim::judge();
-  const auto policy = make_policy(name);
-  auto begin = Clock::now();
-  sim::SimResult result;
-  if (auto* planned = dynamic_cast<PlannedPolicy*>(policy.get())) {
-    const Plan plan = planned->plan(profile, machine, options);
-    row.plan_ms = ns_since(begin) / 1e6;
-    begin = Clock::now();
-    result = sim::simulate(profile, machine, plan);
-  } else {
-    const auto controller = dynamic_cast<OnlinePolicy&>(*policy).prepare(profile, machine, options);
-    row.plan_ms = ns_since(begin) / 1e6;
-    begin = Clock::now();
-    result = sim::simulate(profile, machine, *controller, {.fast_bytes = options.fast_bytes});
-  }
-  row.simulate_ms = ns_since(begin) / 1e6;
-  row.throughput = result.normalized_throughput();
+  const PlanOptions options{.fast_bytes = peak_live_bytes(profile) * s.percent / 100,
+                            .time_limit_s = s.time_limit_s};
+  const auto begin = Clock::now();
+  const sim::Run run = sim::run(*make_policy(name), profile, machine, options, {});
+  row.plan_ms = run.plan_ms;
+  row.simulate_ms = ns_since(begin) / 1e6 - run.plan_ms;
+  row.throughput = run.result.normalized_throughput();
   row.rss_mb = resident_mb();
 }
 
@@ -137,8 +124,6 @@ Settings settings(int argc, char** argv) {
       s.limit_s = static_cast<unsigned>(std::stoul(value()));
     else if (argument == "--time-limit")
       s.time_limit_s = std::stod(value());
-    else if (argument == "--bare")
-      s.bare = true;
     else
       s.policies.push_back(argument);
   }

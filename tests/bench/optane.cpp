@@ -17,8 +17,7 @@
 #include "sentinel/error.h"
 #include "sentinel/policy.h"
 #include "sim/machine_file.h"
-#include "sim/simulator.h"
-#include "timing.h"
+#include "sim/run.h"
 #include "trace/read_any.h"
 
 namespace sentinel::bench {
@@ -38,23 +37,6 @@ std::vector<std::string> split(const std::string& text) {
   std::istringstream in(text);
   for (std::string part; std::getline(in, part, ',');) parts.push_back(part);
   return parts;
-}
-
-sim::SimResult simulated(const Profile& profile, const Machine& machine, const std::string& name,
-                         const PlanOptions& options, double& plan_ms) {
-  const auto policy = make_policy(name);
-  const auto begin = Clock::now();
-  sim::SimOptions sim_options{.fast_bytes = options.fast_bytes, .steps = 5, .timeline = true};
-  if (auto* planned = dynamic_cast<PlannedPolicy*>(policy.get())) {
-    const Plan plan = planned->plan(profile, machine, options);
-    plan_ms = ns_since(begin) / 1e6;
-    return sim::simulate(profile, machine, plan, sim_options);
-  }
-  auto* online = dynamic_cast<OnlinePolicy*>(policy.get());
-  if (!online) throw Error(fmt::format("{} is for unified memory", name));
-  const auto controller = online->prepare(profile, machine, options);
-  plan_ms = ns_since(begin) / 1e6;
-  return sim::simulate(profile, machine, *controller, sim_options);
 }
 
 // GB/s in equal parts of the step: what ops touch in fast and in slow memory, and what moves.
@@ -83,11 +65,12 @@ json row(const Settings& s, const Profile& profile, const Machine& machine,
   const PlanOptions options{
       .fast_bytes = static_cast<std::uint64_t>(static_cast<double>(peak_live_bytes(profile)) *
                                                std::stod(percent) / 100),
-      .judge = sim::judge(),
       .without = s.without};
+  line["fast_bytes"] = options.fast_bytes;
   try {
-    double plan_ms = 0;
-    const sim::SimResult r = simulated(profile, machine, policy, options, plan_ms);
+    const sim::Run run =
+        sim::run(*make_policy(policy), profile, machine, options, {.steps = 5, .timeline = true});
+    const sim::SimResult& r = run.result;
     double fast = 0, slow = 0;
     for (const auto& use : r.timeline.uses) {
       fast += use.fast_bytes;
@@ -97,7 +80,7 @@ json row(const Settings& s, const Profile& profile, const Machine& machine,
     for (const auto& t : r.traffic) moved += t.bytes;
     line.update({{"step_us", r.step_us},
                  {"ideal_us", r.ideal_us},
-                 {"plan_ms", plan_ms},
+                 {"plan_ms", run.plan_ms},
                  {"peak_fast_bytes", r.peak_fast_bytes},
                  {"moved_bytes", moved},
                  {"touched_fast_bytes", fast},
