@@ -25,7 +25,10 @@ AutoTmModel::AutoTmModel(const Profile& profile, const Machine& machine, const P
       uses_(storages_.size()),
       columns_(storages_.size()),
       held_(std::vector<std::uint64_t>(ops_, 0)) {
+  const Footprint footprint(profile, {}, machine.granule_bytes);
   for (const Storage& s : storages_) {
+    bytes_.push_back(0);
+    for (UnitId u : footprint.units(s.tensor)) bytes_.back() += footprint.bytes(u);
     const auto size = static_cast<double>(s.bytes);
     read_us_.push_back(machine.tiers[1].latency_us + size / rate(machine, 1, 0));
     write_us_.push_back(machine.tiers[1].latency_us + size / rate(machine, 0, 1));
@@ -56,10 +59,6 @@ void AutoTmModel::find_uses(const Profile& profile) {
          uses)  // before the first write of a step, the last one of the step before
       if (use.epoch == kNone) use.epoch = epoch;
   }
-}
-
-std::uint64_t AutoTmModel::bytes(std::uint32_t i) const {
-  return round_up(storages_[i].bytes, machine_.granule_bytes);
 }
 
 bool AutoTmModel::has_gap(std::uint32_t i, std::size_t u) const {
