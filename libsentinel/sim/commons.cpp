@@ -5,6 +5,19 @@
 
 namespace sentinel::sim {
 
+Timeline since(double us, Timeline timeline) {
+  for (auto& s : timeline.samples) s.at_us = std::max(0.0, s.at_us - us);
+  for (auto& t : timeline.transfers) {
+    t.begin_us = std::max(0.0, t.begin_us - us);
+    t.end_us -= us;
+  }
+  for (auto& w : timeline.waits) {
+    w.begin_us -= us;
+    w.end_us -= us;
+  }
+  return timeline;
+}
+
 Commons::Commons(const Machine& machine, const SimOptions& options)
     : machine_(machine),
       capacity_(options.fast_bytes),

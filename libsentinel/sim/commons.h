@@ -24,6 +24,9 @@ struct Account {
   Timeline timeline;                 // of that step, if asked for; transfers' times absolute
 };
 
+// With times relative to `us`, none negative.
+Timeline since(double us, Timeline);
+
 class Commons {
  public:
   Commons(const Machine&, const SimOptions&);

@@ -82,20 +82,14 @@ void JobRun::begin_step() {
 void JobRun::end_step() {
   end_us_ = commons_.now_us();
   result_.step_us = end_us_ - step_begin_us_;
-  result_.stall_us =
-      result_.step_us - result_.ideal_us - result_.recompute_us - result_.shared_us;
+  result_.stall_us = result_.step_us - result_.ideal_us - result_.recompute_us - result_.shared_us;
   result_.peak_fast_bytes = account_.peak;
   result_.step_times_us.push_back(result_.step_us);
   const bool last = ++step_ >= std::max(job_.steps, 1u);
   controller_.step_end(computed_us_, last);
   if (!last) return begin_step();
   result_.traffic = commons_.traffic(account_);
-  result_.timeline = std::move(account_.timeline);
-  for (auto& s : result_.timeline.samples) s.at_us = std::max(0.0, s.at_us - step_begin_us_);
-  for (auto& t : result_.timeline.transfers) {
-    t.begin_us = std::max(0.0, t.begin_us - step_begin_us_);
-    t.end_us -= step_begin_us_;
-  }
+  result_.timeline = since(step_begin_us_, std::move(account_.timeline));
   state_ = State::done;
   put_off_.clear();
   for (std::uint32_t i = 0; i < residence_.size(); ++i) residence_.destroy(StorageId(i));
@@ -381,9 +375,7 @@ void JobRun::end_op() {
   const double late = now - op_begin_us_ - profile_.ops[op_].us - replayed_us_ - shared_us_;
   result_.shared_us += shared_us_;
   result_.op_stall_us.push_back(late);
-  if (late > 0)
-    account_.timeline.waits.push_back(
-        {op_begin_us_ - step_begin_us_, op_begin_us_ - step_begin_us_ + late, OpId(op_)});
+  if (late > 0) account_.timeline.waits.push_back({op_begin_us_, op_begin_us_ + late, OpId(op_)});
   controller_.op_end(OpId(op_), moves_);
   issue();
   for (StorageId s : ends_[op_]) residence_.destroy(s);

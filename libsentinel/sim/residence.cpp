@@ -182,15 +182,16 @@ void Residence::start_in(StorageId s, Lane& lane) {
   const double delay = commons_.machine().tiers[b.tier].latency_us + b.fault_us;
   b.wanted = b.demanded = false;
   b.fault_us = 0;
-  lane.busy = b.transfer = commons_.start(account_, b.tier, 0, storage(s).bytes, delay,
-                                          storage(s).tensor, [this, s, &lane] { arrived(s, lane); });
+  lane.busy = b.transfer =
+      commons_.start(account_, b.tier, 0, storage(s).bytes, delay, storage(s).tensor,
+                     [this, s, &lane] { arrived(s, lane); });
 }
 
 void Residence::start_out(StorageId s, Lane& lane) {
   Body& b = body(s);
-  lane.busy = b.transfer =
-      commons_.start(account_, 0, b.tier, storage(s).bytes, commons_.machine().tiers[b.tier].latency_us,
-                     storage(s).tensor, [this, s, &lane] { left(s, lane); });
+  lane.busy = b.transfer = commons_.start(account_, 0, b.tier, storage(s).bytes,
+                                          commons_.machine().tiers[b.tier].latency_us,
+                                          storage(s).tensor, [this, s, &lane] { left(s, lane); });
 }
 
 void Residence::arrived(StorageId s, Lane& lane) {
