@@ -57,6 +57,8 @@ class Absences {
   // made by an earlier eviction, for which `swapped` says true, lasts until the storage is written.
   template <class Swapped>
   bool dirty(std::uint32_t gap, Swapped swapped) const;
+  // Whether the storage is written between its gap before and this one.
+  bool written(std::uint32_t gap) const { return written_[gap]; }
 
  private:
   bool written_before(std::uint32_t gap) const;
@@ -67,7 +69,7 @@ class Absences {
   std::vector<std::uint32_t> first_gap_;
   std::vector<std::uint64_t> bytes_;     // per storage
   std::vector<std::uint32_t> out_, in_;  // per gap
-  std::vector<bool> written_;            // per gap: between the gap before and this one
+  std::vector<bool> written_;            // per gap
   Demand demand_;
   Level level_;
 };

@@ -65,8 +65,8 @@ TEST(CapuchinPolicy, SwapsWhatHasMostFreeTime) {
   EXPECT_THAT(plan.recomputations, IsEmpty());
 }
 
-// A page takes 1 ms: a swap of a would cost 20,000 - 400 = 19,600 us, making it again 100. All three
-// save as much memory per second; a is the first, and enough.
+// A page takes 1 ms: a swap of a would cost 20,000 - 400 = 19,600 us, making it again 100. All
+// three save as much memory per second; a is the first, and enough.
 TEST(CapuchinPolicy, RecomputesWhereThatIsCheaper) {
   const Plan plan = capuchin_plan(three_tensors(), pages_take(1000), {.fast_bytes = 21 * kPage});
   EXPECT_THAT(plan.recomputations, ElementsAre(Recompute{OpId(0), OpId(5), {TensorId(1)}}));

@@ -45,8 +45,8 @@ struct Trigger {
 std::vector<Trigger> triggers(const Plan& plan) {
   std::vector<Trigger> all;
   for (const Move& m : plan.moves)
-    all.push_back({m.tensor.value, m.direction, m.trigger.value, std::round(m.delay_us),
-                   m.deadline.value});
+    all.push_back(
+        {m.tensor.value, m.direction, m.trigger.value, std::round(m.delay_us), m.deadline.value});
   return all;
 }
 
@@ -56,10 +56,10 @@ std::vector<Trigger> triggers(const Plan& plan) {
 //   b (4)          w                   r
 //   c (10)              w    r
 // Held: 5 9 19 19 9 9 pages. The peak, last at op 3, has a and b idle; a is larger. Out at once
-// after op 0, [100, 150]; in as late as can be before op 5, [450, 500]: triggered by op 4 and 50 us.
-// Then b: out [200, 240] behind op 1; in before op 5, but the channel is taken from 450 on: [410,
-// 450], op 4 and 10 us. a is away at ops 2 and 3, b, still being written during op 2, at op 3: held
-// 5 9 14 10 9 9.
+// after op 0, [100, 150]; in as late as can be before op 5, [450, 500]: triggered by op 4 and 50
+// us. Then b: out [200, 240] behind op 1; in before op 5, but the channel is taken from 450 on:
+// [410, 450], op 4 and 10 us. a is away at ops 2 and 3, b, still being written during op 2, at op
+// 3: held 5 9 14 10 9 9.
 Profile two_idle() {
   ProfileBuilder b;
   const TensorId a = b.temporary(5 * kPage, 0, 5), x = b.temporary(4 * kPage, 1, 5),
@@ -133,10 +133,10 @@ TEST(TensilePolicy, KeepsCopiesInTheHost) {
     b.op(k, 100, k % 4 == 0 ? std::vector{w} : std::vector<TensorId>{},
          k == 2 ? std::vector{t} : std::vector<TensorId>{});
   const Plan plan = tensile().plan(b.profile, pages_take(10), {.fast_bytes = 100 * kPage});
-  EXPECT_THAT(triggers(plan), ElementsAre(Trigger{0, Direction::demote, 0, 0, 1},
-                                          Trigger{0, Direction::promote, 3, 0, 4},
-                                          Trigger{0, Direction::demote, 4, 0, 5},
-                                          Trigger{0, Direction::promote, 7, 0, 8}));
+  EXPECT_THAT(
+      triggers(plan),
+      ElementsAre(Trigger{0, Direction::demote, 0, 0, 1}, Trigger{0, Direction::promote, 3, 0, 4},
+                  Trigger{0, Direction::demote, 4, 0, 5}, Trigger{0, Direction::promote, 7, 0, 8}));
 }
 
 // A page takes 1 ms, so that nothing is swapped in time. a (5 pages) is made from w (1 page) at op
@@ -168,8 +168,8 @@ TEST(TensilePolicy, RecomputesWhereSwappingIsNotEnough) {
 // Where replays are forbidden, a waits for both its ways.
 TEST(TensilePolicy, WaitsWhereNothingElseHelps) {
   const Profile profile = remade();
-  const Plan plan = tensile().plan(profile, pages_take(1000),
-                                   {.fast_bytes = 12 * kPage, .recompute = false});
+  const Plan plan =
+      tensile().plan(profile, pages_take(1000), {.fast_bytes = 12 * kPage, .recompute = false});
   EXPECT_THAT(plan.recomputations, IsEmpty());
   EXPECT_THAT(triggers(plan), ElementsAre(Trigger{1, Direction::demote, 0, 0, 1},
                                           Trigger{1, Direction::promote, 5, 0, 5}));
@@ -244,8 +244,7 @@ TEST(TensilePolicy, PlansAnewWhenJobsComeAndGo) {
   const std::vector<PlannedJob> jobs{{.profile = &profile}, {.profile = &profile, .start_us = 1e6}};
   const PlanOptions options{.fast_bytes = 100 * kPage};
   auto plans = tensile().plan_jobs(jobs, pages_take(10), options);
-  const auto controllers =
-      tensile().control_jobs(jobs, std::move(plans), pages_take(10), options);
+  const auto controllers = tensile().control_jobs(jobs, std::move(plans), pages_take(10), options);
   const auto delay = [&](Controller& c) {
     double last = 0;
     for (const Move& m : one_step(c, 6))

@@ -36,7 +36,7 @@ Profile small_network() {
   b.op(4, 100, {m2, m3});
   b.op(5, 100, {m1});
   b.op(6, 100, {x});
-  const char* names[] = {"load",         "conv2d",        "relu",           "conv2d",
+  const char* names[] = {"load",        "conv2d",        "relu",           "conv2d",
                          "conv2d_grad", "relu_backward", "conv2d_backward"};
   for (std::size_t k = 0; k < 7; ++k) {
     b.profile.ops[k].name = names[k];
@@ -70,8 +70,8 @@ TEST(VdnnPolicy, MovesNothingWhereEverythingFits) { EXPECT_THAT(vdnn_moves(40), 
 // Convolutions' maps are enough for 30 pages: x alone. From layer 4 the search for what to prefetch
 // passes layer 5, which is no convolution, and finds x in layer 6; there is room from op 5 on.
 TEST(VdnnPolicy, OffloadsInputsOfConvolutionsFirst) {
-  EXPECT_THAT(vdnn_moves(30), ElementsAre(Said{0, Direction::demote, 1, 2},
-                                          Said{0, Direction::promote, 5, 6}));
+  EXPECT_THAT(vdnn_moves(30),
+              ElementsAre(Said{0, Direction::demote, 1, 2}, Said{0, Direction::promote, 5, 6}));
 }
 
 // 20 pages need both. Each op fills the memory, so that the writes are waited for. Layer 4 would
@@ -90,9 +90,7 @@ TEST(VdnnPolicy, OffloadsAllWithoutTheChoice) {
                           Said{1, Direction::promote, 4, 5}, Said{0, Direction::promote, 5, 6}));
 }
 
-TEST(VdnnPolicy, RefusesWhatMapsAloneCannotMakeFit) {
-  EXPECT_THROW(vdnn_moves(19), Error);
-}
+TEST(VdnnPolicy, RefusesWhatMapsAloneCannotMakeFit) { EXPECT_THROW(vdnn_moves(19), Error); }
 
 }  // namespace
 }  // namespace sentinel::plan

@@ -91,8 +91,7 @@ TEST(Jobs, HaveTrafficAndTimelinesOfTheirOwn) {
   const Profile other = one_weight(2);
   const Job jobs[] = {{.profile = &b.profile, .controller = &swaps},
                       {.profile = &other, .controller = &silent, .steps = 6}};
-  const auto r =
-      simulate_jobs(jobs, slow_link(), {.fast_bytes = 40 * kPage, .timeline = true});
+  const auto r = simulate_jobs(jobs, slow_link(), {.fast_bytes = 40 * kPage, .timeline = true});
   EXPECT_THAT(r.jobs[0].traffic, ElementsAre(Traffic{"fast", "slow", 10 * kPage},
                                              Traffic{"slow", "fast", 10 * kPage}));
   EXPECT_THAT(r.jobs[0].timeline.transfers, SizeIs(2));
@@ -125,9 +124,8 @@ TEST(Jobs, GoOnAsSoonAsAnotherOneGivesUpRoom) {
   lives.op(1, 1000, {});
   waits.op(0, 10, {}, {waits.temporary(10 * kPage, 0, 0)});
   Silent silent;
-  const Job jobs[] = {
-      {.profile = &waits.profile, .controller = &silent, .start_us = 1, .steps = 1},
-      {.profile = &lives.profile, .controller = &silent, .steps = 1}};
+  const Job jobs[] = {{.profile = &waits.profile, .controller = &silent, .start_us = 1, .steps = 1},
+                      {.profile = &lives.profile, .controller = &silent, .steps = 1}};
   const auto r = simulate_jobs(jobs, slow_link(), {.fast_bytes = 10 * kPage});
   EXPECT_EQ(r.jobs[0].streamed_ops, 0u);
   EXPECT_THAT(r.end_us, ElementsAre(DoubleNear(120, 1e-6), DoubleNear(1110, 1e-6)));
@@ -145,7 +143,8 @@ TEST(Jobs, AMoveThatComesTooLateIsVoid) {
   Scripted late;
   late.moves = {{.tensor = w, .direction = Direction::demote, .trigger = OpId(0), .delay_us = 150},
                 {.tensor = w, .direction = Direction::demote, .trigger = OpId(1), .delay_us = 400}};
-  const SimResult r = simulate(b.profile, slow_link(), late, {.fast_bytes = 20 * kPage, .steps = 1});
+  const SimResult r =
+      simulate(b.profile, slow_link(), late, {.fast_bytes = 20 * kPage, .steps = 1});
   EXPECT_NEAR(r.step_us, 700, 1e-6);
   EXPECT_THAT(r.traffic, IsEmpty());
 }
@@ -185,10 +184,8 @@ TEST(Jobs, TensileSavesMemoryForNothing) {
   for (const Plan& plan : plans) absent.push_back(plan::absent_at_start(plan, profile));
   std::vector<Job> jobs;
   for (std::size_t i = 0; i < 2; ++i)
-    jobs.push_back({.profile = &profile,
-                    .controller = controllers[i].get(),
-                    .steps = 4,
-                    .absent = absent[i]});
+    jobs.push_back(
+        {.profile = &profile, .controller = controllers[i].get(), .steps = 4, .absent = absent[i]});
   const auto r = simulate_jobs(jobs, machine, {.fast_bytes = plenty});
   EXPECT_LE(r.peak_fast_bytes, plans[0].peak_fast_bytes + plans[1].peak_fast_bytes);
   EXPECT_LT(static_cast<double>(r.peak_fast_bytes), 0.9 * 2 * peak_live_bytes(profile));
