@@ -1,5 +1,7 @@
 #include "plan/stabbing.h"
 
+#include <algorithm>
+
 namespace sentinel::plan {
 
 void Stabbing::cover(std::uint32_t first, std::uint32_t last, Entry entry) {

@@ -259,7 +259,7 @@ TEST(TensilePolicy, PlansAnewWhenJobsComeAndGo) {
 }
 
 TEST(TensileChannel, OneTransferAtATime) {
-  tensile::Channel channel({{.step_us = 1000}});
+  tensile::Channel channel(std::vector<tensile::Channel::Job>{{.step_us = 1000}});
   channel.book(0, 100, 50);
   EXPECT_THAT(channel.earliest(0, 100, 300, 40), Optional(DoubleNear(150, 1e-3)));
   EXPECT_THAT(channel.latest(0, 0, 140, 40), Optional(DoubleNear(60, 1e-3)));
@@ -270,7 +270,8 @@ TEST(TensileChannel, OneTransferAtATime) {
 
 // A step half as long comes round twice.
 TEST(TensileChannel, ShorterStepsRepeat) {
-  tensile::Channel channel({{.step_us = 1000}, {.start_us = 20, .step_us = 500}});
+  tensile::Channel channel(
+      std::vector<tensile::Channel::Job>{{.step_us = 1000}, {.start_us = 20, .step_us = 500}});
   channel.book(1, 80, 50);  // taken: [100, 150] and [600, 650]
   EXPECT_THAT(channel.earliest(0, 590, 900, 20), Optional(DoubleNear(650, 1e-3)));
   EXPECT_THAT(channel.earliest(1, 70, 400, 20), Optional(DoubleNear(130, 1e-3)));
