@@ -89,8 +89,9 @@ bool Absences::dirty(std::uint32_t gap, Swapped swapped) const {
 
 // Makes everything fit into `limit` bytes where there is no way without waiting: ops in order, of
 // what idles at an op that holds too much, the storage of the farthest next use goes as soon as it
-// is used and comes back when it is needed. `closed` gaps stay as they are; a gap that was away for
-// part of its time is away for all of it afterwards and is among those returned.
+// is used and comes back when it is needed. Then those that the others make superfluous stay after
+// all, the shortest first. `closed` gaps stay as they are. Returned are the gaps that are away now,
+// and for all of their time; one that was away for a part before may be away no more.
 std::vector<std::uint32_t> give_way(Absences&, std::uint64_t limit,
                                     const std::vector<bool>& closed);
 

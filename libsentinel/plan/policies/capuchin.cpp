@@ -70,6 +70,8 @@ class Capuchin {
       remedy_[g] = Remedy::swap;
       on_demand_[g] = true;
     }
+    for (std::uint32_t g = 0; g < closed.size(); ++g)
+      if (remedy_[g] == Remedy::swap && !absences_.away(g)) remedy_[g] = Remedy::keep;
   }
 
   Plan plan() const {

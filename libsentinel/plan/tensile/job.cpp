@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "plan/rates.h"
@@ -224,6 +225,8 @@ void Job::give_way(std::uint64_t limit) {
     closed[g] = absences_.bytes(g) == 0 || fate_[g] == Fate::released || source;
   }
   for (std::uint32_t g : plan::give_way(absences_, limit, closed)) fate_[g] = Fate::waited;
+  for (std::uint32_t g = 0; g < fate_.size(); ++g)
+    if (fate_[g] == Fate::swapped && !absences_.away(g)) fate_[g] = Fate::open;
 }
 
 std::vector<Decision> Job::decisions() const {
@@ -266,7 +269,7 @@ void Job::put_off_writes(Plan& plan) const {
     m.delay_us = std::max(0.0, swaps_[g].out_us - time(begins));
   }
   std::ranges::stable_sort(plan.moves, {}, [](const Move& m) {
-    return std::pair(m.trigger, m.direction == Direction::promote);
+    return std::tuple(m.trigger, m.direction == Direction::promote, m.delay_us);
   });
 }
 
