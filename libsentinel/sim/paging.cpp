@@ -54,8 +54,8 @@ class PagedRun {
            (times_.size() < most && touched_bytes_ < kMostTouchedBytes && !steady()));
     result_.step_times_us = times_;
     result_.peak_fast_bytes = commons_.peak();
-    result_.traffic = commons_.traffic();
-    result_.timeline = commons_.timeline_since(begin_us_);
+    result_.traffic = commons_.traffic(memory_.account());
+    result_.timeline = since(begin_us_, std::move(memory_.account().timeline));
     std::erase_if(result_.timeline.transfers, [](const auto& t) { return t.bytes == 0; });
     return std::move(result_);
   }
@@ -72,7 +72,7 @@ class PagedRun {
 
   void step() {
     result_ = SimResult{.ideal_us = ideal_us(profile_)};
-    commons_.restart_traffic();
+    commons_.begin_step(memory_.account());
     begin_us_ = commons_.now_us();
     for (std::size_t k = 0; k < profile_.ops.size(); ++k) run_op(OpId(k));
     result_.step_us = commons_.now_us() - begin_us_;
@@ -108,7 +108,7 @@ class PagedRun {
     }
     const double late = commons_.now_us() - begin_us - profile_.ops[op.index()].us;
     result_.op_stall_us.push_back(late);
-    if (late > 0) commons_.timeline.waits.push_back({begin_us, begin_us + late, op});
+    if (late > 0) memory_.account().timeline.waits.push_back({begin_us, begin_us + late, op});
   }
 
   std::uint64_t kernel_hash(OpId op) const {

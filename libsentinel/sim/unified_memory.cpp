@@ -35,6 +35,7 @@ std::uint16_t set_bits(std::array<std::uint64_t, N>& mask, std::uint64_t first,
 
 UnifiedMemory::UnifiedMemory(Commons& commons, Pager& pager, std::uint64_t fast_bytes)
     : commons_(commons),
+      account_(commons.open_account()),
       pager_(pager),
       ahead_(commons.machine().tiers.size()),
       out_(commons.machine().tiers.size()) {
@@ -119,7 +120,7 @@ bool UnifiedMemory::make_room(std::uint64_t bytes, bool pressing) {
 void UnifiedMemory::evict(BlockId id) {
   Block& b = block(id);
   if (pager_.invalidates() && b.active == 0) {
-    commons_.give(b.held * kPageBytes);
+    commons_.give(account_, b.held * kPageBytes);
     b.held = 0;
     b.state = State::absent;
     ++counts_.paging.invalidated_blocks;
@@ -146,7 +147,7 @@ void UnifiedMemory::start_writes() {
     for (BlockId b : group) bytes += block(b).held * kPageBytes;
     lane.busy = true;
     const TensorId tensor = block(group.front()).tensor;
-    commons_.start(0, tier, bytes, latency_us(tier, lane), tensor,
+    commons_.start(account_, 0, tier, bytes, latency_us(tier, lane), tensor,
                    [this, tier, group = std::move(group)] { written(tier, group); });
   }
 }
@@ -157,7 +158,7 @@ void UnifiedMemory::written(std::uint32_t tier, const std::vector<BlockId>& grou
   for (BlockId id : group) {
     Block& b = block(id);
     leaving_bytes_ -= b.held * kPageBytes;
-    commons_.give(b.held * kPageBytes);
+    commons_.give(account_, b.held * kPageBytes);
     b.held = 0;
     b.state = State::absent;
   }
@@ -234,7 +235,7 @@ void UnifiedMemory::bring(const std::vector<BlockId>& ids, double delay_us, Lane
   for (BlockId id : ids) {
     Block& b = block(id);
     if (b.state == State::resident) pager_.left(id);  // not a victim meanwhile
-    commons_.take(missing_bytes(b));
+    commons_.take(account_, missing_bytes(b));
     b.held = b.touched;
     b.state = State::arriving;
     bytes += b.stored * kPageBytes;
@@ -243,8 +244,8 @@ void UnifiedMemory::bring(const std::vector<BlockId>& ids, double delay_us, Lane
                                                         : latency_us(tier, lane);
   if (bytes == 0 && delay_us == 0) return arrived(ids, lane);
   lane.busy = true;
-  commons_.start(std::max(tier, 1u), 0, bytes, delay_us + latency, block(ids.front()).tensor,
-                 [this, ids, &lane] { arrived(ids, lane); });
+  commons_.start(account_, std::max(tier, 1u), 0, bytes, delay_us + latency,
+                 block(ids.front()).tensor, [this, ids, &lane] { arrived(ids, lane); });
 }
 
 void UnifiedMemory::arrived(const std::vector<BlockId>& ids, Lane& lane) {

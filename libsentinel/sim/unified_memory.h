@@ -45,6 +45,8 @@ class UnifiedMemory final : public BlockView {
 
   bool present(BlockId) const override;
 
+  Account& account() { return account_; }
+
   // Since the last call.
   struct Counts {
     std::uint64_t demand_faults = 0, evictions = 0;  // batches; blocks written out
@@ -94,6 +96,7 @@ class UnifiedMemory final : public BlockView {
   void arrived(const std::vector<BlockId>&, Lane&);
 
   Commons& commons_;
+  Account& account_;
   Pager& pager_;
   std::vector<Block> blocks_;
   std::deque<Fault> faults_;

@@ -27,7 +27,8 @@ Trial try_policy(const Scenario& s, const std::string& name) {
   Trial trial{.policy = name, .fast_bytes = s.plan.fast_bytes};
   trial.lower_bound_us = trial.swap_lower_bound_us = ideal_us(s.profile);
   try {
-    auto run = sim::run(*make_policy(name), s.profile, s.machine, s.plan, {.steps = s.steps});
+    auto run = sim::run(*make_policy(name), s.profile, s.machine, s.plan,
+                        {.steps = s.steps, .noise = s.noise, .seed = s.plan.seed});
     trial.plan_ms = run.plan_ms;
     trial.result = std::move(run.result);
     settle_rounding(*trial.result);
