@@ -1,7 +1,7 @@
 #include "sim/paging.h"
 
+#include <algorithm>
 #include <bit>
-#include <cmath>
 #include <functional>
 #include <random>
 #include <string_view>
@@ -61,13 +61,15 @@ class PagedRun {
   }
 
  private:
-  // Faults that more learning cannot avoid, for want of room in a table, are not waited for.
+  // Faults that more learning cannot avoid, for want of room in a table, are not waited for. Three
+  // steps, since a policy may need to see two before it acts on them.
   bool steady() const {
-    const auto change = [](const std::vector<double>& v) {
-      return std::abs(v.back() - v[v.size() - 2]);
+    const auto still = [](const std::vector<double>& v, double tolerance) {
+      const auto [least, most] = std::minmax_element(v.end() - 3, v.end());
+      return *most - *least <= tolerance;
     };
-    return change(times_) <= kSteadyTime * times_.back() &&
-           change(faults_) <= kSteadyFaults * faults_.front();
+    return times_.size() >= 3 && still(times_, kSteadyTime * times_.back()) &&
+           still(faults_, kSteadyFaults * faults_.front());
   }
 
   void step() {

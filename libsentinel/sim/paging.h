@@ -6,10 +6,10 @@
 // PyTorch's caching allocator puts them (sim/caching_allocator.h); an op whose blocks exceed fast
 // memory evicts its own, counted as streamed.
 //
-// Such policies learn: after SimOptions::steps the simulation goes on until two steps in a row take
-// the same time within 0.1 % and fault on as many blocks within 0.01 % of the first step's, for at
-// most kMoreSteps and until ops have named kMostTouchedBytes in all; not where a single step was
-// asked for. The last step is the one reported.
+// Such policies learn: after SimOptions::steps the simulation goes on until three steps in a row
+// take the same time within 0.1 % and fault on as many blocks within 0.01 % of the first step's,
+// for at most kMoreSteps and until ops have named kMostTouchedBytes in all; not where a single step
+// was asked for. The last step is the one reported.
 #pragma once
 
 #include "sentinel/paging.h"

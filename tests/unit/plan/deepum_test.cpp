@@ -159,11 +159,11 @@ class DeepUmPagerTest : public ::testing::Test {
 // next is predicted: from the second time round on. Then one fault on kernel 1 starts a chain.
 TEST_F(DeepUmPagerTest, ChainsFromAFaultThroughTheNextKernels) {
   const auto p = pager({.look_ahead = 2});
-  for (std::uint32_t k : {1, 2, 3, 1, 2, 3}) {
-    EXPECT_EQ(kernel(*p, k),
-              k == 1 || k == 2 || k == 3 ? (p->expected(b(10 * k + 1)) ? 1u : 2u) : 0u);
-    p->kernel_end();
-  }
+  for (const std::size_t faults : {2, 1})  // then 10 k + 1 is known to follow 10 k
+    for (std::uint32_t k : {1, 2, 3}) {
+      EXPECT_EQ(kernel(*p, k), faults);
+      p->kernel_end();
+    }
   EXPECT_EQ(kernel(*p, 1), 1u);  // 10 faults, 11 is its successor
   EXPECT_TRUE(p->expected(b(11)));
   EXPECT_THAT(commands(*p), ElementsAre(10, 11, 20, 21, 30, 31));
