@@ -171,13 +171,13 @@ void CostModel::place_fetches(const CostInput& in) {
   };
   for (const Item& item : items_) need.push_back(item.next);
   for (const Item& reader : items_) {
-    if (reader.chain == kNone) continue;
-    for (const Edge& e : edges(nodes_[reader.chain])) {
-      if (e.item == kNone) continue;
-      const Item& read = items_[e.item];
-      if (reader.next < read.next && start[read.next] - start[reader.next] <= lead(read))
-        need[e.item] = std::min(need[e.item], reader.next);
-    }
+    for (std::uint32_t n : chain_nodes(reader))
+      for (const Edge& e : edges(nodes_[n])) {
+        if (e.item == kNone) continue;
+        const Item& read = items_[e.item];
+        if (reader.next < read.next && start[read.next] - start[reader.next] <= lead(read))
+          need[e.item] = std::min(need[e.item], reader.next);
+      }
   }
   for (std::uint32_t i = 0; i < items_.size(); ++i) {
     Item& item = items_[i];
@@ -206,16 +206,19 @@ CostModel::Lists CostModel::lists(Position position) const {
   return result;
 }
 
+// Those that are replayed even if every other item is kept.
+std::vector<std::uint32_t> CostModel::chain_nodes(const Item& item) const {
+  std::vector<std::uint32_t> nodes;
+  if (item.chain != kNone) nodes.push_back(item.chain);
+  for (std::size_t at = 0; at < nodes.size(); ++at)
+    for (const Edge& e : edges(nodes_[nodes[at]]))
+      if (e.item == kNone) nodes.push_back(e.node);
+  return nodes;
+}
+
 std::int64_t CostModel::replay_ticks(std::uint32_t item) const {
   std::int64_t sum = 0;
-  std::vector<std::uint32_t> open{items_[item].chain};
-  while (!open.empty()) {
-    const Node& n = nodes_[open.back()];
-    open.pop_back();
-    sum += n.ticks;
-    for (const Edge& e : edges(n))
-      if (e.item == kNone) open.push_back(e.node);
-  }
+  for (std::uint32_t n : chain_nodes(items_[item])) sum += nodes_[n].ticks;
   return sum;
 }
 

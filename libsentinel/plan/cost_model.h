@@ -4,7 +4,9 @@
 //
 // Terms. An *item* is one idle gap that may be kept, swapped or recomputed. A *choice* is the
 // remedy of one item. A swapped item is absent from the op after `use` until `in`, where its fetch
-// is triggered; a recomputed one until `next`, before which its replay chain runs.
+// is triggered; a recomputed one until `next`, before which its replay chain runs. What a chain reads
+// is there, fetched, or itself made again; a chain that reads what is fetched only later does not
+// count as legal.
 //
 // What is modelled: an op waits for the fetches it needs, for its replays, and for unfinished
 // writes where their space is needed; a fetch waits for the one before it, for the item's own
@@ -113,6 +115,7 @@ class CostModel {
   void make_items(const CostInput&);
   void hold_base(const CostInput&);
   void place_fetches(const CostInput&);
+  std::vector<std::uint32_t> chain_nodes(const Item&) const;
   template <class Position>
   Lists lists(Position) const;
 

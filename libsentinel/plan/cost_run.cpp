@@ -145,7 +145,9 @@ bool CostRun::replay(std::uint32_t n, std::uint32_t op, State& s, Replayed& repl
       if (choices_[e.item] == Remedy::swap) s.now = std::max(s.now, arrived(e.item));
       continue;
     }
-    if (e.node == CostModel::kNone || !replay(e.node, op, s, replayed)) return false;
+    const bool fetched_later = e.item != CostModel::kNone && choices_[e.item] == Remedy::swap;
+    if (fetched_later || e.node == CostModel::kNone || !replay(e.node, op, s, replayed))
+      return false;
   }
   remade_.push_back(node.op);
   replayed.ticks += node.ticks;

@@ -7,6 +7,7 @@
 
 namespace sentinel::plan {
 
+std::unique_ptr<Policy> make_home();
 std::unique_ptr<Policy> make_sentinel();
 
 }  // namespace sentinel::plan

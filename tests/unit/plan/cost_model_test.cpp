@@ -16,9 +16,10 @@ using ::testing::ElementsAre;
 constexpr std::uint64_t kPage = 4096;
 
 // Every gap between two uses of a storage, that of persistent ones across the step's end included.
-std::vector<IdleGap> all_gaps(const Profile& profile, const std::vector<Storage>& storages) {
+// One in `clean` was not written since its last gap.
+std::vector<IdleGap> all_gaps(const Profile& profile, const std::vector<Storage>& storages,
+                              std::size_t clean = SIZE_MAX) {
   std::vector<IdleGap> gaps;
-  const Writes writes(profile);
   const auto ops = static_cast<std::uint32_t>(profile.ops.size());
   for (std::uint32_t i = 0; i < storages.size(); ++i) {
     const Storage& s = storages[i];
@@ -31,7 +32,7 @@ std::vector<IdleGap> all_gaps(const Profile& profile, const std::vector<Storage>
                         .use = uses[u],
                         .next = uses[u + 1],
                         .bytes = s.bytes,
-                        .dirty = (i + u) % 4 != 0});
+                        .dirty = (i + u + 1) % clean != 0});
   }
   return gaps;
 }
@@ -97,11 +98,11 @@ TEST(CostModel, ReplaysWhatIsMissingFirst) {
   const TensorId w = b.persistent(kPage), x = b.temporary(10 * kPage, 0, 5),
                  y = b.temporary(10 * kPage, 1, 4), z = b.temporary(10 * kPage, 2, 3);
   b.op(0, 10, {w}, {x});
-  b.op(1, 20, {x}, {y});
-  b.op(2, 30, {y}, {z});
-  b.op(3, 100, {z});
-  b.op(4, 100, {y});
-  b.op(5, 100, {x});
+  b.op(1, 20, {w, x}, {y});
+  b.op(2, 30, {w, y}, {z});
+  b.op(3, 100, {w, z});
+  b.op(4, 100, {w, y});
+  b.op(5, 100, {w, x});
   const auto all = storages(b.profile);
   const CostModel model = model_of(b.profile, all, 31 * kPage, 1);
   ASSERT_EQ(model.size(), 2u);  // of x, whose gap is 1 to 5, and y, 2 to 4
@@ -131,7 +132,7 @@ TEST_P(Incremental, EqualsFullEvaluation) {
   const CostModel model({.profile = profile,
                          .machine = machine,
                          .storages = all,
-                         .gaps = all_gaps(profile, all),
+                         .gaps = all_gaps(profile, all, 4),
                          .limit = peak_live_bytes(profile) * (4 + GetParam() % 7) / 10,
                          .lead = 0.5 * static_cast<double>(GetParam() % 6)});
   if (model.size() == 0) return;
