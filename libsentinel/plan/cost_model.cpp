@@ -183,8 +183,8 @@ void CostModel::place_fetches(const CostInput& in) {
     Item& item = items_[i];
     const auto latest =
         std::upper_bound(start.begin(), start.begin() + need[i], start[need[i]] - lead(item));
-    const auto at = static_cast<std::uint32_t>(std::max<std::ptrdiff_t>(
-        latest - start.begin() - 1, std::ptrdiff_t{item.use} + 1));
+    const auto at = static_cast<std::uint32_t>(
+        std::max<std::ptrdiff_t>(latest - start.begin() - 1, std::ptrdiff_t{item.use} + 1));
     item.in = std::max(item.use + 1, std::min(at, need[i]));
   }
 }

@@ -4,9 +4,9 @@
 //
 // Terms. An *item* is one idle gap that may be kept, swapped or recomputed. A *choice* is the
 // remedy of one item. A swapped item is absent from the op after `use` until `in`, where its fetch
-// is triggered; a recomputed one until `next`, before which its replay chain runs. What a chain reads
-// is there, fetched, or itself made again; a chain that reads what is fetched only later does not
-// count as legal.
+// is triggered; a recomputed one until `next`, before which its replay chain runs. What a chain
+// reads is there, fetched, or itself made again; a chain that reads what is fetched only later does
+// not count as legal.
 //
 // What is modelled: an op waits for the fetches it needs, for its replays, and for unfinished
 // writes where their space is needed; a fetch waits for the one before it, for the item's own
@@ -30,8 +30,8 @@
 namespace sentinel::plan {
 
 constexpr double kTicksPerUs = 1024;
-constexpr std::size_t kMostTiers = 6;       // of a machine, the fast one included
-constexpr std::size_t kMostReplays = 16;    // of one chain
+constexpr std::size_t kMostTiers = 6;     // of a machine, the fast one included
+constexpr std::size_t kMostReplays = 16;  // of one chain
 
 struct Cost {
   std::uint64_t excess = 0;  // bytes beyond the limit, summed over ops; 0: the choices fit

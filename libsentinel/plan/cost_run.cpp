@@ -157,8 +157,7 @@ bool CostRun::replay(std::uint32_t n, std::uint32_t op, State& s, Replayed& repl
 
 // Of an item whose gap spans the op.
 bool CostRun::present(std::uint32_t i, std::uint32_t op) const {
-  return choices_[i] == Remedy::keep ||
-         (choices_[i] == Remedy::swap && op >= model_.item(i).in);
+  return choices_[i] == Remedy::keep || (choices_[i] == Remedy::swap && op >= model_.item(i).in);
 }
 
 // Moves the clock to when `needed` bytes fit beside the writes that are then unfinished.
@@ -173,8 +172,8 @@ void CostRun::wait_for_room(std::int64_t needed, State& s) const {
       }
     if (first == 0) return;
     s.now = std::max(s.now, when);
-    s.pending -= static_cast<std::int64_t>(
-        model_.item(write_at(first, s.write_head[first]++)).held);
+    s.pending -=
+        static_cast<std::int64_t>(model_.item(write_at(first, s.write_head[first]++)).held);
   }
 }
 
@@ -290,7 +289,9 @@ CostRun::State CostRun::enter(std::uint32_t b, const Offset& offset) {
 bool CostRun::same(const State& tried, const State& old) const {
   if (tried.pending != old.pending) return false;
   for (std::size_t t = 1; t < model_.tiers(); ++t) {
-    const auto left = [](std::int64_t free, const State& s) { return std::max(free, s.now) - s.now; };
+    const auto left = [](std::int64_t free, const State& s) {
+      return std::max(free, s.now) - s.now;
+    };
     if (left(tried.in_free[t], tried) != left(old.in_free[t], old) ||
         left(tried.out_free[t], tried) != left(old.out_free[t], old))
       return false;

@@ -22,10 +22,10 @@ class CostRun {
 
   explicit CostRun(const CostModel&);
 
-  Cost evaluate(std::span<const Remedy> choices);     // in full; they become the present ones
-  Cost trial(std::uint32_t item, Remedy);             // what it would cost; nothing changes
-  void apply(std::uint32_t item, Remedy);             // makes it the present choice
-  const Cost& cost() const { return cost_; }          // of the present choices
+  Cost evaluate(std::span<const Remedy> choices);  // in full; they become the present ones
+  Cost trial(std::uint32_t item, Remedy);          // what it would cost; nothing changes
+  void apply(std::uint32_t item, Remedy);          // makes it the present choice
+  const Cost& cost() const { return cost_; }       // of the present choices
   const std::vector<Remedy>& choices() const { return choices_; }
   const std::vector<std::uint8_t>& tiers() const { return committed_.tier; }  // of swapped items
   std::int64_t replay_ticks() const { return replay_ticks_; }
@@ -38,8 +38,8 @@ class CostRun {
 
   struct State {
     std::int64_t now = 0;
-    std::array<std::int64_t, kMostTiers> in_free{}, out_free{};  // when the queue is empty
-    std::array<std::int64_t, kMostTiers> stored{};               // bytes in the slower tiers
+    std::array<std::int64_t, kMostTiers> in_free{}, out_free{};      // when the queue is empty
+    std::array<std::int64_t, kMostTiers> stored{};                   // bytes in the slower tiers
     PerTier write_head{}, write_tail{}, fetch_head{}, fetch_tail{};  // unfinished: [head, tail)
     std::int64_t pending = 0;                                        // bytes of unfinished writes
     std::uint64_t excess = 0;

@@ -12,9 +12,7 @@ namespace {
 
 // Index of the use after which the gap begins; the number of uses if there is none.
 std::size_t gap_begin(const Profile& profile, const std::vector<std::uint32_t>& uses, bool phases) {
-  const auto forward = [&](std::uint32_t use) {
-    return profile.ops[use].phase == Phase::forward;
-  };
+  const auto forward = [&](std::uint32_t use) { return profile.ops[use].phase == Phase::forward; };
   std::size_t best = uses.size();
   for (std::size_t u = 0; u + 1 < uses.size(); ++u) {
     if (phases && (!forward(uses[u]) || forward(uses[u + 1]))) continue;
@@ -49,10 +47,11 @@ Shortage worst_shortage(const std::vector<std::int64_t>& held, std::uint64_t lim
 
 void refuse(std::string_view method, const Profile& profile, const Shortage& shortage,
             std::uint64_t budget) {
-  throw Error(fmt::format("{} cannot train in {}: with all it may move gone, op {} ({}) still "
-                          "holds {} too many",
-                          method, print_bytes(budget), shortage.op, profile.ops[shortage.op].name,
-                          print_bytes(shortage.bytes)));
+  throw Error(
+      fmt::format("{} cannot train in {}: with all it may move gone, op {} ({}) still "
+                  "holds {} too many",
+                  method, print_bytes(budget), shortage.op, profile.ops[shortage.op].name,
+                  print_bytes(shortage.bytes)));
 }
 
 }  // namespace sentinel::plan

@@ -6,10 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <exception>
 
-#include "base/quiet_thread.h"
 #include "plan/cost_run.h"
+#include "plan/search.h"
 
 namespace sentinel::plan {
 namespace {
@@ -17,25 +16,9 @@ namespace {
 using Choices = std::vector<Remedy>;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::uint32_t kTrialsPerLook = 32;                // at the clock
-constexpr std::array kChanged{0.01, 0.03, 0.1, 0.3};        // share of choices drawn anew
-constexpr std::uint32_t kRandomOneIn = 5;                   // particles that begin anywhere
-
-class Random {  // splitmix64: cheap to begin anew for each particle and turn
- public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t next() {
-    std::uint64_t z = state_ += 0x9e3779b97f4a7c15;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return z ^ (z >> 31);
-  }
-  std::uint64_t below(std::uint64_t n) { return next() % n; }
-  double share() { return static_cast<double>(next() >> 11) * 0x1p-53; }
-
- private:
-  std::uint64_t state_;
-};
+constexpr std::uint32_t kTrialsPerLook = 32;          // at the clock
+constexpr std::array kChanged{0.01, 0.03, 0.1, 0.3};  // share of choices drawn anew
+constexpr std::uint32_t kRandomOneIn = 5;             // particles that begin anywhere
 
 struct Particle {
   Choices now, best;
@@ -88,7 +71,7 @@ class Swarm {
     tbb::parallel_for(
         std::uint32_t{0}, count,
         [&](std::uint32_t i) {
-          Random random(options_.seed ^ ((turn * kParticles + first + i + 1) * 0xd1342543de82ef95));
+          Random random(options_.seed, turn * kParticles + first + i);
           move(particles_[first + i], first + i, random, runs_.local());
         },
         tbb::simple_partitioner());
@@ -163,15 +146,7 @@ class Swarm {
 SwarmResult swarm_search(const CostModel& model, const std::vector<Choices>& seeds,
                          const SwarmOptions& options) {
   SwarmResult result;
-  std::exception_ptr thrown;
-  quiet_thread([&] {  // the threads that it starts inherit its signal mask
-    try {
-      result = Swarm(model, options).search(seeds);
-    } catch (...) {
-      thrown = std::current_exception();
-    }
-  }).join();
-  if (thrown) std::rethrow_exception(thrown);
+  in_quiet_thread([&] { result = Swarm(model, options).search(seeds); });
   return result;
 }
 

@@ -41,13 +41,12 @@ void print_row(const Subject& s, const std::string& label, const PlanOptions& op
   const auto made = make_policy(policy);
   const auto begin = Clock::now();
   try {
-    const Plan plan =
-        dynamic_cast<PlannedPolicy&>(*made).plan(s.profile, s.machine, options);
+    const Plan plan = dynamic_cast<PlannedPolicy&>(*made).plan(s.profile, s.machine, options);
     const double seconds = ns_since(begin) / 1e9;
     const auto wrong = plan::verify(plan, s.profile);
     const sim::SimResult r = sim::simulate(s.profile, s.machine, plan);
-    fmt::print("| {} | {} | {:.2f} | {} | {:.1f} | {:.1f} | {:+.1f} | {:.3f} | {:.1f} |{}\n", s.name,
-               label, seconds, plan.effort, plan.predicted_step_us / 1e3, r.step_us / 1e3,
+    fmt::print("| {} | {} | {:.2f} | {} | {:.1f} | {:.1f} | {:+.1f} | {:.3f} | {:.1f} |{}\n",
+               s.name, label, seconds, plan.effort, plan.predicted_step_us / 1e3, r.step_us / 1e3,
                100 * (plan.predicted_step_us / r.step_us - 1), r.normalized_throughput(),
                r.recompute_us / 1e3, wrong.empty() ? "" : " " + wrong.front());
   } catch (const Error& e) {
@@ -76,8 +75,7 @@ std::vector<Subject> subjects(const Settings& settings) {
   for (const std::string& path : settings.traces) {
     Subject s{path.substr(path.find_last_of('/') + 1), read_tensor_trace(path),
               sim::find_machine(settings.machine)};
-    s.fast_bytes =
-        settings.fast.empty() ? s.machine.tiers[0].capacity : parse_bytes(settings.fast);
+    s.fast_bytes = settings.fast.empty() ? s.machine.tiers[0].capacity : parse_bytes(settings.fast);
     list.push_back(std::move(s));
   }
   for (std::uint32_t seed = 1; seed <= settings.random; ++seed) {
@@ -100,8 +98,9 @@ int run(int argc, char** argv) {
   app.add_option("--fast", settings.fast);
   app.add_option("--random", settings.random, "random trainings");
   CLI11_PARSE(app, argc, argv);
-  fmt::print("| trace | policy | s | effort | predicted ms | simulated ms | error % | normalized | "
-             "recomputed ms |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
+  fmt::print(
+      "| trace | policy | s | effort | predicted ms | simulated ms | error % | normalized | "
+      "recomputed ms |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
   for (const Subject& s : subjects(settings)) print_subject(s, settings);
   return 0;
 }

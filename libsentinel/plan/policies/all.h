@@ -9,5 +9,7 @@ namespace sentinel::plan {
 
 std::unique_ptr<Policy> make_home();
 std::unique_ptr<Policy> make_sentinel();
+std::unique_ptr<Policy> make_superneurons();
+std::unique_ptr<Policy> make_swapadvisor();
 
 }  // namespace sentinel::plan

@@ -1,5 +1,5 @@
-// HOME (He et al., "HOME: A Holistic GPU Memory Management Framework for Deep Learning"): keep, swap
-// or recompute every feature map, by particle swarm over a cost model of the whole step.
+// HOME (He et al., "HOME: A Holistic GPU Memory Management Framework for Deep Learning"): keep,
+// swap or recompute every feature map, by particle swarm over a cost model of the whole step.
 //
 // Modelled: feature maps (what forward leaves for backward) as the dimensions of a particle; the
 // swarm of its Algorithms 1 and 3 with the paper's 500 particles and 500 iterations (swarm.h); the
@@ -46,9 +46,9 @@ class HomePlanner {
       : profile_(profile),
         machine_(machine),
         options_(options),
-        deadline_(Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                     std::chrono::duration<double>(kSearchShare *
-                                                                   options.time_limit_s))),
+        deadline_(Clock::now() +
+                  std::chrono::duration_cast<Clock::duration>(
+                      std::chrono::duration<double>(kSearchShare * options.time_limit_s))),
         storages_(storages(profile)),
         gaps_(feature_maps(profile, storages_)) {}
 
@@ -104,9 +104,8 @@ class HomePlanner {
   }
 
   SwarmResult search(const Start& start) const {
-    SwarmOptions swarm{.seed = options_.seed,
-                       .deadline = deadline_,
-                       .as_published = !uses(options_, kSeeds)};
+    SwarmOptions swarm{
+        .seed = options_.seed, .deadline = deadline_, .as_published = !uses(options_, kSeeds)};
     if (options_.effort > 0) swarm.rounds = options_.effort;
     return swarm_search(*start.model, start.seeds, swarm);
   }

@@ -90,9 +90,9 @@ TEST(CostModel, WaitsForSpaceAndForArrival) {
   EXPECT_NEAR(cost.us(), 201.92, 0.01);
 }
 
-// w -> op 0 -> x -> op 1 -> y -> op 2 -> z; ops 3, 4, 5 read z, y, x. y again needs op 1 (20 us) and
-// x; where x is to be recomputed later too, op 0 (10 us) goes before, and once more for x itself:
-// its first remake was for y only.
+// w -> op 0 -> x -> op 1 -> y -> op 2 -> z; ops 3, 4, 5 read z, y, x. y again needs op 1 (20 us)
+// and x; where x is to be recomputed later too, op 0 (10 us) goes before, and once more for x
+// itself: its first remake was for y only.
 TEST(CostModel, ReplaysWhatIsMissingFirst) {
   ProfileBuilder b;
   const TensorId w = b.persistent(kPage), x = b.temporary(10 * kPage, 0, 5),
@@ -121,8 +121,8 @@ class Incremental : public ::testing::TestWithParam<std::uint64_t> {};
 // the first fills up.
 TEST_P(Incremental, EqualsFullEvaluation) {
   std::mt19937_64 random(GetParam());
-  const Profile profile = GetParam() % 3 == 0 ? random_graph(GetParam())
-                                              : random_training(GetParam(), {.layers = 40});
+  const Profile profile =
+      GetParam() % 3 == 0 ? random_graph(GetParam()) : random_training(GetParam(), {.layers = 40});
   const auto all = storages(profile);
   Machine machine = two_tiers(kPage, GetParam() % 2 ? 1 : 20);
   if (GetParam() % 4 < 2) {
