@@ -36,7 +36,9 @@ constexpr std::size_t kMostReplays = 16;  // of one chain
 struct Cost {
   std::uint64_t excess = 0;  // bytes beyond the limit, summed over ops; 0: the choices fit
   std::int64_t ticks = 0;
-  friend auto operator<=>(const Cost&, const Cost&) = default;  // what fits better goes first
+  std::uint64_t moved = 0;  // bytes of swapped items, one way
+  // What fits better is less, then what is faster, then what moves less.
+  friend auto operator<=>(const Cost&, const Cost&) = default;
   double us() const { return static_cast<double>(ticks) / kTicksPerUs; }
 };
 

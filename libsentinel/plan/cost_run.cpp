@@ -23,11 +23,12 @@ CostRun::CostRun(const CostModel& model)
 Cost CostRun::evaluate(std::span<const Remedy> choices) {
   if (choices.data() != choices_.data()) choices_.assign(choices.begin(), choices.end());
   held_ = model_.held();
+  moved_ = 0;
   for (std::uint32_t i = 0; i < choices_.size(); ++i) hold(i, choices_[i], -1);
   State s;
   for (std::uint32_t b = 0; b < blocks(); ++b) run_block(b, s, blocks_[b]);
   replay_ticks_ = s.replay;
-  return cost_ = {s.excess, s.now};
+  return cost_ = {s.excess, s.now, moved_};
 }
 
 void CostRun::apply(std::uint32_t item, Remedy remedy) {
@@ -39,13 +40,14 @@ void CostRun::apply(std::uint32_t item, Remedy remedy) {
   State s = blocks_[b].start;
   for (; b < blocks(); ++b) run_block(b, s, blocks_[b]);
   replay_ticks_ = s.replay;
-  cost_ = {s.excess, s.now};
+  cost_ = {s.excess, s.now, moved_};
 }
 
 // Adds (1) or removes (-1) the item where the remedy has it absent.
 void CostRun::hold(std::uint32_t i, Remedy remedy, std::int64_t sign) {
   if (remedy == Remedy::keep) return;
   const CostModel::Item& item = model_.item(i);
+  if (remedy == Remedy::swap) moved_ -= static_cast<std::uint64_t>(sign) * item.bytes;
   const std::uint32_t end = remedy == Remedy::swap ? item.in : item.next, ops = model_.ops();
   const std::int64_t bytes = sign * static_cast<std::int64_t>(item.held);
   const auto add = [&](std::uint32_t from, std::uint32_t to) {
@@ -240,7 +242,8 @@ Cost CostRun::trial(std::uint32_t item, Remedy remedy) {
   moves_ = was == Remedy::swap || remedy == Remedy::swap;
   const auto held = static_cast<std::int64_t>(model_.item(item).held);
   held_change_ = (was == Remedy::keep ? 0 : held) - (remedy == Remedy::keep ? 0 : held);
-  const Cost cost = run_trial(item);
+  Cost cost = run_trial(item);
+  cost.moved = moved_;
   trying_ = false;
   hold(item, remedy, 1);
   hold(item, choices_[item] = was, -1);

@@ -98,6 +98,7 @@ class CostRun {
   const CostModel& model_;
   std::vector<Remedy> choices_;
   std::vector<std::int64_t> held_;
+  std::uint64_t moved_ = 0;
   std::vector<Block> blocks_;
   Cost cost_;
   std::int64_t replay_ticks_ = 0;

@@ -73,7 +73,7 @@ TEST(CostModel, HidesWhatFitsBehindCompute) {
   EXPECT_EQ(model.item(0).in, 4u);
   CostRun run(model);
   EXPECT_EQ(run.cost(), (Cost{20 * kPage, 600 * 1024}));
-  EXPECT_EQ(run.trial(0, Remedy::swap), (Cost{0, 600 * 1024}));
+  EXPECT_EQ(run.trial(0, Remedy::swap), (Cost{0, 600 * 1024, 10 * kPage}));
   EXPECT_EQ(run.cost(), (Cost{20 * kPage, 600 * 1024}));
 }
 
