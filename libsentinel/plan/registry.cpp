@@ -21,7 +21,7 @@ constexpr std::array kBuilt{
     Entry{"sentinel", plan::make_sentinel},
     Entry{"home", plan::make_home},
     Entry{"superneurons", plan::make_superneurons},
-    Entry{plan::make_swapadvisor},
+    Entry{"swapadvisor", plan::make_swapadvisor},
 };
 
 // Names that the command line promises and that no code stands behind yet.
