@@ -80,7 +80,7 @@ std::vector<Subject> subjects(const Settings& settings) {
   }
   for (std::uint32_t seed = 1; seed <= settings.random; ++seed) {
     Subject s{fmt::format("random training {}", seed),
-              testing::random_training(seed, {.layers = 100}), testing::two_tiers(4096, 12)};
+              testing::random_training(seed, {.layers = 100}), testing::two_tiers(4096, 3)};
     s.fast_bytes = peak_live_bytes(s.profile) * 85 / 100;
     list.push_back(std::move(s));
   }
@@ -91,9 +91,9 @@ int run(int argc, char** argv) {
   Settings settings;
   CLI::App app("Plan quality against planning time");
   app.add_option("traces", settings.traces, "tensor traces");
-  app.add_option("--times", settings.times, "time limits in seconds")->delimiter(',');
+  app.add_option("--times", settings.times, "time limits in seconds")->expected(1)->delimiter(',');
   app.add_option("--published", settings.published_s, "time for HOME's search as published");
-  app.add_option("--policy", settings.policies, "")->delimiter(',');
+  app.add_option("--policy", settings.policies, "")->expected(1)->delimiter(',');
   app.add_option("--machine", settings.machine);
   app.add_option("--fast", settings.fast);
   app.add_option("--random", settings.random, "random trainings");
