@@ -4,15 +4,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <numeric>
 #include <optional>
 
 #include "base/units.h"
+#include "plan/level.h"
 #include "plan/rates.h"
 #include "sentinel/error.h"
 
 namespace sentinel::plan {
 namespace {
+
+// A replay so many transfer times before an item's own use decides when it is fetched.
+constexpr double kNear = 2;
 
 std::int64_t ticks_of(double us) { return std::llround(us * kTicksPerUs); }
 
@@ -113,6 +117,7 @@ CostModel::CostModel(const CostInput& in) : limit_(in.limit), gaps_(in.gaps) {
     capacity_.push_back(t.capacity == 0 ? UINT64_MAX / 2 : t.capacity);
   capacity_.back() = UINT64_MAX / 2;  // takes what fits nowhere else
   for (const Op& op : in.profile.ops) {
+    starts_.push_back(ideal_);
     ticks_.push_back(ticks_of(op.us));
     ideal_ += ticks_.back();
   }
@@ -122,6 +127,7 @@ CostModel::CostModel(const CostInput& in) : limit_(in.limit), gaps_(in.gaps) {
     Chains chains(*this, in);
     for (std::uint32_t i = 0; i < items_.size(); ++i) chains.find(i);
   }
+  find_needs(in);
   place_fetches(in);
   const auto by = [&](auto position) { return lists(position); };
   out_ = by([](const Item& i) { return i.use; });
@@ -160,33 +166,62 @@ void CostModel::make_items(const CostInput& in) {
   }
 }
 
-// The latest op from which on there is `lead` times the transfer's time until the need. A replay
-// shortly before the item's own use may need it too: then the fetch is for that one.
-void CostModel::place_fetches(const CostInput& in) {
-  std::vector<std::int64_t> start(2 * ops() + 1, 0);
-  for (std::uint32_t p = 0; p < 2 * ops(); ++p) start[p + 1] = start[p] + ticks_[p % ops()];
-  std::vector<std::uint32_t> need;
-  const auto lead = [&](const Item& item) {
-    return static_cast<std::int64_t>(in.lead * static_cast<double>(item.in_ticks[1]));
-  };
-  for (const Item& item : items_) need.push_back(item.next);
-  for (const Item& reader : items_) {
+// What is read by a replay shortly before its own use is fetched for that one.
+void CostModel::find_needs(const CostInput& in) {
+  for (const Item& item : items_) needs_.push_back(item.next);
+  for (const Item& reader : items_)
     for (std::uint32_t n : chain_nodes(reader))
       for (const Edge& e : edges(nodes_[n])) {
         if (e.item == kNone) continue;
         const Item& read = items_[e.item];
-        if (reader.next < read.next && start[read.next] - start[reader.next] <= lead(read))
-          need[e.item] = std::min(need[e.item], reader.next);
+        const double near = std::max(in.lead, kNear) * static_cast<double>(read.in_ticks[1]);
+        if (reader.next < read.next && reader.next > read.use &&
+            static_cast<double>(starts_at(read.next) - starts_at(reader.next)) <= near)
+          needs_[e.item] = std::min(needs_[e.item], reader.next);
       }
+}
+
+// Who is needed first chooses first.
+void CostModel::place_fetches(const CostInput& in) {
+  Level level(std::vector<std::uint64_t>(held_.begin(), held_.end()));
+  for (std::uint32_t i = 0; i < items_.size(); ++i)
+    level.add(items_[i].use + 1, needs_[i], -static_cast<std::int64_t>(items_[i].held));
+  std::vector<std::uint64_t> taken;  // of the limit: what ops need, and what is not to be filled
+  const auto limit = static_cast<std::int64_t>(in.limit);
+  for (std::uint32_t k = 0; k < ops(); ++k) {
+    const std::int64_t must = level.at(k);
+    const auto kept_free =
+        (1 - in.window) * static_cast<double>(std::max<std::int64_t>(limit - must, 0));
+    taken.push_back(static_cast<std::uint64_t>(must) + static_cast<std::uint64_t>(kept_free));
   }
-  for (std::uint32_t i = 0; i < items_.size(); ++i) {
+  Level filled(taken);
+  std::vector<std::uint32_t> order(items_.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::ranges::stable_sort(order, {}, [&](std::uint32_t i) { return needs_[i]; });
+  for (std::uint32_t i : order) {
     Item& item = items_[i];
-    const auto latest =
-        std::upper_bound(start.begin(), start.begin() + need[i], start[need[i]] - lead(item));
-    const auto at = static_cast<std::uint32_t>(
-        std::max<std::ptrdiff_t>(latest - start.begin() - 1, std::ptrdiff_t{item.use} + 1));
-    item.in = std::max(item.use + 1, std::min(at, need[i]));
+    const auto bytes = static_cast<std::int64_t>(item.held);
+    std::uint32_t from = latest_start(item, needs_[i], in.lead);
+    if (const auto full = filled.last_above(from, needs_[i], limit - bytes)) from = *full + 1;
+    filled.add(from, needs_[i], bytes);
+    item.in = from;
   }
+}
+
+// The latest position after the item's use that lies `lead` transfer times before its need.
+std::uint32_t CostModel::latest_start(const Item& item, std::uint32_t need, double lead) const {
+  const std::int64_t wanted =
+      starts_at(need) - static_cast<std::int64_t>(lead * static_cast<double>(item.in_ticks[1]));
+  std::uint32_t low = item.use + 1, high = need;  // starts_at(high) > wanted, or high == low
+  if (lead <= 0) return need;
+  while (low < high) {
+    const std::uint32_t middle = low + (high - low) / 2;
+    if (starts_at(middle) > wanted)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return std::max(item.use + 1, low - 1);
 }
 
 template <class Position>

@@ -48,8 +48,10 @@ struct CostInput {
   const std::vector<Storage>& storages;
   std::vector<IdleGap> gaps;  // the items; of one storage, disjoint
   std::uint64_t limit = 0;    // bytes of fast memory
-  // A fetch is triggered so many times its own transfer time before its use.
+  // A fetch is triggered at most so many times its own transfer time before its use,
   double lead = 2;
+  // and as early as this share of what ops leave free, were all items swapped, has room for it.
+  double window = 1;
   bool recompute = true;  // replay chains are looked for
 };
 
@@ -116,7 +118,12 @@ class CostModel {
 
   void make_items(const CostInput&);
   void hold_base(const CostInput&);
+  void find_needs(const CostInput&);
   void place_fetches(const CostInput&);
+  std::int64_t starts_at(std::uint32_t position) const {
+    return starts_[position % ops()] + (position >= ops() ? ideal_ : 0);
+  }
+  std::uint32_t latest_start(const Item&, std::uint32_t need, double lead) const;
   std::vector<std::uint32_t> chain_nodes(const Item&) const;
   template <class Position>
   Lists lists(Position) const;
@@ -125,7 +132,9 @@ class CostModel {
   std::vector<std::uint64_t> capacity_;  // per tier
   std::vector<std::int64_t> ticks_;      // per op
   std::int64_t ideal_ = 0;
-  std::vector<std::int64_t> held_;  // per op
+  std::vector<std::int64_t> starts_;  // per op, with no waits
+  std::vector<std::uint32_t> needs_;  // per item: `next`, or a replay before it that reads it
+  std::vector<std::int64_t> held_;    // per op
   std::vector<IdleGap> gaps_;
   std::vector<Item> items_;
   std::vector<Node> nodes_;

@@ -18,7 +18,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::uint32_t kTrialsPerLook = 32;          // at the clock
 constexpr std::array kChanged{0.01, 0.03, 0.1, 0.3};  // share of choices drawn anew
-constexpr std::uint32_t kRandomOneIn = 5;             // particles that begin anywhere
+constexpr std::size_t kSeedParticles = 4;
+constexpr std::uint32_t kRandomOneIn = 20;  // particles that begin anywhere
 
 struct Particle {
   Choices now, best;
@@ -52,19 +53,22 @@ class Swarm {
  private:
   bool late() const { return Clock::now() >= options_.deadline; }
 
+  // The best seed is the swarm's first best vector; the next ones begin as particles.
   void begin(const std::vector<Choices>& seeds) {
     CostRun run(model_);
-    Random random(options_.seed);
-    best_ = options_.as_published ? changed(seeds.front(), 1, random) : seeds.front();
-    best_cost_ = run.evaluate(best_);
-    if (options_.as_published) return;
-    for (std::size_t i = 1; i < seeds.size(); ++i)
-      if (const Cost cost = run.evaluate(seeds[i]); cost < best_cost_) {
-        best_ = seeds[i];
-        best_cost_ = cost;
-      }
-    for (std::size_t i = 0; i < std::min<std::size_t>(seeds.size(), kParticles); ++i)
-      particles_[i].now = seeds[i];
+    if (options_.as_published) {
+      Random random(options_.seed);
+      best_ = changed(seeds.front(), 1, random);
+      best_cost_ = run.evaluate(best_);
+      return;
+    }
+    std::vector<std::pair<Cost, std::size_t>> order;
+    for (std::size_t i = 0; i < seeds.size(); ++i) order.emplace_back(run.evaluate(seeds[i]), i);
+    std::ranges::sort(order);
+    best_ = seeds[order.front().second];
+    best_cost_ = order.front().first;
+    for (std::size_t n = 1; n < std::min(order.size(), kSeedParticles + 1); ++n)
+      particles_[n].now = seeds[order[n].second];
   }
 
   void move(std::uint32_t first, std::uint32_t count, std::uint64_t turn) {
@@ -103,7 +107,8 @@ class Swarm {
   }
 
   Choices first_choices(std::uint32_t index, Random& random) const {
-    if (options_.as_published || index % kRandomOneIn == 0) return changed(best_, 1, random);
+    if (options_.as_published || index % kRandomOneIn == kRandomOneIn - 1)
+      return changed(best_, 1, random);
     return changed(best_, kChanged[index % kChanged.size()], random);
   }
 

@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "plan/openings.h"
 #include "sim/commons.h"
 #include "sim/residence.h"
 #include "sim/simulator.h"
@@ -16,12 +17,14 @@ class JobRun {
  public:
   JobRun(const Job&, Commons&, const SimOptions&, std::size_t index);
 
-  // Starts and ends what can start and end now, until something has to be waited for.
+  // Starts and ends what can start and end now, until something has to be waited for. A job that
+  // found too little room may go on once another one has given some up.
   void proceed();
 
   bool done() const { return state_ == State::done; }
   bool computes() const { return state_ == State::computing; }
   bool waits() const { return state_ == State::acquiring; }  // for tensors or room
+  bool transfers() const { return account_.flying > 0; }     // something of its own is under way
 
   double left_us() const { return left_us_; }  // of compute alone on the machine
   void compute(double us) { left_us_ -= us; }
@@ -63,22 +66,26 @@ class JobRun {
   void need(const Operand&);
   bool use_in_place(const Operand&);
   void make(const Operand&);
+  void note_uses();
   double compute_us() const;
   void issue();
   void apply(const Move&);
+  void apply_put_off();
 
   const Profile& profile_;
   Controller& controller_;
   Commons& commons_;
+  Account& account_;
   const Machine& machine_;
   Residence residence_;
   const Job job_;
   double noise_;
+  bool timed_;
   std::mt19937_64 random_;
 
-  std::vector<std::vector<StorageId>> ends_;           // per op: freed
-  std::vector<std::vector<Operand>> uses_;             // per op
-  std::vector<std::map<StorageId, double>> openings_;  // per op, where counted
+  plan::Openings openings_;
+  std::vector<std::vector<StorageId>> ends_;  // per op: freed
+  std::vector<std::vector<Operand>> uses_;    // per op
 
   State state_ = State::arriving;
   std::uint32_t step_ = 0;
@@ -88,10 +95,16 @@ class JobRun {
   bool scratch_held_ = false;
   std::vector<Operand> streamed_;  // of the current task
   double in_place_us_ = 0;         // of the current task: use of tensors left in a slow tier
-  double left_us_ = 0, task_begin_us_ = 0, op_begin_us_ = 0, step_begin_us_ = 0, end_us_ = 0;
-  double replayed_us_ = 0;  // of the current op
+  double task_begin_us_ = 0, left_us_ = 0, op_begin_us_ = 0, step_begin_us_ = 0, end_us_ = 0;
+  double compute_begin_us_ = 0, compute_us_ = 0;  // of the current task: from when, how long alone
+  double replayed_us_ = 0, shared_us_ = 0;        // of the current op
+  std::vector<double> computed_us_;               // per op of the step: compute, as shared
   std::vector<Move> moves_;
-  std::multimap<double, Move> put_off_;
+  struct PutOff {
+    Move move;
+    double issued_us;
+  };
+  std::multimap<double, PutOff> put_off_;  // by when they are due
   SimResult result_;
 };
 

@@ -29,7 +29,12 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::string_view kSeeds = "seeds";
 constexpr std::array kFeatures{kSeeds};
-constexpr std::array kLeads{0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0};  // in transfer times
+struct Prefetch {
+  double lead, window;  // CostInput's
+};
+constexpr std::array kPrefetches{Prefetch{0, 1},   Prefetch{0.5, 0.5}, Prefetch{1, 0.5},
+                                 Prefetch{1, 1},   Prefetch{2, 0.5},   Prefetch{2, 1},
+                                 Prefetch{4, 0.5}, Prefetch{4, 1}};
 // Of the limit: the plan rounds where the model does not, and may need a little more.
 constexpr std::array kMargins{1.0, 0.99, 0.97, 0.94};
 constexpr double kSearchShare = 0.9;  // of the time limit; the rest is for making the plan
@@ -53,7 +58,7 @@ class HomePlanner {
         gaps_(feature_maps(profile, storages_)) {}
 
   Plan plan() const {
-    const CostModel all_kept = model(budget(), 1);
+    const CostModel all_kept = model(budget(), kPrefetches.front());
     if (worst_shortage(all_kept.held(), budget()).bytes == 0) return made({}).plan;
     for (double margin : kMargins) {
       const auto limit = static_cast<std::uint64_t>(margin * static_cast<double>(budget()));
@@ -75,13 +80,14 @@ class HomePlanner {
  private:
   std::uint64_t budget() const { return options_.fast_bytes; }
 
-  CostModel model(std::uint64_t limit, double lead) const {
+  CostModel model(std::uint64_t limit, const Prefetch& prefetch) const {
     return CostModel({.profile = profile_,
                       .machine = machine_,
                       .storages = storages_,
                       .gaps = gaps_,
                       .limit = limit,
-                      .lead = lead,
+                      .lead = prefetch.lead,
+                      .window = prefetch.window,
                       .recompute = options_.recompute});
   }
 
@@ -89,12 +95,12 @@ class HomePlanner {
     return decided_plan("home", profile_, machine_, options_, decisions);
   }
 
-  // The lead whose best seed is best.
+  // The way to prefetch whose best seed is best.
   Start best_start(std::uint64_t limit) const {
     Start best;
-    for (double lead : kLeads) {
+    for (const Prefetch& prefetch : kPrefetches) {
       Start start;
-      start.model.emplace(model(limit, lead));
+      start.model.emplace(model(limit, prefetch));
       start.seeds = choice_seeds(*start.model);
       CostRun run(*start.model);
       for (const auto& seed : start.seeds) start.best = std::min(start.best, run.evaluate(seed));
