@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -28,13 +29,20 @@ struct Subject {
 };
 
 struct Settings {
-  std::vector<double> times{0.1, 1, 10};
+  std::string times = "0.1,1,10";
   double published_s = 0;
-  std::vector<std::string> policies{"home", "swapadvisor", "superneurons"};
+  std::string policies = "home,swapadvisor,superneurons";
   std::string machine = "a100-g10", fast;
   std::vector<std::string> traces;
   std::uint32_t random = 3;  // trainings
 };
+
+std::vector<std::string> parts(const std::string& list) {
+  std::vector<std::string> result;
+  std::istringstream in(list);
+  for (std::string part; std::getline(in, part, ',');) result.push_back(part);
+  return result;
+}
 
 void print_row(const Subject& s, const std::string& label, const PlanOptions& options,
                const std::string& policy) {
@@ -58,9 +66,9 @@ void print_row(const Subject& s, const std::string& label, const PlanOptions& op
 
 void print_subject(const Subject& s, const Settings& settings) {
   PlanOptions options{.fast_bytes = s.fast_bytes};
-  for (const std::string& policy : settings.policies)
-    for (double time : settings.times) {
-      options.time_limit_s = time;
+  for (const std::string& policy : parts(settings.policies))
+    for (const std::string& time : parts(settings.times)) {
+      options.time_limit_s = std::stod(time);
       print_row(s, fmt::format("{}, {} s", policy, time), options, policy);
     }
   if (settings.published_s > 0) {
@@ -91,9 +99,9 @@ int run(int argc, char** argv) {
   Settings settings;
   CLI::App app("Plan quality against planning time");
   app.add_option("traces", settings.traces, "tensor traces");
-  app.add_option("--times", settings.times, "time limits in seconds")->expected(1)->delimiter(',');
+  app.add_option("--times", settings.times, "time limits in seconds, by commas");
   app.add_option("--published", settings.published_s, "time for HOME's search as published");
-  app.add_option("--policy", settings.policies, "")->expected(1)->delimiter(',');
+  app.add_option("--policy", settings.policies, "names, by commas");
   app.add_option("--machine", settings.machine);
   app.add_option("--fast", settings.fast);
   app.add_option("--random", settings.random, "random trainings");

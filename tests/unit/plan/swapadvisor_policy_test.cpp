@@ -97,7 +97,7 @@ TEST(SwapAdvisorPolicy, RefusesWhereNoPoolsHoldAnOp) {
     plan_of(three_tensors(), {.fast_bytes = 8 * kPage});
     FAIL();
   } catch (const Error& e) {
-    EXPECT_THAT(e.what(), HasSubstr("need 8.0 KiB more"));
+    EXPECT_THAT(e.what(), HasSubstr("need 8.00 KiB more"));
   }
 }
 
