@@ -29,8 +29,8 @@ write_command() {
     for name in $(passed_variables); do
       printf 'export %s=%q\n' "$name" "${!name}"
     done
-    printf 'export LAB_OUT=%q LAB_SHAPE=%q LAB_SWAP=/dev/vdb LAB_SELFTESTS=%q\n' \
-      "$(output_folder)" "$shape" "${selftests:-}"
+    printf 'export LAB_OUT=%q LAB_SHAPE=%q SENTINEL_SWAP=/dev/vdb LAB_SELFTESTS=%q LAB_KERNEL=%q\n' \
+      "$(output_folder)" "$shape" "${selftests:-}" "${kernel_folder:-}"
     printf 'exec --'
     printf ' %q' "$@"
     echo

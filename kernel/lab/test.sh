@@ -115,7 +115,7 @@ test_shapes() {
 test_storage() {
   lab --shape dram -- bash -c '
     dd if=/dev/zero of=/var/tmp/file bs=1M count=64 oflag=direct 2>/dev/null && stat -c %s /var/tmp/file
-    swapon "$LAB_SWAP" && grep -c "$LAB_SWAP" /proc/swaps
+    swapon "$SENTINEL_SWAP" && grep -c "$SENTINEL_SWAP" /proc/swaps
     echo changed >/etc/hostname && cat /etc/hostname
     stat -f -c %T /sys/fs/cgroup'
   check "O_DIRECT, swap, a root that can be changed, cgroups" out_is $'67108864\n1\nchanged\ncgroup2fs'
