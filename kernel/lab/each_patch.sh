@@ -33,7 +33,6 @@ tree=$(mktemp -d "${TMPDIR:-/tmp}/sentinel-each.XXXXXX")
 trap 'rm -rf "$tree"' EXIT
 compiler=(gcc)
 if command -v ccache >/dev/null; then compiler=(ccache gcc); fi
-renice -n 10 $$ >/dev/null
 
 mkdir "$tree/objects"
 tar -xf "$KERNEL_TARBALL" -C "$tree" --strip-components=1
