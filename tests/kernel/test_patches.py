@@ -1,12 +1,13 @@
 """The series as text: what reviewers see first."""
 
+import os
 import pathlib
 import re
 import subprocess
 
 import pytest
 
-from lab import ROOT
+from lab import MISSING, ROOT
 
 PATCHES = sorted((ROOT / "kernel/patches").glob("*.patch"))
 TARBALL = pathlib.Path("/usr/src/linux-source-6.1.tar.xz")
@@ -37,6 +38,18 @@ def test_checkpatch_has_nothing_to_say(tmp_path):
                             capture_output=True, text=True, cwd=tmp_path)
     assert result.returncode == 0, result.stdout
     assert result.stdout.count("0 errors, 0 warnings, 0 checks") == len(PATCHES)
+
+
+@pytest.mark.skipif(not os.environ.get("SENTINEL_EACH_PATCH"), reason="takes six minutes and more: "
+                    "SENTINEL_EACH_PATCH=1 has it compile the series patch by patch (kernel/lab/each_patch.sh)")
+def test_each_patch_compiles(tell):
+    result = subprocess.run(["bash", ROOT / "kernel/lab/each_patch.sh"], capture_output=True, text=True)
+    if result.returncode == MISSING:
+        pytest.skip(result.stderr.strip())
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert len(re.findall(r"^ok: \d{4}-", result.stdout, re.M)) == len(PATCHES)
+    assert "ok: all patches, no SENTINEL" in result.stdout
+    tell(result.stdout.strip().replace("\n", "; "))
 
 
 def changes_in_existing_files():
