@@ -30,4 +30,7 @@ first=$(head -n 1 <<<"$found" | cut -d: -f1)
 sed -n "$((first > 3 ? first - 3 : 1)),$((first + 60))p" "$log"
 echo "lab: all lines that matched:"
 head -n 40 <<<"$found"
+if grep -q 'int3: 0000' "$log"; then
+  echo "lab: an int3 where the log shows another instruction is the emulator's (see What the guest is not): run it again"
+fi
 exit 1
