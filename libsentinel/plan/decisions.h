@@ -44,12 +44,6 @@ struct Decision {
   double out_delay_us = 0, in_delay_us = 0;  // after the triggers
 };
 
-// The replays that make the contents of `wanted` available before op `before`, in order of
-// execution: its maker, and before it the makers of inputs that are not `available` then.
-// Empty where that is not legal, or takes more than `most` replays.
-std::vector<Recompute> replay_chain(const Profile&, const Replay&, TensorId wanted, OpId before,
-                                    const std::vector<bool>& available, std::size_t most = 64);
-
 struct DecidedPlan {
   Plan plan;
   std::vector<std::uint64_t> held;  // per op, replays included

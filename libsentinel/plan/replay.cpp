@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <map>
 #include <set>
+#include <utility>
 
+#include "base/units.h"
 #include "sentinel/analysis.h"
 
 namespace sentinel::plan {
@@ -75,6 +78,82 @@ std::optional<OpId> Replay::maker(TensorId t, OpId k) const {
   const std::uint32_t made = version(t, k);
   if (made == 0) return std::nullopt;
   return OpId(writes_[t.index()][made - 1]);
+}
+
+namespace {
+
+// Depth first from the wanted tensor to makers whose inputs are all there.
+class Chain {
+ public:
+  Chain(const Profile& profile, const Replay& replay, OpId before,
+        const std::function<bool(TensorId)>& available, std::size_t most)
+      : profile_(profile), replay_(replay), before_(before), available_(available), most_(most) {}
+
+  bool add(TensorId wanted, OpId reader) {
+    const auto maker = replay_.maker(wanted, reader);
+    if (!maker || !replay_.possible(*maker)) return false;
+    if (added_.contains(*maker)) return true;
+    if (added_.size() >= most_) return false;
+    added_.insert(*maker);
+    for (TensorId input : profile_.ops[maker->index()].in) {
+      const bool same = replay_.version(input, *maker) == replay_.version(input, before_);
+      if (same && available_(input)) continue;
+      if (!add(input, *maker)) return false;
+    }
+    order_.push_back({.op = *maker, .before = before_});
+    return true;
+  }
+
+  std::vector<Recompute> take() { return std::move(order_); }
+
+ private:
+  const Profile& profile_;
+  const Replay& replay_;
+  OpId before_;
+  const std::function<bool(TensorId)>& available_;
+  std::size_t most_;
+  std::set<OpId> added_;
+  std::vector<Recompute> order_;
+};
+
+}  // namespace
+
+std::vector<Recompute> replay_chain(const Profile& profile, const Replay& replay, TensorId wanted,
+                                    OpId before, const std::function<bool(TensorId)>& available,
+                                    std::size_t most) {
+  Chain chain(profile, replay, before, available, most);
+  if (!chain.add(wanted, before)) return {};
+  auto order = chain.take();
+  if (!order.empty()) order.back().keep = {wanted};
+  return order;
+}
+
+std::uint64_t replay_bytes(const Profile& profile, std::span<const Recompute> replays,
+                           std::uint64_t granule) {
+  std::map<TensorId, std::size_t> last;  // made and not kept: the replay that reads it last
+  for (std::size_t i = 0; i < replays.size(); ++i) {
+    const Op& op = profile.ops[replays[i].op.index()];
+    for (TensorId t : op.in)
+      if (const auto found = last.find(t); found != last.end()) found->second = i;
+    for (TensorId t : op.out)
+      if (!std::ranges::binary_search(replays[i].keep, t)) last[t] = i;
+  }
+  std::vector<std::uint64_t> freed(replays.size(), 0);
+  std::set<TensorId> made;
+  std::uint64_t held = 0, most = 0;
+  for (std::size_t i = 0; i < replays.size(); ++i) {
+    for (TensorId t : profile.ops[replays[i].op.index()].out) {
+      const auto found = last.find(t);
+      const Tensor& tensor = profile.tensors[t.index()];
+      if (found == last.end() || tensor.foreign || !made.insert(t).second) continue;
+      const std::uint64_t bytes = round_up(tensor.bytes, granule);
+      held += bytes;
+      freed[found->second] += bytes;
+    }
+    most = std::max(most, held);
+    held -= freed[i];
+  }
+  return most;
 }
 
 std::vector<std::string> illegal_replays(const Plan& plan, const Profile& profile) {

@@ -11,6 +11,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,6 +50,18 @@ class Replay {
   std::vector<bool> possible_;                      // per op
   const Profile& profile_;
 };
+
+// The replays that make the contents of `wanted` available before op `before`, in order of
+// execution: its maker, and before it the makers of inputs that are not `available` then (alive and
+// not discarded). Outputs to keep are not filled in but for `wanted`. Empty where that is not
+// legal, or takes more than `most` replays.
+std::vector<Recompute> replay_chain(const Profile&, const Replay&, TensorId wanted, OpId before,
+                                    const std::function<bool(TensorId)>& available,
+                                    std::size_t most = 64);
+
+// What the replays before one op (those of one `before`) hold at most beyond what is alive at that
+// op, in bytes rounded to granules: outputs that are not kept until their last reader among them.
+std::uint64_t replay_bytes(const Profile&, std::span<const Recompute>, std::uint64_t granule);
 
 // What is illegal in the plan's recomputations, in words; part of verify().
 std::vector<std::string> illegal_replays(const Plan&, const Profile&);
