@@ -2,22 +2,16 @@
 
 #include <algorithm>
 
-#include "sentinel/analysis.h"
-
 namespace sentinel::plan {
 
 ReplayCost::ReplayCost(const Profile& profile)
-    : profile_(profile), replay_(profile), last_use_(profile.tensors.size(), 0) {
-  for (std::uint32_t k = 0; k < profile.ops.size(); ++k)
-    for (const auto* list : {&profile.ops[k].in, &profile.ops[k].out})
-      for (TensorId t : *list) last_use_[t.index()] = k;
-  for (const Lifetime& life : lifetimes(profile)) persistent_.push_back(life.persistent);
-}
+    : profile_(profile), replay_(profile), lives_(lifetimes(profile)) {}
 
-// Neither dead nor overwritten at k; what is so now is so at every later op.
+// Neither dead nor overwritten at k; what is so then is so at every later op.
 bool ReplayCost::available(TensorId t, OpId reader, OpId k) const {
+  const Lifetime& life = lives_[t.index()];
   return replay_.version(t, reader) == replay_.version(t, k) &&
-         (persistent_[t.index()] || last_use_[t.index()] >= k.value);
+         (life.persistent || k <= life.last_op);
 }
 
 std::vector<std::uint32_t> ReplayCost::making(TensorId tensor, OpId k) const {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "plan/replay.h"
+#include "sentinel/analysis.h"
 #include "sentinel/profile.h"
 
 namespace sentinel::plan {
@@ -27,8 +28,7 @@ class ReplayCost {
 
   const Profile& profile_;
   Replay replay_;
-  std::vector<std::uint32_t> last_use_;  // per tensor
-  std::vector<bool> persistent_;         // per tensor
+  std::vector<Lifetime> lives_;
 };
 
 }  // namespace sentinel::plan
