@@ -36,7 +36,10 @@ Bound lower_bound(const Profile& profile, const Machine& machine, const BoundOpt
     if (program.trivial()) break;
     const double left =
         options.time_limit_s - std::chrono::duration<double>(Clock::now() - begin).count();
-    if (left <= 0) break;
+    if (left <= 0) {
+      best.exact = best.buckets > 0;
+      break;
+    }
     Bound found = program.solve(left);
     const bool solved = found.exact;
     if (found.exact || found.step_us > best.step_us) best = std::move(found);
