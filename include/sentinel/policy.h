@@ -40,11 +40,13 @@ struct PlanOptions {
   std::uint32_t pool_frames = 8;          // granules of it kept free for transfers (queue depth)
   std::uint32_t threads = 0;              // that compute; 0: as many as the profile's machine had
   std::uint32_t max_interval_layers = 0;  // 0: no limit
+  std::uint32_t look_ahead = 0;           // kernels that deepum predicts ahead; 0: its default
   std::uint64_t seed = 0;
   std::uint64_t effort = 0;          // bound of a search, in the policy's own unit; 0: its default
   double time_limit_s = 10;          // only cuts: what was found until then is the answer
   bool recompute = true;             // the plan may replay ops
   Judge judge;                       // thread-safe; empty: a planner relies on its own estimate
+  bool parts = true;                 // the plan may be for tensors in parts (Plan::part_bytes)
   std::vector<std::string> without;  // features to leave out: of Policy::features()
 };
 
@@ -56,6 +58,9 @@ class Controller {
   virtual void op_end(OpId op, std::vector<Move>& out) = 0;
   virtual void first_access(TensorId, std::vector<Move>&) {}
   virtual void fault(TensorId, std::vector<Move>&) {}
+  // A step has ended. `op_us`: what each of its ops computed, waits and replays apart, as long as
+  // it took among the other jobs. `last`: the job leaves. Said where times are measured.
+  virtual void step_end(std::span<const double> /*op_us*/, bool /*last*/) {}
   // Ops to replay before this one starts, in order.
   virtual std::span<const Recompute> replays(OpId) { return {}; }
   // The tier in which a tensor is made; asked only where a slower tier is byte-addressable.
@@ -82,8 +87,11 @@ class OnlinePolicy : public Policy {
 };
 
 struct PlannedJob {
-  const Profile* profile = nullptr;
-  double start_us = 0;  // when it arrives
+  const Profile* profile = nullptr;  // all op times 0: the job has not run yet
+  double start_us = 0;               // when it arrives
+  // TENSILE's maximum swap ratio: how much of what all jobs swap may be this one's, as tensors. The
+  // smaller, the less it may be slowed down.
+  double swap_share = 1;
 };
 
 // A policy that knows the whole step beforehand; its controller walks the plan.
@@ -95,6 +103,12 @@ class PlannedPolicy : public Policy {
   // proportion to its peak and is planned alone.
   virtual std::vector<Plan> plan_jobs(std::span<const PlannedJob>, const Machine&,
                                       const PlanOptions&);
+  // The controllers of those jobs, in order; `plans` is what plan_jobs() gave for them. By default
+  // each walks its plan; a policy that plans anew while jobs come, go and drift does it here. The
+  // profiles live as long as the controllers. For one simulation or run.
+  virtual std::vector<std::unique_ptr<Controller>> control_jobs(std::span<const PlannedJob>,
+                                                                std::vector<Plan> plans,
+                                                                const Machine&, const PlanOptions&);
 };
 
 std::unique_ptr<Controller> walk(Plan plan);  // the controller of every planned policy

@@ -13,6 +13,7 @@
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
 #include "sim/machine_file.h"
+#include "sim/simulator.h"
 #include "trace/read_any.h"
 
 namespace sentinel {
@@ -75,7 +76,9 @@ void Session::adopt(Profile profile) {
   const PlanOptions plan_options{.fast_bytes = fast_bytes(profile),
                                  .pool_frames = static_cast<std::uint32_t>(options_.depth),
                                  .threads = thread_count(),
-                                 .recompute = false};  // the engine executes moves only
+                                 .recompute = false,  // the engine executes moves only,
+                                 .judge = sim::judge(),
+                                 .parts = false};  // and whole tensors
   require_workable(plan_options.fast_bytes, options_, profile, machine_, *planned);
   auto plan = planned->plan(profile, machine_, plan_options);
   adopt_plan(std::move(profile), std::move(plan));

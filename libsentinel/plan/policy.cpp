@@ -38,4 +38,13 @@ std::vector<Plan> PlannedPolicy::plan_jobs(std::span<const PlannedJob> jobs, con
   return plans;
 }
 
+std::vector<std::unique_ptr<Controller>> PlannedPolicy::control_jobs(std::span<const PlannedJob>,
+                                                                     std::vector<Plan> plans,
+                                                                     const Machine&,
+                                                                     const PlanOptions&) {
+  std::vector<std::unique_ptr<Controller>> controllers;
+  for (Plan& plan : plans) controllers.push_back(walk(std::move(plan)));
+  return controllers;
+}
+
 }  // namespace sentinel

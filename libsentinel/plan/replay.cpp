@@ -39,19 +39,18 @@ bool random(const Op& op) {
 
 Replay::Replay(const Profile& profile)
     : writes_(profile.tensors.size()),
-      last_use_(profile.tensors.size(), 0),
+      last_(profile.tensors.size()),
       persistent_(profile.tensors.size(), false),
       possible_(profile.ops.size(), false),
       profile_(profile) {
   const auto lives = lifetimes(profile);
-  for (std::size_t t = 0; t < lives.size(); ++t) persistent_[t] = lives[t].persistent;
+  for (std::size_t t = 0; t < lives.size(); ++t) {
+    persistent_[t] = lives[t].persistent;
+    last_[t] = lives[t].last_op;
+  }
   for (std::uint32_t k = 0; k < profile.ops.size(); ++k) {
     const Op& op = profile.ops[k];
-    for (TensorId t : op.in) last_use_[t.index()] = k;
-    for (TensorId t : op.out) {
-      last_use_[t.index()] = k;
-      writes_[t.index()].push_back(k);
-    }
+    for (TensorId t : op.out) writes_[t.index()].push_back(k);
   }
   for (std::uint32_t k = 0; k < profile.ops.size(); ++k) {
     const Op& op = profile.ops[k];
@@ -69,7 +68,7 @@ std::uint32_t Replay::version(TensorId t, OpId k) const {
 bool Replay::inputs_valid(OpId r, OpId k, std::vector<TensorId>& dead) const {
   for (TensorId t : profile_.ops[r.index()].in) {
     if (version(t, r) != version(t, k)) return false;
-    if (!persistent_[t.index()] && last_use_[t.index()] < k.value) dead.push_back(t);
+    if (!alive(t, k)) dead.push_back(t);
   }
   return true;
 }

@@ -32,11 +32,14 @@ class Replay {
   // Version of the tensor when op k starts: how many ops before k (of this step) wrote it.
   std::uint32_t version(TensorId, OpId k) const;
 
+  // Whether the tensor still exists when op k starts, if it was made before.
+  bool alive(TensorId t, OpId k) const { return persistent_[t.index()] || k <= last_[t.index()]; }
+
   // Whether op r can be replayed at any place at all.
   bool possible(OpId r) const { return possible_[r.index()]; }
 
   // Whether r's inputs still have at k the versions that r saw; which of them are no longer alive
-  // at k (their last use lies before k) and so would have to be remade first, is appended.
+  // at k and so would have to be remade first, is appended.
   bool inputs_valid(OpId r, OpId k, std::vector<TensorId>& dead) const;
 
   // The op before k that made the version which k would read of the tensor; none if it was made
@@ -45,7 +48,7 @@ class Replay {
 
  private:
   std::vector<std::vector<std::uint32_t>> writes_;  // per tensor: ops that write it, ascending
-  std::vector<std::uint32_t> last_use_;             // per tensor
+  std::vector<OpId> last_;                          // per tensor: alive until this op's end
   std::vector<bool> persistent_;                    // per tensor
   std::vector<bool> possible_;                      // per op
   const Profile& profile_;

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "base/units.h"
 #include "plan/footprint.h"
 #include "plan/layout.h"
+#include "plan/parts.h"
+#include "plan/replay.h"
 #include "plan/storage.h"
 
 namespace sentinel::plan {
@@ -46,6 +49,10 @@ void check_ids(const Plan& plan, const Profile& profile, Violations& bad) {
               m.tensor.value, m.trigger.value, m.deadline.value, profile.ops.size());
     if (m.tier == 0) bad.add("a move of tensor {} names no slower tier", m.tensor.value);
   }
+  for (const Recompute& r : plan.recomputations)
+    for (TensorId t : r.keep)
+      if (t.index() >= profile.tensors.size())
+        bad.add("a replay keeps tensor {}, which does not exist", t.value);
   for (OpId op : plan.streamed_ops)
     if (!op_ok(op)) bad.add("streamed op {} does not exist", op.value);
   for (const Placement& p : plan.placements) {
@@ -177,10 +184,10 @@ class OverlapCheck {
 
 // Executes the moves over two steps as the engine would, with every write taking as long as the
 // plan allows, and checks the second.
-class Replay {
+class TwoSteps {
  public:
-  Replay(const Plan& plan, const Profile& profile, const std::vector<Storage>& storages,
-         Violations& bad)
+  TwoSteps(const Plan& plan, const Profile& profile, const std::vector<Storage>& storages,
+           Violations& bad)
       : plan_(plan),
         profile_(profile),
         storages_(storages),
@@ -191,6 +198,7 @@ class Replay {
         of_(profile.tensors.size(), kNone),
         held_(storages.size()),
         resident_(storages.size(), false),
+        lost_(storages.size(), false),
         release_(storages.size(), kNone),
         streamed_(ops_, false),
         begin_(ops_),
@@ -198,13 +206,17 @@ class Replay {
         use_(ops_),
         promote_(ops_),
         demote_(ops_),
-        releases_(ops_) {
+        releases_(ops_),
+        replays_(ops_) {
     index();
   }
 
   std::uint64_t run() {
     std::vector<bool> absent(storages_.size(), false);
     for (TensorId t : absent_at_start(plan_, profile_)) absent[of_[t.index()]] = true;
+    for (const Move& m : plan_.moves)  // in order: the last one that leaves decides
+      if (const std::uint32_t i = of_[m.tensor.index()]; i != kNone && absent[i])
+        lost_[i] = m.direction == Direction::discard;
     for (std::uint32_t i = 0; i < storages_.size(); ++i)
       if ((storages_[i].persistent || storages_[i].carried) && !absent[i]) arrive(i);
     for (int lap = 0; lap < 2; ++lap)
@@ -227,10 +239,12 @@ class Replay {
     for (OpId op : plan_.streamed_ops) streamed_[op.index()] = true;
     for (const Move& m : plan_.moves)
       (m.direction == Direction::promote ? promote_ : demote_)[m.trigger.index()].push_back(&m);
+    for (const Recompute& r : plan_.recomputations) replays_[r.before.index()].push_back(r);
   }
 
   void arrive(std::uint32_t i) {
     resident_[i] = true;
+    lost_[i] = false;
     release_[i] = kNone;
     if (!held_[i]) holding_.hold(storages_[i].tensor);
     held_[i] = true;
@@ -246,15 +260,17 @@ class Replay {
     const std::uint32_t i = of_[m.tensor.index()];
     if (i == kNone || !resident_[i]) return;
     resident_[i] = false;
-    if (m.deadline.value == k) return leave(i);
+    lost_[i] = m.direction == Direction::discard;
+    if (lost_[i] || m.deadline.value == k) return leave(i);
     release_[i] = m.deadline.value;
     releases_[m.deadline.index()].push_back(i);
   }
 
   void step(std::uint32_t k, bool check) {
     for (std::uint32_t i : begin_[k]) arrive(i);
-    for (const Move* m : promote_[k])
-      if (of_[m->tensor.index()] != kNone) arrive(of_[m->tensor.index()]);
+    for (const Move* m : promote_[k]) promote(*m, check);
+    run_replays(k, check);
+    for (std::uint32_t i : use_[k]) remake(i, k);
     if (check) check_op(k);
     for (std::uint32_t i : std::exchange(releases_[k], {}))
       if (release_[i] == k) leave(i);
@@ -265,6 +281,44 @@ class Replay {
     }
   }
 
+  void promote(const Move& m, bool check) {
+    const std::uint32_t i = of_[m.tensor.index()];
+    if (i == kNone) return;
+    if (check && lost_[i])
+      bad_.add("op {} promotes {}, whose contents were discarded", m.trigger.value,
+               named(profile_, m.tensor));
+    arrive(i);
+  }
+
+  // The legality of their order is illegal_replays()'s to check; here: what they read is there.
+  void run_replays(std::uint32_t k, bool check) {
+    std::set<TensorId> made;
+    for (const Recompute& r : replays_[k]) {
+      for (TensorId t : profile_.ops[r.op.index()].in) {
+        const std::uint32_t i = of_[t.index()];
+        if (check && i != kNone && !resident_[i] && !made.contains(t))
+          bad_.add("the replay of op {} before op {} reads {}, which is not there", r.op.value, k,
+                   named(profile_, t));
+      }
+      const auto& out = profile_.ops[r.op.index()].out;
+      made.insert(out.begin(), out.end());
+      for (TensorId t : r.keep)
+        if (of_[t.index()] != kNone) arrive(of_[t.index()]);
+    }
+    replayed_bytes_ = replay_bytes(profile_, replays_[k], plan_.granule_bytes);
+  }
+
+  // What was discarded and is overwritten whole is there again.
+  void remake(std::uint32_t i, std::uint32_t k) {
+    const Storage& s = storages_[i];
+    const auto named_in = [&](const std::vector<TensorId>& list) {
+      return std::ranges::binary_search(list, s.tensor) ||
+             (s.carried && std::ranges::binary_search(list, *s.carried));
+    };
+    const Op& op = profile_.ops[k];
+    if (!resident_[i] && lost_[i] && !named_in(op.in) && named_in(op.out)) arrive(i);
+  }
+
   void check_op(std::uint32_t k) {
     const std::uint64_t limit =
         plan_.fast_bytes - std::min(plan_.fast_bytes, plan_.frame_pool_bytes);
@@ -272,9 +326,10 @@ class Replay {
       peak_ = std::max(peak_, limit);
       return;
     }
-    peak_ = std::max(peak_, holding_.bytes());
-    if (holding_.bytes() > limit)
-      bad_.add("op {} holds {} bytes of fast memory, {} are allowed", k, holding_.bytes(), limit);
+    const std::uint64_t held = holding_.bytes() + replayed_bytes_;
+    peak_ = std::max(peak_, held);
+    if (held > limit)
+      bad_.add("op {} holds {} bytes of fast memory, {} are allowed", k, held, limit);
     for (std::uint32_t i : use_[k])
       if (!resident_[i])
         bad_.add("op {} uses {} while it is demoted", k, named(profile_, storages_[i].tensor));
@@ -288,12 +343,14 @@ class Replay {
   Footprint footprint_;
   Holding holding_;
   std::vector<std::uint32_t> of_;  // per tensor, its storage
-  std::vector<bool> held_, resident_;
+  std::vector<bool> held_, resident_, lost_;
   std::vector<std::uint32_t> release_;  // op at whose end a demoted storage lets go
   std::vector<bool> streamed_;
   std::vector<std::vector<std::uint32_t>> begin_, end_, use_;
   std::vector<std::vector<const Move*>> promote_, demote_;
   std::vector<std::vector<std::uint32_t>> releases_;
+  std::vector<std::vector<Recompute>> replays_;
+  std::uint64_t replayed_bytes_ = 0;  // of the replays before the current op
   std::uint64_t peak_ = 0;
 };
 
@@ -308,6 +365,11 @@ void check_totals(const Plan& plan, std::uint64_t peak, Violations& bad) {
 }  // namespace
 
 std::vector<std::string> verify(const Plan& plan, const Profile& profile) {
+  if (plan.part_bytes != 0) {
+    Plan whole = plan;
+    whole.part_bytes = 0;
+    return verify(whole, in_parts(profile, plan.part_bytes));
+  }
   Violations bad;
   check_ids(plan, profile, bad);
   if (profile.ops.empty() || !bad.empty()) return bad.take();
@@ -315,9 +377,10 @@ std::vector<std::string> verify(const Plan& plan, const Profile& profile) {
   check_groups(plan, bad);
   check_placements(plan, profile, all, bad);
   check_triggers(plan, profile, all, bad);
+  for (const std::string& illegal : illegal_replays(plan, profile)) bad.add("{}", illegal);
   if (!bad.empty()) return bad.take();
   OverlapCheck(plan, profile, bad).run(all);
-  check_totals(plan, Replay(plan, profile, all, bad).run(), bad);
+  check_totals(plan, TwoSteps(plan, profile, all, bad).run(), bad);
   return bad.take();
 }
 
@@ -332,7 +395,7 @@ std::vector<TensorId> absent_at_start(const Plan& plan, const Profile& profile) 
   for (const Storage& s : storages(profile)) {
     const auto found = last.find(s.tensor.value);
     if ((s.persistent || s.carried) && found != last.end() &&
-        found->second.second == Direction::demote)
+        found->second.second != Direction::promote)
       absent.push_back(s.carried.value_or(s.tensor));
   }
   return absent;

@@ -17,7 +17,9 @@ namespace sentinel::plan {
 // - tensors alive at the same time overlap nowhere;
 // - in the steady state, with moves in flight counted, no op holds more than fast_bytes;
 // - every tensor is in fast memory, or promoted in time, at each op that uses it, streamed ops
-//   apart; what the plan demotes comes back;
+//   apart; what the plan demotes comes back; what it discards is remade or overwritten whole
+//   before it is read;
+// - replays are legal (plan/replay.h) and what they read is in fast memory;
 // - the plan's own totals agree with its parts.
 std::vector<std::string> verify(const Plan&, const Profile&);
 

@@ -5,34 +5,61 @@
 
 namespace sentinel::sim {
 
+Timeline since(double us, Timeline timeline) {
+  for (auto& s : timeline.samples) s.at_us = std::max(0.0, s.at_us - us);
+  for (auto& t : timeline.transfers) {
+    t.begin_us = std::max(0.0, t.begin_us - us);
+    t.end_us -= us;
+  }
+  for (auto& w : timeline.waits) {
+    w.begin_us -= us;
+    w.end_us -= us;
+  }
+  return timeline;
+}
+
 Commons::Commons(const Machine& machine, const SimOptions& options)
     : machine_(machine),
       capacity_(options.fast_bytes),
       timed_(options.timeline),
       fabric_(machine),
-      stored_(machine.tiers.size(), 0),
-      moved_(machine.tiers.size() * machine.tiers.size(), 0) {}
+      stored_(machine.tiers.size(), 0) {}
 
-void Commons::sample() {
-  if (!timed_) return;
-  auto& samples = timeline.samples;
-  if (!samples.empty() && samples.back().at_us == now_us())
-    samples.back().fast_bytes = held_;
-  else
-    samples.push_back({now_us(), held_});
+Account& Commons::open_account() {
+  accounts_.push_back(std::make_unique<Account>());
+  accounts_.back()->moved.resize(machine_.tiers.size() * machine_.tiers.size(), 0);
+  return *accounts_.back();
 }
 
-bool Commons::take(std::uint64_t bytes) {
+void Commons::sample(Account& account) const {
+  if (!timed_) return;
+  auto& samples = account.timeline.samples;
+  if (!samples.empty() && samples.back().at_us == now_us())
+    samples.back().fast_bytes = account.held;
+  else
+    samples.push_back({now_us(), account.held});
+}
+
+bool Commons::take(Account& account, std::uint64_t bytes) {
   if (!room(bytes)) return false;
   held_ += bytes;
   peak_ = std::max(peak_, held_);
-  sample();
+  account.held += bytes;
+  account.peak = std::max(account.peak, account.held);
+  sample(account);
   return true;
 }
 
-void Commons::give(std::uint64_t bytes) {
+void Commons::give(Account& account, std::uint64_t bytes) {
   held_ -= bytes;
-  sample();
+  account.held -= bytes;
+  ++times_given_;
+  sample(account);
+}
+
+void Commons::claim(Account& account, std::uint64_t bytes) {
+  claimed_ += bytes - account.claim;
+  account.claim = bytes;
 }
 
 std::uint32_t Commons::tier_with_room(std::uint32_t tier, std::uint64_t bytes) const {
@@ -43,11 +70,13 @@ std::uint32_t Commons::tier_with_room(std::uint32_t tier, std::uint64_t bytes) c
   return last;
 }
 
-TransferId Commons::start(std::uint32_t from, std::uint32_t to, std::uint64_t bytes,
-                          double delay_us, TensorId tensor, std::function<void()> done) {
+TransferId Commons::start(Account& account, std::uint32_t from, std::uint32_t to,
+                          std::uint64_t bytes, double delay_us, TensorId tensor,
+                          std::function<void()> done) {
   const TransferId id = fabric_.start(from, to, bytes, delay_us);
-  flying_[id] = {std::move(done), {now_us(), 0, from, to, bytes, tensor}};
-  count(from, to, bytes);
+  flying_[id] = {&account, std::move(done), {now_us(), 0, from, to, bytes, tensor}};
+  ++account.flying;
+  count(account, from, to, bytes);
   return id;
 }
 
@@ -55,32 +84,36 @@ void Commons::advance_to(double us) {
   std::vector<TransferId> completed;
   fabric_.advance(std::max(us, now_us()), completed);
   for (TransferId id : completed) {
-    auto flight = flying_.extract(id);
+    const auto extracted = flying_.extract(id);
+    Flight& flight = extracted.mapped();
+    --flight.account->flying;
     if (timed_) {
-      flight.mapped().transfer.end_us = now_us();
-      timeline.transfers.push_back(flight.mapped().transfer);
+      flight.transfer.end_us = now_us();
+      flight.account->timeline.transfers.push_back(flight.transfer);
     }
-    if (flight.mapped().done) flight.mapped().done();
+    if (flight.done) flight.done();
   }
 }
 
-void Commons::count(std::uint32_t from, std::uint32_t to, std::uint64_t bytes) {
-  moved_[from * machine_.tiers.size() + to] += bytes;
+void Commons::count(Account& account, std::uint32_t from, std::uint32_t to,
+                    std::uint64_t bytes) const {
+  account.moved[from * machine_.tiers.size() + to] += bytes;
 }
 
-std::vector<Traffic> Commons::traffic() const {
+std::vector<Traffic> Commons::traffic(const Account& account) const {
+  const auto& moved = account.moved;
   std::vector<Traffic> list;
   const std::size_t tiers = machine_.tiers.size();
-  for (std::size_t i = 0; i < moved_.size(); ++i)
-    if (moved_[i] > 0)
-      list.push_back({machine_.tiers[i / tiers].name, machine_.tiers[i % tiers].name, moved_[i]});
+  for (std::size_t i = 0; i < moved.size(); ++i)
+    if (moved[i] > 0)
+      list.push_back({machine_.tiers[i / tiers].name, machine_.tiers[i % tiers].name, moved[i]});
   return list;
 }
 
-void Commons::restart_traffic() {
-  std::ranges::fill(moved_, 0);
-  timeline = {};
-  sample();
+void Commons::begin_step(Account& account) const {
+  std::ranges::fill(account.moved, 0);
+  account.timeline = {};
+  sample(account);
 }
 
 }  // namespace sentinel::sim

@@ -1,9 +1,11 @@
-// What the jobs of a simulation share: the links, fast memory, the slower tiers' space, the clock.
+// What the jobs of a simulation share: the links, fast memory, the slower tiers' space, the clock;
+// and each job's account of what it uses of them.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "sentinel/machine.h"
@@ -12,19 +14,36 @@
 
 namespace sentinel::sim {
 
+// One job's part. Lives as long as the Commons: transfers outlive their job.
+struct Account {
+  std::uint64_t held = 0, peak = 0;  // fast memory; the peak is over all steps
+  // Room that the job's next op still lacks; no promotion of any job takes it.
+  std::uint64_t claim = 0;
+  std::uint32_t flying = 0;          // transfers that have not ended
+  std::vector<std::uint64_t> moved;  // since its step began: from * tiers + to
+  Timeline timeline;                 // of that step, if asked for; transfers' times absolute
+};
+
+// With times relative to `us`, none negative.
+Timeline since(double us, Timeline);
+
 class Commons {
  public:
   Commons(const Machine&, const SimOptions&);
 
   const Machine& machine() const { return machine_; }
   double now_us() const { return fabric_.now_us(); }
+  Account& open_account();
 
   // Fast memory. take() is refused where it would exceed the budget.
   bool room(std::uint64_t bytes) const { return held_ + bytes <= capacity_; }
-  bool take(std::uint64_t bytes);
-  void give(std::uint64_t bytes);
-  std::uint64_t held() const { return held_; }
+  // Room beside what ops that wait have claimed.
+  bool room_unclaimed(std::uint64_t bytes) const { return room(bytes + claimed_); }
+  bool take(Account&, std::uint64_t bytes);
+  void give(Account&, std::uint64_t bytes);
+  void claim(Account&, std::uint64_t bytes);
   std::uint64_t peak() const { return peak_; }
+  std::uint64_t times_given() const { return times_given_; }
 
   // The tier from `tier` on that has room for so much; the last one if none has. Space in slower
   // tiers is taken and given with it.
@@ -33,33 +52,32 @@ class Commons {
   void unstore(std::uint32_t tier, std::uint64_t bytes) { stored_[tier] -= bytes; }
 
   // Transfers. `done` is called from advance() when the last byte has arrived, unless forgotten.
-  TransferId start(std::uint32_t from, std::uint32_t to, std::uint64_t bytes, double delay_us,
-                   TensorId, std::function<void()> done);
+  TransferId start(Account&, std::uint32_t from, std::uint32_t to, std::uint64_t bytes,
+                   double delay_us, TensorId, std::function<void()> done);
   void forget(TransferId id) { flying_[id].done = nullptr; }
   bool idle() const { return fabric_.idle(); }
   double next_event_us() const { return fabric_.next_event_us(); }
   void advance_to(double us);  // not past next_event_us()
 
-  void count(std::uint32_t from, std::uint32_t to, std::uint64_t bytes);
-  std::vector<Traffic> traffic() const;
-  void restart_traffic();  // a step begins
-
-  Timeline timeline;  // filled if asked for, times absolute
+  void count(Account&, std::uint32_t from, std::uint32_t to, std::uint64_t bytes) const;
+  std::vector<Traffic> traffic(const Account&) const;
+  void begin_step(Account&) const;  // its traffic and timeline begin anew
 
  private:
   struct Flight {
+    Account* account;
     std::function<void()> done;
     Timeline::Transfer transfer;
   };
-  void sample();
+  void sample(Account&) const;
 
   const Machine& machine_;
-  std::uint64_t capacity_, held_ = 0, peak_ = 0;
+  std::uint64_t capacity_, held_ = 0, peak_ = 0, claimed_ = 0, times_given_ = 0;
   bool timed_;
   Fabric fabric_;
   std::vector<std::uint64_t> stored_;  // per tier
   std::map<TransferId, Flight> flying_;
-  std::vector<std::uint64_t> moved_;  // from * tiers + to
+  std::vector<std::unique_ptr<Account>> accounts_;
 };
 
 }  // namespace sentinel::sim

@@ -22,8 +22,9 @@ JobRun::JobRun(const Job& job, Commons& commons, const SimOptions& options, std:
     : profile_(*job.profile),
       controller_(*job.controller),
       commons_(commons),
+      account_(commons.open_account()),
       machine_(commons.machine()),
-      residence_(profile_, job.placements, commons),
+      residence_(profile_, job.placements, commons, account_),
       job_(job),
       noise_(options.noise),
       random_(options.seed + index),
@@ -72,7 +73,8 @@ void JobRun::begin_step() {
   auto times = std::move(result_.step_times_us);
   result_ = SimResult{.ideal_us = ideal_us(profile_), .peak_fast_bytes = peak};
   result_.step_times_us = std::move(times);
-  commons_.restart_traffic();
+  commons_.begin_step(account_);
+  computed_us_.clear();
   step_begin_us_ = commons_.now_us();
   op_ = 0;
 }
@@ -80,27 +82,22 @@ void JobRun::begin_step() {
 void JobRun::end_step() {
   end_us_ = commons_.now_us();
   result_.step_us = end_us_ - step_begin_us_;
-  result_.stall_us = result_.step_us - result_.ideal_us - result_.recompute_us;
-  result_.peak_fast_bytes = std::max(result_.peak_fast_bytes, commons_.peak());
+  result_.stall_us = result_.step_us - result_.ideal_us - result_.recompute_us - result_.shared_us;
+  result_.peak_fast_bytes = account_.peak;
   result_.step_times_us.push_back(result_.step_us);
-  if (++step_ < std::max(job_.steps, 1u)) return begin_step();
-  result_.traffic = commons_.traffic();
-  result_.timeline = commons_.timeline;
-  for (auto& s : result_.timeline.samples) s.at_us = std::max(0.0, s.at_us - step_begin_us_);
-  for (auto& t : result_.timeline.transfers) {
-    t.begin_us = std::max(0.0, t.begin_us - step_begin_us_);
-    t.end_us -= step_begin_us_;
-  }
+  const bool last = ++step_ >= std::max(job_.steps, 1u);
+  controller_.step_end(computed_us_, last);
+  if (!last) return begin_step();
+  result_.traffic = commons_.traffic(account_);
+  result_.timeline = since(step_begin_us_, std::move(account_.timeline));
   state_ = State::done;
+  put_off_.clear();
   for (std::uint32_t i = 0; i < residence_.size(); ++i) residence_.destroy(StorageId(i));
 }
 
 void JobRun::proceed() {
   while (true) {
-    while (!put_off_.empty() && put_off_.begin()->first <= commons_.now_us()) {
-      apply(put_off_.begin()->second);
-      put_off_.erase(put_off_.begin());
-    }
+    apply_put_off();
     residence_.settle();
     switch (state_) {
       case State::arriving:
@@ -119,7 +116,9 @@ void JobRun::proceed() {
         break;
       case State::acquiring:
         if (!acquire()) return;
-        left_us_ = compute_us();
+        commons_.claim(account_, 0);
+        compute_begin_us_ = commons_.now_us();
+        left_us_ = compute_us_ = compute_us();
         state_ = State::computing;
         break;
       case State::computing:
@@ -150,10 +149,23 @@ void JobRun::apply(const Move& m) {
   }
 }
 
+// Op times differ from those the delay was reckoned with: what was to leave after a use may be in
+// use again, or have been since, when its time has come. Then it stays.
+void JobRun::apply_put_off() {
+  while (!put_off_.empty() && put_off_.begin()->first <= commons_.now_us()) {
+    const auto [move, issued_us] = put_off_.extract(put_off_.begin()).mapped();
+    const StorageId s = residence_.of(move.tensor);
+    if (s != Residence::kNone && move.direction != Direction::promote &&
+        (residence_.pinned(s) || residence_.last_use_us(s) > issued_us))
+      continue;
+    apply(move);
+  }
+}
+
 void JobRun::issue() {
   for (const Move& m : moves_)
     if (m.delay_us > 0)
-      put_off_.emplace(commons_.now_us() + m.delay_us, m);
+      put_off_.emplace(commons_.now_us() + m.delay_us, PutOff{m, commons_.now_us()});
     else
       apply(m);
   moves_.clear();
@@ -162,7 +174,7 @@ void JobRun::issue() {
 
 void JobRun::begin_op() {
   op_begin_us_ = commons_.now_us();
-  replayed_us_ = 0;
+  replayed_us_ = shared_us_ = 0;
   controller_.op_start(OpId(op_), moves_);
   issue();
   tasks_.clear();
@@ -203,7 +215,6 @@ void JobRun::plan_replays(OpId before) {
 }
 
 void JobRun::begin_task() {
-  task_begin_us_ = commons_.now_us();
   streamed_.clear();
   in_place_us_ = 0;
   scratch_held_ = tasks_[task_].scratch_bytes == 0;
@@ -281,8 +292,8 @@ bool JobRun::acquire() {
       if (!residence_.demanded(o.storage)) need(o);
       claim += residence_.missing(o.storage);
     }
-  if (!scratch_held_) scratch_held_ = commons_.take(task.scratch_bytes);
-  residence_.claim(claim);
+  if (!scratch_held_) scratch_held_ = commons_.take(account_, task.scratch_bytes);
+  commons_.claim(account_, claim);
   issue();
   return scratch_held_ &&
          std::ranges::all_of(task.operands, [&](const Operand& o) { return ready(o); });
@@ -335,7 +346,10 @@ void JobRun::end_task() {
     if (residence_.place(o.storage) != Place::arriving)
       residence_.stream(o.storage, o.read && !in_place, o.written && !in_place);
   }
-  if (task.scratch_bytes > 0) commons_.give(task.scratch_bytes);
+  if (task.scratch_bytes > 0) commons_.give(account_, task.scratch_bytes);
+  const double took = commons_.now_us() - compute_begin_us_;
+  shared_us_ += std::max(0.0, took - compute_us_);
+  if (!task.replay) computed_us_.push_back(took);
   if (task.replay) {
     result_.recompute_us += profile_.ops[task.op.index()].us;
     replayed_us_ += profile_.ops[task.op.index()].us;
@@ -358,11 +372,10 @@ void JobRun::end_task() {
 
 void JobRun::end_op() {
   const double now = commons_.now_us();
-  const double late = now - op_begin_us_ - profile_.ops[op_].us - replayed_us_;
+  const double late = now - op_begin_us_ - profile_.ops[op_].us - replayed_us_ - shared_us_;
+  result_.shared_us += shared_us_;
   result_.op_stall_us.push_back(late);
-  if (late > 0)
-    commons_.timeline.waits.push_back(
-        {op_begin_us_ - step_begin_us_, op_begin_us_ - step_begin_us_ + late, OpId(op_)});
+  if (late > 0) account_.timeline.waits.push_back({op_begin_us_, op_begin_us_ + late, OpId(op_)});
   controller_.op_end(OpId(op_), moves_);
   issue();
   for (StorageId s : ends_[op_]) residence_.destroy(s);

@@ -16,12 +16,14 @@ class JobRun {
  public:
   JobRun(const Job&, Commons&, const SimOptions&, std::size_t index);
 
-  // Starts and ends what can start and end now, until something has to be waited for.
+  // Starts and ends what can start and end now, until something has to be waited for. A job that
+  // found too little room may go on once another one has given some up.
   void proceed();
 
   bool done() const { return state_ == State::done; }
   bool computes() const { return state_ == State::computing; }
   bool waits() const { return state_ == State::acquiring; }  // for tensors or room
+  bool transfers() const { return account_.flying > 0; }     // something of its own is under way
 
   double left_us() const { return left_us_; }  // of compute alone on the machine
   void compute(double us) { left_us_ -= us; }
@@ -66,10 +68,12 @@ class JobRun {
   double compute_us() const;
   void issue();
   void apply(const Move&);
+  void apply_put_off();
 
   const Profile& profile_;
   Controller& controller_;
   Commons& commons_;
+  Account& account_;
   const Machine& machine_;
   Residence residence_;
   const Job job_;
@@ -88,10 +92,16 @@ class JobRun {
   bool scratch_held_ = false;
   std::vector<Operand> streamed_;  // of the current task
   double in_place_us_ = 0;         // of the current task: use of tensors left in a slow tier
-  double left_us_ = 0, task_begin_us_ = 0, op_begin_us_ = 0, step_begin_us_ = 0, end_us_ = 0;
-  double replayed_us_ = 0;  // of the current op
+  double left_us_ = 0, op_begin_us_ = 0, step_begin_us_ = 0, end_us_ = 0;
+  double compute_begin_us_ = 0, compute_us_ = 0;  // of the current task: from when, how long alone
+  double replayed_us_ = 0, shared_us_ = 0;        // of the current op
+  std::vector<double> computed_us_;               // per op of the step: compute, as shared
   std::vector<Move> moves_;
-  std::multimap<double, Move> put_off_;
+  struct PutOff {
+    Move move;
+    double issued_us;
+  };
+  std::multimap<double, PutOff> put_off_;  // by when they are due
   SimResult result_;
 };
 

@@ -5,8 +5,9 @@
 namespace sentinel::sim {
 
 Residence::Residence(const Profile& profile, std::span<const Placement> placements,
-                     Commons& commons)
+                     Commons& commons, Account& account)
     : commons_(commons),
+      account_(account),
       storages_(plan::storages(profile)),
       footprint_(profile, placements, commons.machine().granule_bytes),
       holding_(footprint_),
@@ -29,14 +30,14 @@ std::uint64_t Residence::missing(StorageId s) const {
 
 bool Residence::hold(StorageId s) {
   if (body(s).held) return true;
-  if (!commons_.take(missing(s))) return false;
+  if (!commons_.take(account_, missing(s))) return false;
   holding_.hold(storage(s).tensor);
   return body(s).held = true;
 }
 
 void Residence::let_go(StorageId s) {
   if (!body(s).held) return;
-  commons_.give(holding_.sole(storage(s).tensor));
+  commons_.give(account_, holding_.sole(storage(s).tensor));
   holding_.drop(storage(s).tensor);
   body(s).held = false;
 }
@@ -155,8 +156,8 @@ void Residence::stream(StorageId s, bool in, bool out) {
   Body& b = body(s);
   const std::uint64_t bytes = storage(s).bytes;
   if (!b.stored) create_in(s, b.tier);
-  if (in) commons_.count(b.tier, 0, bytes);
-  if (out) commons_.count(0, b.tier, bytes);
+  if (in) commons_.count(account_, b.tier, 0, bytes);
+  if (out) commons_.count(account_, 0, b.tier, bytes);
   set_place(s, Place::slow);
   b.copied = true;
   b.wanted = b.demanded = false;
@@ -181,15 +182,16 @@ void Residence::start_in(StorageId s, Lane& lane) {
   const double delay = commons_.machine().tiers[b.tier].latency_us + b.fault_us;
   b.wanted = b.demanded = false;
   b.fault_us = 0;
-  lane.busy = b.transfer = commons_.start(b.tier, 0, storage(s).bytes, delay, storage(s).tensor,
-                                          [this, s, &lane] { arrived(s, lane); });
+  lane.busy = b.transfer =
+      commons_.start(account_, b.tier, 0, storage(s).bytes, delay, storage(s).tensor,
+                     [this, s, &lane] { arrived(s, lane); });
 }
 
 void Residence::start_out(StorageId s, Lane& lane) {
   Body& b = body(s);
-  lane.busy = b.transfer =
-      commons_.start(0, b.tier, storage(s).bytes, commons_.machine().tiers[b.tier].latency_us,
-                     storage(s).tensor, [this, s, &lane] { left(s, lane); });
+  lane.busy = b.transfer = commons_.start(account_, 0, b.tier, storage(s).bytes,
+                                          commons_.machine().tiers[b.tier].latency_us,
+                                          storage(s).tensor, [this, s, &lane] { left(s, lane); });
 }
 
 void Residence::arrived(StorageId s, Lane& lane) {
@@ -226,7 +228,7 @@ void Residence::settle_in(Lane& lane, bool demand) {
     if (asked && b.place == Place::leaving) return;
     if (asked && b.place == Place::slow) {
       const bool operand = b.pins > 0;
-      if (!operand && !commons_.room(missing(s) + claim_)) return;
+      if (!operand && !commons_.room_unclaimed(missing(s))) return;
       if (!hold(s)) return;
     }
     lane.queue.pop_front();

@@ -24,7 +24,7 @@ enum class Place : std::uint8_t { nowhere, fast, slow, arriving, leaving, lost }
 
 class Residence {
  public:
-  Residence(const Profile&, std::span<const Placement>, Commons&);
+  Residence(const Profile&, std::span<const Placement>, Commons&, Account&);
 
   std::size_t size() const { return bodies_.size(); }
   const plan::Storage& storage(StorageId s) const { return storages_[s.index()]; }
@@ -53,8 +53,8 @@ class Residence {
 
   // An operand of the op that is starting or running; never a victim.
   void pin(StorageId, bool on);
-  // Room that the op which is starting still lacks: no other tensor's promotion takes it.
-  void claim(std::uint64_t bytes) { claim_ = bytes; }
+  bool pinned(StorageId s) const { return body(s).pins > 0; }
+  double last_use_us(StorageId s) const { return body(s).last_use; }
   // The unpinned tensor in fast memory that was unused the longest; kNone if there is none.
   StorageId longest_unused() const;
 
@@ -95,6 +95,7 @@ class Residence {
   void settle_in(Lane&, bool demand);
 
   Commons& commons_;
+  Account& account_;
   std::vector<plan::Storage> storages_;
   plan::Footprint footprint_;
   plan::Holding holding_;
@@ -102,7 +103,6 @@ class Residence {
   std::vector<StorageId> of_;
   std::vector<Lanes> lanes_;                           // per tier
   std::set<std::pair<double, std::uint32_t>> unused_;  // in fast memory, by last use
-  std::uint64_t claim_ = 0;
 };
 
 }  // namespace sentinel::sim

@@ -31,10 +31,10 @@ class Simulation {
   }
 
   JobsResult run() {
-    while (!std::ranges::all_of(runs_, &JobRun::done)) {
-      for (auto& run : runs_) run->proceed();
+    while (true) {
+      proceed();
       if (std::ranges::all_of(runs_, &JobRun::done)) break;
-      if (!commons_.idle() || !make_way()) advance();
+      if (!make_way()) advance();
     }
     JobsResult result{.peak_fast_bytes = commons_.peak()};
     for (auto& run : runs_) {
@@ -45,25 +45,43 @@ class Simulation {
   }
 
  private:
-  // Nothing is on its way: who waits has to be helped. True if anything changed.
+  // Room that one job gives up may be what an earlier one waits for.
+  void proceed() {
+    std::uint64_t before = 0;
+    do {
+      before = commons_.times_given();
+      for (auto& run : runs_) run->proceed();
+    } while (runs_.size() > 1 && commons_.times_given() != before);
+  }
+
+  // A job that waits, with nothing of its own under way, has to be helped: by what it or else
+  // another job can do without. What computes gives up its operands in time; only where nothing
+  // does is an op streamed. True if anything changed.
   bool make_way() {
     bool changed = false;
-    for (auto& run : runs_) {
-      if (!run->waits()) continue;
-      StorageId victim = run->longest_unused();
-      JobRun* owner = run.get();
-      for (auto& other : runs_) {
-        if (victim != Residence::kNone) break;
-        victim = other->longest_unused();
-        owner = other.get();
-      }
-      if (victim != Residence::kNone)
-        owner->put_out(victim);
-      else
-        run->stream_rest();
-      changed = true;
+    for (auto& run : runs_)
+      if (run->waits() && !run->transfers()) changed |= put_out_for(*run);
+    if (changed || !commons_.idle() || std::ranges::any_of(runs_, &JobRun::computes))
+      return changed;
+    const auto waiting = std::ranges::find_if(runs_, &JobRun::waits);
+    if (waiting == runs_.end()) return false;
+    (*waiting)->stream_rest();
+    return true;
+  }
+
+  bool put_out_for(JobRun& waiting) {
+    if (const StorageId own = waiting.longest_unused(); own != Residence::kNone) {
+      waiting.put_out(own);
+      return true;
     }
-    return changed;
+    for (auto& other : runs_) {
+      if (other.get() == &waiting || other->transfers()) continue;
+      const StorageId victim = other->longest_unused();
+      if (victim == Residence::kNone) continue;
+      other->put_out(victim);
+      return true;
+    }
+    return false;
   }
 
   void advance() {

@@ -39,7 +39,7 @@ struct SimOptions {
 
 // The last step as it went: times in us since its start.
 struct Timeline {
-  struct Sample {  // fast memory held from here on
+  struct Sample {  // fast memory that the job holds from here on
     double at_us;
     std::uint64_t fast_bytes;
     friend bool operator==(const Sample&, const Sample&) = default;
@@ -68,8 +68,19 @@ struct Traffic {
   friend bool operator==(const Traffic&, const Traffic&) = default;
 };
 
+// What policies that are driven by page faults do besides (sim/paging.h), in blocks of 2 MiB.
+struct Paging {
+  std::uint64_t faulted_blocks = 0;      // absent when a kernel touched them, and not predicted
+  std::uint64_t late_blocks = 0;         // predicted, and waited for
+  std::uint64_t conflict_misses = 0;     // of those faulted: their kernel's table is too small
+  std::uint64_t invalidated_blocks = 0;  // dropped instead of written
+  std::uint64_t table_bytes = 0;         // of what the policy has learned
+  friend bool operator==(const Paging&, const Paging&) = default;
+};
+
 struct SimResult {
   double step_us = 0, ideal_us = 0, stall_us = 0, recompute_us = 0;
+  double shared_us = 0;               // how much longer ops computed because other jobs did, too
   std::uint64_t peak_fast_bytes = 0;  // over all steps
   std::uint64_t demand_faults = 0;    // batches
   std::uint64_t evictions = 0;        // put out for want of room, not by the controller
@@ -78,6 +89,7 @@ struct SimResult {
   std::vector<double> op_stall_us;    // of the last step
   std::vector<double> step_times_us;  // of every step
   Timeline timeline;
+  Paging paging;  // of the last step
   double normalized_throughput() const { return step_us > 0 ? ideal_us / step_us : 1; }
   friend bool operator==(const SimResult&, const SimResult&) = default;
 };
@@ -93,7 +105,8 @@ SimResult simulate(const Profile&, const Machine&, const Plan&, SimOptions = {})
 Judge judge();
 
 // Jobs that share the machine: its compute in equal parts among those that compute, its links, and
-// one fast memory of options.fast_bytes.
+// one fast memory of options.fast_bytes. A job that lacks room puts out what it has not used the
+// longest; where it has nothing, another job's.
 struct Job {
   const Profile* profile = nullptr;
   Controller* controller = nullptr;
@@ -103,7 +116,7 @@ struct Job {
   std::span<const TensorId> absent = {};
 };
 struct JobsResult {
-  std::vector<SimResult> jobs;  // each as of its last step
+  std::vector<SimResult> jobs;  // each as of its last step; traffic, peak and timeline its own
   std::vector<double> end_us;
   std::uint64_t peak_fast_bytes = 0;  // of all together
 };

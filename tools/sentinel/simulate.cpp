@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "inputs.h"
+#include "jobs.h"
 #include "sentinel/error.h"
 #include "sim/machine_file.h"
 #include "simulation.h"
@@ -20,28 +21,53 @@ struct Settings {
   std::vector<std::string> policies, without;
   std::uint64_t steps = 3, seed = 0, effort = 0;
   double time_limit = 10, noise = 0, target = 0;
-  bool no_recompute = false;  // holds by itself: no policy recomputes yet
+  bool no_recompute = false;
   bool json = false;
 };
 
-// Accepted by name, so that nobody believes them to have had an effect.
-void refuse_unbuilt(const Settings& s) {
-  const std::pair<bool, const char*> unbuilt[] = {
-      {!s.jobs.empty(), "--jobs (several trainings on one machine)"},
-      {s.noise != 0, "--noise (op times that vary)"},
-      {s.effort != 0, "--effort (a bound on the search by count)"}};
-  for (const auto& [given, what] : unbuilt)
-    if (given) throw Error(fmt::format("{} is not built yet; leave it out", what));
+PlanOptions plan_options(const Settings& s, std::uint64_t fast_bytes) {
+  return {.fast_bytes = fast_bytes,
+          .seed = s.seed,
+          .effort = s.effort,
+          .time_limit_s = s.time_limit,
+          .recompute = !s.no_recompute,
+          .judge = sim::judge(),
+          .without = s.without};
+}
+
+void check(const Settings& s) {
+  if (s.target < 0 || s.target > 1)
+    throw UsageError("--target is a share of the ideal throughput, as 0.95");
+  if (s.steps == 0) throw UsageError("--steps 0: at least one step has to run");
+  if (s.noise >= 100) throw UsageError("--noise is in per cent of an op's time, below 100");
+  if (!s.jobs.empty() && (s.target != 0 || !s.sweep.empty()))
+    throw UsageError("--jobs goes with neither --sweep nor --target");
+  for (const auto& policy : policies_of(s.policies)) require_policy(policy);
 }
 
 Scenario scenario_of(const Settings& s, const Profile& profile) {
   auto machine = sim::find_machine(s.machine);
-  const PlanOptions plan{.fast_bytes = budget_bytes(s.fast, profile, machine),
-                         .seed = s.seed,
-                         .time_limit_s = s.time_limit,
-                         .without = s.without};
-  if (s.steps == 0) throw UsageError("--steps 0: at least one step has to run");
-  return {profile, std::move(machine), plan, static_cast<std::uint32_t>(s.steps)};
+  auto plan = plan_options(s, budget_bytes(s.fast, profile, machine));
+  return {profile, std::move(machine), std::move(plan), static_cast<std::uint32_t>(s.steps),
+          s.noise / 100};
+}
+
+// Several trainings at once. A share of fast memory is one of their peaks together.
+int simulate_jobs(const Settings& s) {
+  auto scenario = JobsScenario{.jobs = parse_jobs(s.jobs, s.file),
+                               .machine = sim::find_machine(s.machine),
+                               .steps = static_cast<std::uint32_t>(s.steps),
+                               .noise = s.noise / 100};
+  load(scenario);
+  scenario.plan = plan_options(s, jobs_budget_bytes(s.fast, scenario));
+  std::vector<JobsTrial> trials;
+  Progress progress;
+  for (const auto& policy : policies_of(s.policies)) {
+    progress.now(policy);
+    trials.push_back(try_jobs(scenario, policy));
+  }
+  print(s.json ? jobs_json(scenario, s.file, trials) : jobs_text(scenario, trials));
+  return trials.size() == 1 && !trials.front().result && !s.json ? kFailed : kDone;
 }
 
 Trial one_trial(const Settings& s, const Variant& variant, const std::string& policy) {
@@ -72,10 +98,8 @@ std::vector<Trial> trials_of(const Settings& s, const Scenario& scenario) {
 
 // A single policy that cannot work is a failure; among several it is a row of the table.
 int simulate(const Settings& s) {
-  if (s.target < 0 || s.target > 1)
-    throw UsageError("--target is a share of the ideal throughput, as 0.95");
-  refuse_unbuilt(s);
-  for (const auto& policy : policies_of(s.policies)) require_policy(policy);
+  check(s);
+  if (!s.jobs.empty()) return simulate_jobs(s);
   const auto profile = read_any(s.file);
   if (profile.ops.empty())
     throw Error(fmt::format("{} holds no operation: there is nothing to simulate", s.file));
@@ -100,10 +124,10 @@ Action declare(Form& form, std::vector<std::string> policies) {
       {"--target", "SHARE", "the smallest budget with that share of the ideal throughput",
        &s->target},
       {"--time-limit", "SECONDS", "for each policy's planning", &s->time_limit},
-      {"--seed", "N", "of policies that search", &s->seed},
-      {"--jobs", "A@0,B@5s", "several trainings at once (not built yet)", &s->jobs},
-      {"--noise", "PCT", "op times that vary (not built yet)", &s->noise},
-      {"--effort", "N", "bound of the search (not built yet)", &s->effort},
+      {"--seed", "N", "of policies that search, and of the noise", &s->seed},
+      {"--jobs", "A@0,B@5s", "several trainings at once: files and when they begin", &s->jobs},
+      {"--noise", "PCT", "op times vary by up to so many per cent", &s->noise},
+      {"--effort", "N", "bound of a policy's search, in its own unit", &s->effort},
       {"--json", "", "all of it, for programs", &s->json},
   };
   return [s] { return simulate(*s); };

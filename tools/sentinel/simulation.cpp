@@ -1,34 +1,15 @@
 #include "simulation.h"
 
-#include <chrono>
 #include <cmath>
-#include <exception>
+#include <utility>
 
 #include "base/units.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
+#include "sim/run.h"
 
 namespace sentinel::cli {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double ms_since(Clock::time_point begin) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-}
-
-sim::SimResult simulated(const Scenario& s, Policy& policy, Trial& trial) {
-  const auto begin = Clock::now();
-  if (auto* planned = dynamic_cast<PlannedPolicy*>(&policy)) {
-    const auto plan = planned->plan(s.profile, s.machine, s.plan);
-    trial.plan_ms = ms_since(begin);
-    return sim::simulate(s.profile, s.machine, plan, {.steps = s.steps});
-  }
-  const auto controller = dynamic_cast<OnlinePolicy&>(policy).prepare(s.profile, s.machine, s.plan);
-  trial.plan_ms = ms_since(begin);
-  return sim::simulate(s.profile, s.machine, *controller,
-                       {.fast_bytes = s.plan.fast_bytes, .steps = s.steps});
-}
 
 // Sums of many times differ in their last bits with the order of summing.
 void settle_rounding(sim::SimResult& result) {
@@ -46,7 +27,10 @@ Trial try_policy(const Scenario& s, const std::string& name) {
   Trial trial{.policy = name, .fast_bytes = s.plan.fast_bytes};
   trial.lower_bound_us = trial.swap_lower_bound_us = ideal_us(s.profile);
   try {
-    trial.result = simulated(s, *make_policy(name), trial);
+    auto run = sim::run(*make_policy(name), s.profile, s.machine, s.plan,
+                        {.steps = s.steps, .noise = s.noise, .seed = s.plan.seed});
+    trial.plan_ms = run.plan_ms;
+    trial.result = std::move(run.result);
     settle_rounding(*trial.result);
   } catch (const Error& error) {
     trial.reason = error.what();

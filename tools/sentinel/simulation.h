@@ -27,6 +27,7 @@ struct Scenario {
   Machine machine;
   PlanOptions plan;
   std::uint32_t steps = 3;
+  double noise = 0;  // SimOptions::noise; its seed is the plan's
 };
 
 // Never throws for what a policy cannot do: that is a result.

@@ -60,7 +60,7 @@ Json feasible_json(const Trial& trial) {
           {"lower_bound_us", trial.lower_bound_us},
           {"swap_lower_bound_us", trial.swap_lower_bound_us},
           {"stall_us", r.stall_us},
-          {"recompute_us", 0.0},
+          {"recompute_us", r.recompute_us},
           {"plan_ms", trial.plan_ms},
           {"peak_fast_bytes", r.peak_fast_bytes},
           {"demand_faults", r.demand_faults},

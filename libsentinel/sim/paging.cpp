@@ -1,0 +1,169 @@
+#include "sim/paging.h"
+
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <random>
+#include <string_view>
+#include <utility>
+
+#include "sentinel/analysis.h"
+#include "sentinel/error.h"
+#include "sim/addresses.h"
+#include "sim/cache_run.h"
+#include "sim/unified_memory.h"
+
+namespace sentinel::sim {
+namespace {
+
+constexpr double kSteady = 1e-3;  // relative difference of two steps
+
+std::uint64_t mix(std::uint64_t h, std::uint64_t value) {
+  return std::rotl((h ^ value) * 0x9e3779b97f4a7c15, 31);
+}
+
+std::uint64_t hash(std::string_view text) {  // FNV-1a: the same everywhere
+  std::uint64_t h = 0xcbf29ce484222325;
+  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return h;
+}
+
+UnifiedMemory::Range range_of(const Addresses& addresses, std::uint32_t storage) {
+  const Addresses::Range& r = addresses.range(storage);
+  return {r.begin, r.bytes, r.tensor};
+}
+
+class PagedRun {
+ public:
+  PagedRun(const Profile& profile, const Machine& machine, Pager& pager, const SimOptions& options)
+      : profile_(profile),
+        pager_(pager),
+        options_(options),
+        commons_(machine, options),
+        memory_(commons_, pager, options.fast_bytes),
+        addresses_(profile),
+        random_(options.seed) {
+    for (std::uint32_t s : addresses_.carried()) memory_.hand_out(range_of(addresses_, s));
+  }
+
+  SimResult run() {
+    const std::uint32_t least = std::max(options_.steps, 1u);
+    const std::uint32_t most = least + (least > 1 ? kMoreSteps : 0);
+    do step();
+    while (times_.size() < least || (times_.size() < most && !steady()));
+    result_.step_times_us = times_;
+    result_.peak_fast_bytes = commons_.peak();
+    result_.traffic = commons_.traffic(memory_.account());
+    result_.timeline = since(begin_us_, std::move(memory_.account().timeline));
+    std::erase_if(result_.timeline.transfers, [](const auto& t) { return t.bytes == 0; });
+    return std::move(result_);
+  }
+
+ private:
+  bool steady() const {
+    const double last = times_.back(), before = times_[times_.size() - 2];
+    return std::abs(last - before) <= kSteady * before;
+  }
+
+  void step() {
+    result_ = SimResult{.ideal_us = ideal_us(profile_)};
+    commons_.begin_step(memory_.account());
+    begin_us_ = commons_.now_us();
+    for (std::size_t k = 0; k < profile_.ops.size(); ++k) run_op(OpId(k));
+    result_.step_us = commons_.now_us() - begin_us_;
+    result_.stall_us = result_.step_us - result_.ideal_us;
+    times_.push_back(result_.step_us);
+    const auto counts = memory_.take_counts();
+    result_.demand_faults = counts.demand_faults;
+    result_.evictions = counts.evictions;
+    result_.paging = counts.paging;
+  }
+
+  void run_op(OpId op) {
+    const double begin_us = commons_.now_us();
+    for (std::uint32_t s : addresses_.births(op)) {
+      addresses_.allocate(s);
+      memory_.hand_out(range_of(addresses_, s));
+    }
+    pager_.kernel_start(kernel_hash(op));
+    touch(op);
+    while (true) {
+      memory_.settle();
+      if (memory_.served()) break;
+      if (commons_.idle()) throw Error("the simulation is stuck: no fault can be served");
+      commons_.advance_to(commons_.next_event_us());
+    }
+    compute(op);
+    pager_.kernel_end();
+    for (std::uint32_t s : addresses_.deaths(op)) {
+      memory_.take_back(range_of(addresses_, s));
+      addresses_.free(s);
+    }
+    const double late = commons_.now_us() - begin_us - profile_.ops[op.index()].us;
+    result_.op_stall_us.push_back(late);
+    if (late > 0) memory_.account().timeline.waits.push_back({begin_us, begin_us + late, op});
+  }
+
+  std::uint64_t kernel_hash(OpId op) const {
+    std::uint64_t h = hash(profile_.ops[op.index()].name);
+    for (const auto& operand : addresses_.operands(op)) {
+      const auto& range = addresses_.range(operand.storage);
+      h = mix(mix(h, range.begin), range.bytes);
+    }
+    return h;
+  }
+
+  void touch(OpId op) {
+    std::uint64_t bytes = 0;
+    memory_.begin_kernel();
+    for (const auto& operand : addresses_.operands(op)) {
+      memory_.touch(range_of(addresses_, operand.storage));
+      bytes += addresses_.range(operand.storage).bytes;
+    }
+    result_.streamed_ops += bytes > options_.fast_bytes ? 1 : 0;
+  }
+
+  void compute(OpId op) {
+    double us = profile_.ops[op.index()].us;
+    if (options_.noise > 0)
+      us *= std::uniform_real_distribution(1 - options_.noise, 1 + options_.noise)(random_);
+    const double end = commons_.now_us() + us;
+    while (commons_.now_us() < end) {
+      commons_.advance_to(std::min(end, commons_.next_event_us()));
+      memory_.settle();
+    }
+  }
+
+  const Profile& profile_;
+  Pager& pager_;
+  const SimOptions options_;
+  Commons commons_;
+  UnifiedMemory memory_;
+  Addresses addresses_;
+  std::mt19937_64 random_;
+  double begin_us_ = 0;
+  std::vector<double> times_;
+  SimResult result_;
+};
+
+void check(const Machine& machine) {
+  if (machine.tiers.size() < 2) throw Error("machine " + machine.name + " has no slower tier");
+}
+
+}  // namespace
+
+SimResult simulate(const Profile& profile, const Machine& machine, Pager& pager,
+                   const SimOptions& options) {
+  check(machine);
+  return PagedRun(profile, machine, pager, options).run();
+}
+
+SimResult simulate(const Profile& profile, const Machine& machine, PagedPolicy& policy,
+                   const PlanOptions& plan_options, const SimOptions& options) {
+  check(machine);
+  const auto pager = policy.prepare(machine, plan_options);
+  if (policy.mechanism() == Mechanism::hardware_cache) return run_cached(profile, machine, options);
+  return simulate(profile, machine, *pager, options);
+}
+
+}  // namespace sentinel::sim

@@ -1,0 +1,29 @@
+// Simulation of policies that are driven by page faults, and of memory that is a hardware cache.
+//
+// An op of the profile is one kernel. It starts when all blocks it names have been in fast memory
+// (at once, where fast memory holds them all), faulting on those that are absent, and then computes
+// for its own time; meanwhile only what the pager asked for moves. Tensors lie where a model of
+// PyTorch's caching allocator puts them (sim/caching_allocator.h); an op whose blocks exceed fast
+// memory evicts its own, counted as streamed.
+//
+// Such policies learn: after SimOptions::steps the simulation goes on until two steps in a row take
+// the same time within 0.1 %, for at most kMoreSteps; not where a single step was asked for. The
+// last step is the one reported.
+#pragma once
+
+#include "sentinel/paging.h"
+#include "sim/simulator.h"
+
+namespace sentinel::sim {
+
+constexpr std::uint32_t kMoreSteps = 12;
+
+// Throws Error where fast memory holds less than a block, where the slow tier of a hardware cache
+// is not byte-addressable, and what the policy throws.
+SimResult simulate(const Profile&, const Machine&, PagedPolicy&, const PlanOptions&,
+                   const SimOptions&);
+
+// Unified memory under a pager of one's own.
+SimResult simulate(const Profile&, const Machine&, Pager&, const SimOptions&);
+
+}  // namespace sentinel::sim
