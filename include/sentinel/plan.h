@@ -15,7 +15,8 @@ enum class Pool : std::uint8_t {
   short_lived,  // the reserved space: always in fast memory, reused, never migrated
   long_lived,   // groups of equal lifetime
   persistent,   // fixed addresses given before the plan was made
-  resident      // long-lived tensors too small to be worth moving: never migrated, space reused
+  resident,     // long-lived tensors too small to be worth moving: never migrated, space reused
+  mixed         // long-lived tensors of any lifetime, in the order in which they are made
 };
 
 // Where one step-allocated tensor lies. `offset` counts from the start of the plan's region, a
@@ -61,6 +62,20 @@ struct Recompute {
   friend bool operator==(const Recompute&, const Recompute&) = default;
 };
 
+// The op uses the tensor in the byte-addressable slower tier where it lies, on purpose.
+struct InPlace {
+  TensorId tensor;
+  OpId op;
+  friend auto operator<=>(const InPlace&, const InPlace&) = default;
+};
+
+// The tensor is made in a byte-addressable slower tier, or, if persistent, lies there from the
+// first step on. Its uses there are in Plan::in_place.
+struct Birth {
+  TensorId tensor;
+  std::uint32_t tier = 1;
+};
+
 struct IntervalPoint {  // one point of the paper's Figure 5
   std::uint32_t layers = 0;
   double exposed_us = 0;
@@ -86,6 +101,8 @@ struct Plan {
   std::vector<Move> moves;  // sorted by (trigger op, demote and discard before promote, issue)
   std::vector<Recompute> recomputations;  // sorted by `before`, then in order of execution
   std::vector<OpId> streamed_ops;         // working set exceeds the budget
+  std::vector<InPlace> in_place;          // sorted by tensor, op
+  std::vector<Birth> births;              // sorted by tensor
   std::vector<IntervalPoint> curve;
   std::uint64_t frame_pool_bytes = 0;  // free frames kept for transfers, part of fast_bytes
   std::uint64_t smallest_budget = 0;   // that works at all

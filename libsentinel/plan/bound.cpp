@@ -5,6 +5,7 @@
 
 #include "plan/bound_model.h"
 #include "plan/bound_program.h"
+#include "plan/linear_program.h"
 #include "sentinel/analysis.h"
 
 namespace sentinel::plan {
@@ -36,7 +37,7 @@ Bound lower_bound(const Profile& profile, const Machine& machine, const BoundOpt
     if (program.trivial()) break;
     const double left =
         options.time_limit_s - std::chrono::duration<double>(Clock::now() - begin).count();
-    if (left <= 0) {
+    if (left <= 0 || !LinearProgram::solvable()) {
       best.exact = best.buckets > 0;
       break;
     }

@@ -35,14 +35,15 @@ struct GapShare {
 };
 
 struct Bound {
-  double step_us = 0;         // no plan's steady step is shorter; at least the sum of op times
-  std::uint32_t buckets = 0;  // of the program that gave it; 0: nothing has to move
-  bool exact = true;          // that program was solved, not cut by the time limit
+  double step_us = 0;          // no plan's steady step is shorter; at least the sum of op times
+  std::uint32_t buckets = 0;   // of the program that gave it; 0: nothing has to move
+  bool exact = true;           // that program was solved, not cut by the time limit
   std::vector<GapShare> gaps;  // by (storage, use); empty where the program was not solved
 };
 
 // Pure; deterministic while the time limit does not cut. A slower tier that ops can use in place
-// bounds nothing: the answer is the sum of op times.
+// bounds nothing: the answer is the sum of op times; so it is, not exact, where the solver is not
+// installed.
 Bound lower_bound(const Profile&, const Machine&, const BoundOptions&);
 
 }  // namespace sentinel::plan

@@ -20,7 +20,9 @@ struct Use {
 class Facts {
  public:
   Facts(const Profile& profile, std::uint64_t granule, std::uint64_t fast_bytes, bool recompute)
-      : profile_(profile), ops_(static_cast<std::uint32_t>(profile.ops.size())), idle_change_(2 * std::size_t{ops_} + 1, 0) {
+      : profile_(profile),
+        ops_(static_cast<std::uint32_t>(profile.ops.size())),
+        idle_change_(2 * std::size_t{ops_} + 1, 0) {
     facts_.storages = storages(profile);
     find_operands(granule, fast_bytes);
     saved_.assign(facts_.storages.size(), false);
@@ -110,8 +112,7 @@ class Facts {
     idle_change_[next.position] -= static_cast<double>(s.bytes);
     version.gaps.push_back({use.position, next.position, !next.streamed, {}});
     if (replays_ && next.position < ops_)
-      version.gaps.back().replays =
-          replays_->making(s.tensor, OpId(use.position + 1));
+      version.gaps.back().replays = replays_->making(s.tensor, OpId(use.position + 1));
   }
 
   void add(Version version) {

@@ -51,7 +51,7 @@ class Buckets {
 
   std::uint32_t size() const { return static_cast<std::uint32_t>(checkpoints_.size()); }
   std::uint32_t checkpoint(std::uint32_t j) const { return checkpoints_[j]; }
-  double us(std::uint32_t j) const { return us_[j]; }  // of the ops that end in interval j
+  double us(std::uint32_t j) const { return us_[j]; }    // of the ops that end in interval j
   std::uint32_t of_start(std::uint32_t position) const;  // the interval in which that op starts
   std::uint32_t of_end(std::uint32_t position) const;    // what follows its end begins here
 

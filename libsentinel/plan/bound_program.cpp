@@ -128,8 +128,7 @@ void BoundProgram::group_versions() {
 void BoundProgram::add_stalls() {
   const auto last = static_cast<std::uint32_t>(machine_.tiers.size() - 1);
   const double us = total_mib_ * kMiB * (1 / rate(machine_, 0, last) + 1 / rate(machine_, last, 0));
-  for (std::uint32_t j = 0; j < size_; ++j)
-    stall_.push_back(program_.column(0, us / 1e3 + 1, 1));
+  for (std::uint32_t j = 0; j < size_; ++j) stall_.push_back(program_.column(0, us / 1e3 + 1, 1));
 }
 
 BoundProgram::Level BoundProgram::level(double upper) {

@@ -26,7 +26,7 @@ class BoundProgram {
   using Column = LinearProgram::Column;
   using Row = LinearProgram::Row;
 
-  struct Piece {               // a gap over intervals
+  struct Piece {                // a gap over intervals
     std::uint32_t leaves, due;  // the first interval in which it may leave; the last to come back
     std::size_t gap;            // of each member's Version::gaps
     std::vector<std::vector<Column>> away;  // per tier: leaves with a copy made for it, or before

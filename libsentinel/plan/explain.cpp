@@ -34,6 +34,8 @@ const char* pool_name(Pool pool) {
       return "long-lived";
     case Pool::persistent:
       return "persistent";
+    case Pool::mixed:
+      return "long-lived of any lifetime";
   }
   return "";
 }

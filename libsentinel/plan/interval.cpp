@@ -1,6 +1,7 @@
 #include "plan/interval.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace sentinel::plan {
 namespace {
@@ -44,6 +45,14 @@ Intervals::Intervals(const Profile& profile, std::uint32_t layers) : layers_(std
     if (opens) first_op_.push_back(k);  // layers without ops make no interval
     of_op_.push_back(static_cast<std::uint32_t>(first_op_.size() - 1));
   }
+}
+
+Intervals Intervals::each_op(const Profile& profile) {
+  Intervals each;
+  each.of_op_.resize(profile.ops.size());
+  std::iota(each.of_op_.begin(), each.of_op_.end(), 0u);
+  each.first_op_ = each.of_op_;
+  return each;
 }
 
 IntervalPoint interval_point(const IntervalInput& in, std::uint32_t layers) {

@@ -13,13 +13,15 @@ namespace sentinel::plan {
 class Intervals {
  public:
   Intervals(const Profile&, std::uint32_t layers);
+  static Intervals each_op(const Profile&);  // every op an interval of its own; layers() is 0
   std::uint32_t layers() const { return layers_; }
   std::size_t size() const { return first_op_.size(); }
   std::uint32_t of(std::uint32_t op) const { return of_op_[op]; }
   std::uint32_t first_op(std::size_t interval) const { return first_op_[interval]; }
 
  private:
-  std::uint32_t layers_;
+  Intervals() = default;
+  std::uint32_t layers_ = 0;
   std::vector<std::uint32_t> of_op_, first_op_;
 };
 

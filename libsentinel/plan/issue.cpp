@@ -4,6 +4,8 @@
 #include <map>
 #include <tuple>
 
+#include "plan/range_max.h"
+
 namespace sentinel::plan {
 
 IssueLists issue_lists(const ScheduleInput& in, const Schedule& schedule,
@@ -47,11 +49,14 @@ std::vector<bool> clean_gaps(const ScheduleInput& in, const Schedule& schedule,
       const Gap& gap = schedule.gaps[mine[at]];
       const Gap& before = schedule.gaps[mine[at == 0 ? mine.size() - 1 : at - 1]];
       const std::uint32_t lap = at == 0 ? ops : 0;
-      clean[mine[at]] = std::ranges::none_of(s.uses, [&](std::uint32_t use) {
-        const bool since = (use <= gap.use && use + lap >= before.next) ||
-                           (lap > 0 && use >= before.next && use <= gap.use + lap);
-        return since && writes(s.at(use, ops), OpId(use % ops));
-      });
+      const auto unwritten = [&](std::uint32_t from, std::uint32_t to) {
+        const auto begin = std::ranges::lower_bound(s.uses, from);
+        const auto end = std::upper_bound(begin, s.uses.end(), to);
+        return std::none_of(
+            begin, end, [&](std::uint32_t use) { return writes(s.at(use, ops), OpId(use % ops)); });
+      };
+      clean[mine[at]] = unwritten(before.next - std::min(before.next, lap), gap.use) &&
+                        (lap == 0 || unwritten(before.next, gap.use + lap));
     }
   }
   return clean;
@@ -169,7 +174,7 @@ class TierChoice {
         ops_(static_cast<std::uint32_t>(in.profile.ops.size())),
         gaps_(in.storages.size()),
         tiers_(in.storages.size(), 1),
-        filled_(machine.tiers.size(), std::vector<std::uint64_t>(ops_, 0)),
+        filled_(machine.tiers.size() - 1, RangeMax(std::vector<std::int64_t>(ops_, 0))),
         share_(machine.tiers.size(), 0),
         dealt_(machine.tiers.size(), 0) {
     for (const Gap& gap : schedule.gaps) {
@@ -188,7 +193,10 @@ class TierChoice {
         if (share_[t] > 0 && dealt_[t] / share_[t] <= dealt_[best] / share_[best] && fits(s, t))
           best = t;
       dealt_[best] += static_cast<double>(bytes(s));
-      for_each_op_away(s, [&](std::uint32_t k) { filled_[best][k] += bytes(s); });
+      if (best == last()) continue;  // takes what fits nowhere else, however much
+      for_each_time_away(s, [&](std::uint32_t begin, std::uint32_t end) {
+        filled_[best].add(begin, end, static_cast<std::int64_t>(bytes(s)));
+      });
     }
     return std::move(tiers_);
   }
@@ -201,18 +209,27 @@ class TierChoice {
                                                           : machine_.tiers[t].capacity;
   }
 
+  // Calls visit(begin, end) with the ops [begin, end) during which a copy is needed: it is written
+  // from the last use on and read until the next.
   template <class Visit>
-  void for_each_op_away(std::uint32_t storage, Visit visit) const {
-    for (const Gap* gap : gaps_[storage])  // written from the last use on, read until the next
-      for (std::uint32_t p = gap->use; p < gap->next; ++p) visit(p % ops_);
+  void for_each_time_away(std::uint32_t storage, Visit visit) const {
+    for (const Gap* gap : gaps_[storage]) {
+      if (gap->use < ops_) visit(gap->use, std::min(gap->next, ops_));
+      if (gap->next > ops_) visit(std::max(gap->use, ops_) - ops_, gap->next - ops_);
+    }
   }
 
   // The fastest tier's share of what is away at the fullest op, then the next one's of the rest.
   void find_shares() {
-    std::vector<std::uint64_t> away(ops_, 0);
+    std::vector<std::int64_t> change(ops_ + 1, 0);
     for (std::uint32_t s : order_)
-      for_each_op_away(s, [&](std::uint32_t k) { away[k] += bytes(s); });
-    double rest = away.empty() ? 0 : static_cast<double>(*std::ranges::max_element(away));
+      for_each_time_away(s, [&](std::uint32_t begin, std::uint32_t end) {
+        change[begin] += static_cast<std::int64_t>(bytes(s));
+        change[end] -= static_cast<std::int64_t>(bytes(s));
+      });
+    std::int64_t away = 0, most = 0;
+    for (std::int64_t c : change) most = std::max(most, away += c);
+    auto rest = static_cast<double>(most);
     for (std::uint32_t t = 1; t <= last(); ++t) {
       share_[t] = std::min(rest, static_cast<double>(capacity(t)));
       rest -= share_[t];
@@ -222,7 +239,9 @@ class TierChoice {
 
   bool fits(std::uint32_t s, std::uint32_t t) const {
     bool room = true;
-    for_each_op_away(s, [&](std::uint32_t k) { room &= filled_[t][k] + bytes(s) <= capacity(t); });
+    for_each_time_away(s, [&](std::uint32_t begin, std::uint32_t end) {
+      room &= static_cast<std::uint64_t>(filled_[t].largest(begin, end)) + bytes(s) <= capacity(t);
+    });
     return room;
   }
 
@@ -231,8 +250,8 @@ class TierChoice {
   std::uint32_t ops_;
   std::vector<std::vector<const Gap*>> gaps_;  // per storage
   std::vector<std::uint32_t> order_, tiers_;   // storages in the order of eviction; per storage
-  std::vector<std::vector<std::uint64_t>> filled_;  // per tier and op
-  std::vector<double> share_, dealt_;               // per tier, bytes
+  std::vector<RangeMax> filled_;               // per tier but the last, bytes at each op
+  std::vector<double> share_, dealt_;          // per tier, bytes
 };
 
 }  // namespace

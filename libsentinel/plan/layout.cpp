@@ -39,6 +39,7 @@ class LayoutBuilder {
   void short_pool(const Members& members);
   void resident_area(const Members& members);
   void long_groups(const Members& members);
+  void mixed_group(Members members);
   Layout take();
 
  private:
@@ -179,6 +180,20 @@ void LayoutBuilder::long_groups(const Members& members) {
   for (Bundle& b : join_similar(std::move(leftovers))) place_bundle(std::move(b));
 }
 
+void LayoutBuilder::mixed_group(Members members) {
+  if (members.empty()) return;
+  std::ranges::stable_sort(members, {}, [](const Storage* s) { return s->first; });
+  const GroupId group = open_group(
+      Pool::mixed, LayerId(0), LayerId(profile_.layers.empty() ? 0 : profile_.layers.size() - 1),
+      "in the order in which they are made");
+  std::uint64_t top = 0;
+  for (const Storage* s : members) {
+    place(*s, group, layout_.region_bytes + top);
+    top += round_up(s->bytes, kAlignment);
+  }
+  close_group(top);
+}
+
 Layout LayoutBuilder::take() {
   std::sort(layout_.placements.begin(), layout_.placements.end(),
             [](const Placement& a, const Placement& b) { return a.tensor < b.tensor; });
@@ -216,7 +231,7 @@ std::uint32_t lifetime_slack(LayerId first, LayerId last, std::uint64_t granule_
 }
 
 Layout lay_out(const Profile& profile, const std::vector<Storage>& storages,
-               std::uint64_t granule_bytes, std::uint64_t budget) {
+               std::uint64_t granule_bytes, std::uint64_t budget, LayoutRules rules) {
   Members brief, lasting, small, large;
   for (const Storage& s : storages)
     if (!s.persistent) (s.short_lived() ? brief : lasting).push_back(&s);
@@ -224,7 +239,11 @@ Layout lay_out(const Profile& profile, const std::vector<Storage>& storages,
   for (const Storage* s : lasting) (s->bytes < limit ? small : large).push_back(s);
 
   LayoutBuilder builder(profile, granule_bytes);
-  builder.short_pool(brief);
+  if (rules.pool) builder.short_pool(brief);
+  if (!rules.co_locate) {
+    builder.mixed_group(lasting);
+    return builder.take();
+  }
   builder.resident_area(small);
   builder.long_groups(large);
   return builder.take();

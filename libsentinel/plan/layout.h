@@ -34,8 +34,14 @@ struct Layout {
   std::uint64_t reserved_bytes = 0;  // height of the short-lived pool, granules
 };
 
+struct LayoutRules {
+  bool pool = true;       // rule 1; without it short-lived tensors have granules of their own
+  bool co_locate = true;  // rules 2 and 3; without them long-lived ones follow one another as they
+                          // are made (Pool::mixed)
+};
+
 Layout lay_out(const Profile&, const std::vector<Storage>&, std::uint64_t granule_bytes,
-               std::uint64_t budget);
+               std::uint64_t budget, LayoutRules = {});
 
 // How far the lifetimes of tensors that share a group may differ, in layers at either end.
 std::uint32_t lifetime_slack(LayerId first, LayerId last, std::uint64_t granule_bytes);

@@ -1,5 +1,6 @@
-// A linear program, least cost, and what its solution proves. Solved by CLP; whatever the solver
-// returns, the bound is computed from its row prices alone and holds without trust in it.
+// A linear program, least cost, and what its solution proves. Solved by CLP, loaded when the first
+// one is solved (see integer_program.h for why); whatever the solver returns, the bound is computed
+// from its row prices alone and holds without trust in it.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +26,10 @@ class LinearProgram {
     double lower_bound = 0;     // no feasible point costs less
     std::vector<double> value;  // per column
   };
-  // Deterministic while the time limit (CPU seconds of the process) does not cut.
+  // Whether the solver is installed (package coinor-libclp1).
+  static bool solvable();
+  // Deterministic while the time limit (CPU seconds of the process) does not cut. Throws Error
+  // where the solver is not installed.
   Solution solve(double time_limit_s) const;
 
  private:

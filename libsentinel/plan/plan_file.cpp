@@ -30,7 +30,8 @@ void from_json(const json& j, Id<Tag>& id) {
 NLOHMANN_JSON_SERIALIZE_ENUM(Pool, {{Pool::short_lived, "short-lived"},
                                     {Pool::long_lived, "long-lived"},
                                     {Pool::persistent, "persistent"},
-                                    {Pool::resident, "resident"}})
+                                    {Pool::resident, "resident"},
+                                    {Pool::mixed, "mixed"}})
 NLOHMANN_JSON_SERIALIZE_ENUM(Direction, {{Direction::promote, "promote"},
                                          {Direction::demote, "demote"},
                                          {Direction::discard, "discard"}})
@@ -39,13 +40,16 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Group, pool, offset, bytes, first_layer, last
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Move, tensor, direction, trigger, deadline, tier, delay_us,
                                    reason)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Recompute, op, before, keep)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(InPlace, tensor, op)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Birth, tensor, tier)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(IntervalPoint, layers, exposed_us, reserved_bytes, fits)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Plan, version, policy, machine, model, profile_path,
                                    profile_signature, fast_bytes, granule_bytes, part_bytes,
                                    region_bytes, reserved_bytes, peak_fast_bytes, interval_layers,
-                                   placements, groups, moves, recomputations, streamed_ops, curve,
-                                   frame_pool_bytes, smallest_budget, smallest_unstreamed_budget,
-                                   paper_bound, effort, predicted_step_us)
+                                   placements, groups, moves, recomputations, streamed_ops,
+                                   in_place, births, curve, frame_pool_bytes, smallest_budget,
+                                   smallest_unstreamed_budget, paper_bound, effort,
+                                   predicted_step_us)
 
 namespace plan {
 namespace {

@@ -18,18 +18,28 @@ struct Entry {
 };
 
 constexpr std::array kBuilt{
-    Entry{"sentinel", plan::make_sentinel}, Entry{"auto", plan::make_auto},
-    Entry{"g10", plan::make_g10},           Entry{"g10-gds", plan::make_g10_gds},
-    Entry{"g10-host", plan::make_g10_host}, Entry{"deepum", plan::make_deepum},
-    Entry{"tensile", plan::make_tensile},   Entry{"memory-mode", plan::make_memory_mode},
-    Entry{"lru", plan::make_lru},           Entry{"vdnn", plan::make_vdnn},
-    Entry{"capuchin", plan::make_capuchin}, Entry{"flashneuron", plan::make_flashneuron},
-    Entry{"lms", plan::make_lms},           Entry{"ideal", plan::make_ideal},
+    Entry{"sentinel", plan::make_sentinel},
+    Entry{"auto", plan::make_auto},
+    Entry{"g10", plan::make_g10},
+    Entry{"g10-gds", plan::make_g10_gds},
+    Entry{"g10-host", plan::make_g10_host},
+    Entry{"deepum", plan::make_deepum},
+    Entry{"tensile", plan::make_tensile},
+    Entry{"first-touch", plan::make_first_touch},
+    Entry{"slow-only", plan::make_slow_only},
+    Entry{"memory-mode", plan::make_memory_mode},
+    Entry{"lru", plan::make_lru},
+    Entry{"ial", plan::make_ial},
+    Entry{"autotm", plan::make_autotm},
+    Entry{"vdnn", plan::make_vdnn},
+    Entry{"capuchin", plan::make_capuchin},
+    Entry{"flashneuron", plan::make_flashneuron},
+    Entry{"lms", plan::make_lms},
+    Entry{"ideal", plan::make_ideal},
 };
 
 // Names that the command line promises and that no code stands behind yet.
-constexpr std::array<std::string_view, 7> kPromised{"home",   "first-touch",  "slow-only",  "ial",
-                                                    "autotm", "superneurons", "swapadvisor"};
+constexpr std::array<std::string_view, 3> kPromised{"home", "superneurons", "swapadvisor"};
 
 constexpr auto kNames = [] {
   std::array<std::string_view, kBuilt.size()> names;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <queue>
 
+#include "plan/range_max.h"
+
 namespace sentinel::plan {
 namespace {
 
@@ -49,6 +51,7 @@ class Scheduler {
   void watch(std::uint32_t gap, std::uint32_t position);
   void evict_forced();
   void sweep();
+  void begin_refinement();
   void make_room(std::uint32_t op);
   void evict_at_once(std::uint32_t op);
   void extend(std::uint32_t gap, std::uint32_t position);
@@ -64,14 +67,17 @@ class Scheduler {
     return op > gap.use || unused(gap) ? op : op + ops_;
   }
   bool unused(const Gap& gap) const { return in_.storages[gap.storage].uses.empty(); }
+  bool over(std::uint32_t op) const { return held_.at(op) > static_cast<std::int64_t>(in_.limit); }
+  void promote_earlier(Gap&);
+  bool fetch_earlier(Gap&, std::uint32_t by);
   double idle_us(const Gap& gap) const;
 
   const ScheduleInput& in_;
   const Intervals& intervals_;
   std::uint32_t ops_;
   std::vector<bool> streamed_;
-  std::vector<std::uint64_t> held_;
-  std::vector<std::uint64_t> room_;  // per op: what held_ may grow to after the sweep
+  RangeMax held_;                   // per op; after the sweep, what exceeds room_
+  std::vector<std::int64_t> room_;  // per op: what may be held after the sweep
   std::vector<Gap> gaps_;
   std::vector<std::vector<std::uint32_t>> gaps_of_;        // per storage
   std::vector<std::vector<std::uint32_t>> ends_at_;        // per op: gaps whose use it is
@@ -86,7 +92,7 @@ Scheduler::Scheduler(const ScheduleInput& in, const Intervals& intervals)
       intervals_(intervals),
       ops_(static_cast<std::uint32_t>(in.profile.ops.size())),
       streamed_(ops_, false),
-      held_(in.demand.all),
+      held_(std::vector<std::int64_t>(in.demand.all.begin(), in.demand.all.end())),
       gaps_of_(in.storages.size()),
       ends_at_(ops_),
       enters_(ops_),
@@ -180,9 +186,8 @@ void Scheduler::change(std::uint32_t storage, std::uint32_t begin, std::uint32_t
     Ranges alone = sharing.empty() ? Ranges{} : window;
     for (std::uint32_t other : sharing)
       if (other != storage && !alone.empty()) alone = common(alone, absences(other));
-    const auto bytes = static_cast<std::uint64_t>(sign) * in_.footprint.bytes(u);
-    for (const Range& r : alone)
-      for (std::uint32_t k = r.begin; k < r.end; ++k) held_[k] += bytes;
+    const std::int64_t bytes = sign * static_cast<std::int64_t>(in_.footprint.bytes(u));
+    for (const Range& r : alone) held_.add(r.begin, r.end, bytes);
   }
 }
 
@@ -201,25 +206,31 @@ Ranges Scheduler::absences(std::uint32_t storage) const {
 }
 
 bool Scheduler::fits(std::uint32_t begin, std::uint32_t end) const {
-  for (const Range& r : wrap(begin, end, ops_))
-    for (std::uint32_t k = r.begin; k < r.end; ++k)
-      if (held_[k] > room_[k]) return false;
-  return true;
+  return std::ranges::none_of(wrap(begin, end, ops_),
+                              [&](const Range& r) { return held_.largest(r.begin, r.end) > 0; });
 }
 
 void Scheduler::sweep() {
   for (std::uint32_t k = 0; k < ops_; ++k) {
     for (const Idle& entry : enters_[k]) idle_.push(entry);
-    if (held_[k] <= in_.limit) continue;
+    if (!over(k)) continue;
     make_room(k);
-    if (held_[k] > in_.limit) evict_at_once(k);
+    if (over(k)) evict_at_once(k);
   }
-  // During a streamed op nothing that left may stay after all: the op needs every granule.
-  for (std::uint32_t k = 0; k < ops_; ++k) room_.push_back(streamed_[k] ? held_[k] : in_.limit);
+}
+
+// During a streamed op nothing that left may stay after all: the op needs every granule.
+void Scheduler::begin_refinement() {
+  std::vector<std::int64_t> excess(ops_);
+  for (std::uint32_t k = 0; k < ops_; ++k) {
+    room_.push_back(streamed_[k] ? held_.at(k) : static_cast<std::int64_t>(in_.limit));
+    excess[k] = held_.at(k) - room_[k];
+  }
+  held_ = RangeMax(excess);
 }
 
 void Scheduler::make_room(std::uint32_t op) {
-  while (held_[op] > in_.limit && !idle_.empty()) {
+  while (over(op) && !idle_.empty()) {
     const std::uint32_t id = idle_.top().gap;
     idle_.pop();
     const Gap& gap = gaps_[id];
@@ -237,7 +248,7 @@ void Scheduler::evict_at_once(std::uint32_t op) {
     return distance(gaps_[a]) > distance(gaps_[b]);
   });
   for (std::uint32_t id : order) {
-    if (held_[op] <= in_.limit) return;
+    if (!over(op)) return;
     const Gap& gap = gaps_[id];
     if (resident(gap, gap.use + 1) && gap.next > gap.use + 1) extend(id, gap.use + 1);
   }
@@ -299,29 +310,41 @@ void Scheduler::promote_earlier() {
     if (gaps_[a].next != gaps_[b].next) return gaps_[a].next < gaps_[b].next;
     return in_.storages[gaps_[a].storage].accesses > in_.storages[gaps_[b].storage].accesses;
   });
-  for (std::uint32_t id : order) {
-    Gap& gap = gaps_[id];
-    while (gap.in > std::max(gap.target, gap.out)) {
-      --gap.in;
-      change(gap.storage, gap.in, gap.in + 1, 1);
-      if (fits(gap.in, gap.in + 1)) continue;
-      change(gap.storage, gap.in, gap.in + 1, -1);
-      ++gap.in;
-      break;
-    }
+  for (std::uint32_t id : order) promote_earlier(gaps_[id]);
+}
+
+// As far as there is room at every op: in steps that double until one is too far, then halve.
+void Scheduler::promote_earlier(Gap& gap) {
+  bool doubling = true;
+  for (std::uint32_t step = 1; step > 0 && gap.in > std::max(gap.target, gap.out);) {
+    const bool done = fetch_earlier(gap, std::min(step, gap.in - std::max(gap.target, gap.out)));
+    doubling = doubling && done;
+    step = doubling ? 2 * step : step / 2;
   }
+}
+
+bool Scheduler::fetch_earlier(Gap& gap, std::uint32_t by) {
+  change(gap.storage, gap.in - by, gap.in, 1);
+  const bool room = fits(gap.in - by, gap.in);
+  if (room)
+    gap.in -= by;
+  else
+    change(gap.storage, gap.in - by, gap.in, -1);
+  return room;
 }
 
 Schedule Scheduler::run() {
   find_gaps();
   evict_forced();
   sweep();
+  begin_refinement();
   keep_what_fits();
   promote_earlier();
   Schedule result;
   for (const Gap& gap : gaps_)
     if (gap.evicted && (gap.forced || gap.out < gap.in)) result.gaps.push_back(gap);
-  result.held = held_;
+  for (std::uint32_t k = 0; k < ops_; ++k)
+    result.held.push_back(static_cast<std::uint64_t>(held_.at(k) + room_[k]));
   for (std::uint32_t k = 0; k < ops_; ++k)
     if (streamed_[k]) {
       result.held[k] = in_.limit;

@@ -61,6 +61,10 @@ struct Schedule {
 
 Schedule schedule(const ScheduleInput&, const Intervals&);
 
+// Per storage: it should stay out of fast memory so that no op needs more of it than the limit. Of
+// the storages that an op exceeding it needs, those with the fewest openings a byte.
+std::vector<bool> never_fitting(const ScheduleInput&);
+
 // Units overlapped by more tensors than this never leave: deciding for all of them is not worth it.
 constexpr std::size_t kCrowd = 64;
 

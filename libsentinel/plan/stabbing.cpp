@@ -1,5 +1,7 @@
 #include "plan/stabbing.h"
 
+#include <algorithm>
+
 namespace sentinel::plan {
 
 void Stabbing::cover(std::uint32_t first, std::uint32_t last, Entry entry) {
@@ -21,7 +23,7 @@ std::optional<std::uint32_t> Stabbing::heaviest(std::uint32_t op,
   std::optional<Entry> best;
   for (std::size_t i = op + std::size_t{ops_}; i > 0; i /= 2) {
     Node& node = nodes_[i];
-    if (!node.sorted) std::ranges::sort(node.entries);
+    if (!node.sorted) std::sort(node.entries.begin(), node.entries.end());
     node.sorted = true;
     while (node.open < node.entries.size() && closed(node.entries[node.open].id)) ++node.open;
     if (node.open < node.entries.size() && (!best || node.entries[node.open] < *best))

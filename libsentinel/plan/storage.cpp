@@ -10,22 +10,31 @@ namespace {
 
 // last step's instance -> this step's, by equal size and order
 std::map<std::uint32_t, std::uint32_t> carried_pairs(const Profile& profile) {
-  std::map<std::uint64_t, std::vector<std::uint32_t>> outgoing;
+  struct Outgoing {  // of one size, in order; those before `head` are taken
+    std::vector<std::uint32_t> tensors;
+    std::vector<bool> taken;
+    std::size_t head = 0;
+  };
+  std::map<std::uint64_t, Outgoing> outgoing;
   for (std::uint32_t t = 0; t < profile.tensors.size(); ++t) {
     const Tensor& tensor = profile.tensors[t];
-    if (tensor.alloc_op && !tensor.free_op && !tensor.foreign) outgoing[tensor.bytes].push_back(t);
+    if (tensor.alloc_op && !tensor.free_op && !tensor.foreign)
+      outgoing[tensor.bytes].tensors.push_back(t);
   }
   std::map<std::uint32_t, std::uint32_t> pairs;
   for (std::uint32_t t = 0; t < profile.tensors.size(); ++t) {
     const Tensor& tensor = profile.tensors[t];
     if (tensor.alloc_op || !tensor.free_op || tensor.foreign || tensor.bytes == 0) continue;
-    auto& same_size = outgoing[tensor.bytes];
-    const auto found = std::find_if(same_size.begin(), same_size.end(), [&](std::uint32_t o) {
-      return *profile.tensors[o].alloc_op > *tensor.free_op;
-    });
-    if (found == same_size.end()) continue;
-    pairs[t] = *found;
-    same_size.erase(found);
+    auto& [same_size, taken, head] = outgoing[tensor.bytes];
+    taken.resize(same_size.size(), false);
+    std::size_t at = head;
+    while (at < same_size.size() &&
+           (taken[at] || *profile.tensors[same_size[at]].alloc_op <= *tensor.free_op))
+      ++at;
+    if (at == same_size.size()) continue;
+    pairs[t] = same_size[at];
+    taken[at] = true;
+    while (head < taken.size() && taken[head]) ++head;
   }
   return pairs;
 }

@@ -55,6 +55,15 @@ void check_ids(const Plan& plan, const Profile& profile, Violations& bad) {
         bad.add("a replay keeps tensor {}, which does not exist", t.value);
   for (OpId op : plan.streamed_ops)
     if (!op_ok(op)) bad.add("streamed op {} does not exist", op.value);
+  for (const InPlace& p : plan.in_place)
+    if (p.tensor.index() >= profile.tensors.size() || !op_ok(p.op))
+      bad.add("a use in place names tensor {} and op {}", p.tensor.value, p.op.value);
+  for (const Birth& b : plan.births)
+    if (b.tensor.index() >= profile.tensors.size() || b.tier == 0)
+      bad.add("tensor {} is to be made in tier {}", b.tensor.value, b.tier);
+  if (!std::ranges::is_sorted(plan.in_place) ||
+      !std::ranges::is_sorted(plan.births, {}, &Birth::tensor))
+    bad.add("uses in place and births are not sorted");
   for (const Placement& p : plan.placements) {
     if (p.tensor.index() >= profile.tensors.size())
       bad.add("a placement names tensor {}, which does not exist", p.tensor.value);
@@ -201,6 +210,7 @@ class TwoSteps {
         lost_(storages.size(), false),
         release_(storages.size(), kNone),
         streamed_(ops_, false),
+        born_away_(storages.size(), false),
         begin_(ops_),
         end_(ops_),
         use_(ops_),
@@ -218,7 +228,8 @@ class TwoSteps {
       if (const std::uint32_t i = of_[m.tensor.index()]; i != kNone && absent[i])
         lost_[i] = m.direction == Direction::discard;
     for (std::uint32_t i = 0; i < storages_.size(); ++i)
-      if ((storages_[i].persistent || storages_[i].carried) && !absent[i]) arrive(i);
+      if ((storages_[i].persistent || storages_[i].carried) && !absent[i] && !born_away_[i])
+        arrive(i);
     for (int lap = 0; lap < 2; ++lap)
       for (std::uint32_t k = 0; k < ops_; ++k) step(k, lap == 1);
     return peak_;
@@ -237,6 +248,8 @@ class TwoSteps {
       for (std::uint32_t use : s.uses) use_[use % ops_].push_back(i);
     }
     for (OpId op : plan_.streamed_ops) streamed_[op.index()] = true;
+    for (const Birth& b : plan_.births)
+      if (of_[b.tensor.index()] != kNone) born_away_[of_[b.tensor.index()]] = true;
     for (const Move& m : plan_.moves)
       (m.direction == Direction::promote ? promote_ : demote_)[m.trigger.index()].push_back(&m);
     for (const Recompute& r : plan_.recomputations) replays_[r.before.index()].push_back(r);
@@ -267,7 +280,8 @@ class TwoSteps {
   }
 
   void step(std::uint32_t k, bool check) {
-    for (std::uint32_t i : begin_[k]) arrive(i);
+    for (std::uint32_t i : begin_[k])
+      if (!born_away_[i]) arrive(i);
     for (const Move* m : promote_[k]) promote(*m, check);
     run_replays(k, check);
     for (std::uint32_t i : use_[k]) remake(i, k);
@@ -331,8 +345,16 @@ class TwoSteps {
     if (held > limit)
       bad_.add("op {} holds {} bytes of fast memory, {} are allowed", k, held, limit);
     for (std::uint32_t i : use_[k])
-      if (!resident_[i])
+      if (!resident_[i] && !in_place(i, k))
         bad_.add("op {} uses {} while it is demoted", k, named(profile_, storages_[i].tensor));
+  }
+
+  bool in_place(std::uint32_t i, std::uint32_t k) const {
+    const Storage& s = storages_[i];
+    const auto listed = [&](TensorId t) {
+      return std::ranges::binary_search(plan_.in_place, InPlace{t, OpId(k)});
+    };
+    return !lost_[i] && (listed(s.tensor) || (s.carried && listed(*s.carried)));
   }
 
   const Plan& plan_;
@@ -345,7 +367,7 @@ class TwoSteps {
   std::vector<std::uint32_t> of_;  // per tensor, its storage
   std::vector<bool> held_, resident_, lost_;
   std::vector<std::uint32_t> release_;  // op at whose end a demoted storage lets go
-  std::vector<bool> streamed_;
+  std::vector<bool> streamed_, born_away_;
   std::vector<std::vector<std::uint32_t>> begin_, end_, use_;
   std::vector<std::vector<const Move*>> promote_, demote_;
   std::vector<std::vector<std::uint32_t>> releases_;

@@ -23,6 +23,10 @@ class PlanWalk final : public Controller {
   std::span<const Recompute> replays(OpId op) override {
     return std::ranges::equal_range(plan_.recomputations, op, {}, &Recompute::before);
   }
+  std::uint32_t birth(TensorId t, bool) override {
+    const auto at = std::ranges::lower_bound(plan_.births, t, {}, &Birth::tensor);
+    return at != plan_.births.end() && at->tensor == t ? at->tier : 0;
+  }
 
  private:
   using Lists = std::vector<std::vector<std::size_t>>;  // per op, indices into the plan's moves

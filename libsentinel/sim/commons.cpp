@@ -15,6 +15,10 @@ Timeline since(double us, Timeline timeline) {
     w.begin_us -= us;
     w.end_us -= us;
   }
+  for (auto& u : timeline.uses) {
+    u.begin_us -= us;
+    u.end_us -= us;
+  }
   return timeline;
 }
 

@@ -27,10 +27,11 @@ JobRun::JobRun(const Job& job, Commons& commons, const SimOptions& options, std:
       residence_(profile_, job.placements, commons, account_),
       job_(job),
       noise_(options.noise),
+      timed_(options.timeline),
       random_(options.seed + index),
+      openings_(profile_, residence_.storages()),
       ends_(profile_.ops.size()),
-      uses_(profile_.ops.size()),
-      openings_(profile_.accesses.empty() ? 0 : profile_.ops.size()) {
+      uses_(profile_.ops.size()) {
   this->index();
 }
 
@@ -48,9 +49,6 @@ void JobRun::index() {
       uses_[use % ops].push_back({id, in || !out, out});
     }
   }
-  for (const AccessCount& a : profile_.accesses)
-    if (const StorageId s = residence_.of(a.tensor); s != Residence::kNone)
-      openings_[a.op.index()][s] += static_cast<double>(a.reads + a.writes);
 }
 
 // Before the first step: what lives across steps is in fast memory, in order, as far as it fits and
@@ -215,6 +213,7 @@ void JobRun::plan_replays(OpId before) {
 }
 
 void JobRun::begin_task() {
+  task_begin_us_ = commons_.now_us();
   streamed_.clear();
   in_place_us_ = 0;
   scratch_held_ = tasks_[task_].scratch_bytes == 0;
@@ -228,7 +227,9 @@ bool JobRun::ready(const Operand& o) const {
 }
 
 void JobRun::make(const Operand& o) {
-  if (machine_.tiers[1].byte_addressable && residence_.place(o.storage) == Place::nowhere) {
+  const Place place = residence_.place(o.storage);
+  if (place == Place::slow && !residence_.queued_in(o.storage) && use_in_place(o)) return;
+  if (machine_.tiers[1].byte_addressable && place == Place::nowhere) {
     const std::uint32_t tier =
         controller_.birth(residence_.storage(o.storage).tensor, residence_.has_room(o.storage));
     if (tier != 0) {
@@ -240,28 +241,12 @@ void JobRun::make(const Operand& o) {
   residence_.create(o.storage);
 }
 
-// A byte-addressable slow tier is used where it lies: each opening costs what a page from there
-// costs more than one from fast memory; without counts, the tensor is read or written once.
+// A byte-addressable slow tier is used where it lies.
 bool JobRun::use_in_place(const Operand& o) {
-  const std::uint32_t t = residence_.tier(o.storage);
-  const TierSpec& slow = machine_.tiers[t];
-  if (!slow.byte_addressable) return false;
-  const auto us_per_byte = [&](const TierSpec& tier) {
-    const double bw = o.written ? tier.write_bw : tier.read_bw;
-    return bw > 0 ? 1e6 / bw : 0;
-  };
-  const auto page = static_cast<double>(profile_.meta.page_bytes);
-  const auto bytes = static_cast<double>(residence_.storage(o.storage).bytes);
-  const auto counted = [&]() -> double {
-    if (openings_.empty()) return bytes / page;
-    const auto& at = openings_[tasks_[task_].op.index()];
-    const auto found = at.find(o.storage);
-    return found == at.end() ? 0 : found->second;
-  };
-  const TierSpec& fast = machine_.tiers[0];
-  const double latency = openings_.empty() ? 0 : slow.latency_us - fast.latency_us;
-  const double each = latency + page * (us_per_byte(slow) - us_per_byte(fast));
-  in_place_us_ += std::max(0.0, counted() * each);
+  const std::uint32_t tier = residence_.tier(o.storage);
+  if (!machine_.tiers[tier].byte_addressable) return false;
+  const auto pages = openings_.of(tasks_[task_].op, o.storage.value, o.read, o.written);
+  in_place_us_ += openings_.in_place_us(machine_, tier, pages);
   streamed_.push_back(o);
   return true;
 }
@@ -287,11 +272,11 @@ void JobRun::need(const Operand& o) {
 bool JobRun::acquire() {
   const Task& task = tasks_[task_];
   std::uint64_t claim = 0;
-  for (const Operand& o : task.operands)
-    if (!ready(o)) {
-      if (!residence_.demanded(o.storage)) need(o);
-      claim += residence_.missing(o.storage);
-    }
+  for (const Operand& o : task.operands) {
+    if (ready(o)) continue;
+    if (!residence_.demanded(o.storage)) need(o);
+    if (!ready(o)) claim += residence_.missing(o.storage);
+  }
   if (!scratch_held_) scratch_held_ = commons_.take(account_, task.scratch_bytes);
   commons_.claim(account_, claim);
   issue();
@@ -305,16 +290,32 @@ void JobRun::put_out(StorageId victim) {
 }
 
 void JobRun::stream_rest() {
+  bool streams = !scratch_held_;
   for (const Operand& o : tasks_[task_].operands) {
     if (ready(o)) continue;
     residence_.demote(o.storage, 1);
+    if (use_in_place(o)) continue;
     streamed_.push_back(o);
+    streams = true;
   }
   if (!scratch_held_) {
     tasks_[task_].scratch_bytes = 0;
     scratch_held_ = true;
   }
-  ++result_.streamed_ops;
+  if (streams) ++result_.streamed_ops;
+}
+
+// Into the timeline: the pages that the task opened, by where they lay.
+void JobRun::note_uses() {
+  Timeline::Use use{task_begin_us_, commons_.now_us()};
+  for (const Operand& o : tasks_[task_].operands) {
+    const bool slow =
+        std::ranges::any_of(streamed_, [&](const Operand& s) { return s.storage == o.storage; });
+    const double bytes =
+        openings_.bytes(openings_.of(tasks_[task_].op, o.storage.value, o.read, o.written));
+    (slow ? use.slow_bytes : use.fast_bytes) += bytes;
+  }
+  account_.timeline.uses.push_back(use);
 }
 
 double JobRun::compute_us() const {
@@ -337,6 +338,7 @@ double JobRun::compute_us() const {
 void JobRun::end_task() {
   Task& task = tasks_[task_];
   if (noise_ > 0) random_.discard(1);
+  if (timed_) note_uses();
   for (const Operand& o : task.operands) {
     residence_.used(o.storage, o.written);
     residence_.pin(o.storage, false);

@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "plan/openings.h"
 #include "sim/commons.h"
 #include "sim/residence.h"
 #include "sim/simulator.h"
@@ -65,6 +66,7 @@ class JobRun {
   void need(const Operand&);
   bool use_in_place(const Operand&);
   void make(const Operand&);
+  void note_uses();
   double compute_us() const;
   void issue();
   void apply(const Move&);
@@ -78,11 +80,12 @@ class JobRun {
   Residence residence_;
   const Job job_;
   double noise_;
+  bool timed_;
   std::mt19937_64 random_;
 
-  std::vector<std::vector<StorageId>> ends_;           // per op: freed
-  std::vector<std::vector<Operand>> uses_;             // per op
-  std::vector<std::map<StorageId, double>> openings_;  // per op, where counted
+  plan::Openings openings_;
+  std::vector<std::vector<StorageId>> ends_;  // per op: freed
+  std::vector<std::vector<Operand>> uses_;    // per op
 
   State state_ = State::arriving;
   std::uint32_t step_ = 0;
@@ -92,7 +95,7 @@ class JobRun {
   bool scratch_held_ = false;
   std::vector<Operand> streamed_;  // of the current task
   double in_place_us_ = 0;         // of the current task: use of tensors left in a slow tier
-  double left_us_ = 0, op_begin_us_ = 0, step_begin_us_ = 0, end_us_ = 0;
+  double task_begin_us_ = 0, left_us_ = 0, op_begin_us_ = 0, step_begin_us_ = 0, end_us_ = 0;
   double compute_begin_us_ = 0, compute_us_ = 0;  // of the current task: from when, how long alone
   double replayed_us_ = 0, shared_us_ = 0;        // of the current op
   std::vector<double> computed_us_;               // per op of the step: compute, as shared

@@ -28,6 +28,7 @@ class Residence {
 
   std::size_t size() const { return bodies_.size(); }
   const plan::Storage& storage(StorageId s) const { return storages_[s.index()]; }
+  const std::vector<plan::Storage>& storages() const { return storages_; }
   StorageId of(TensorId) const;  // kNone for foreign and empty tensors
   static constexpr StorageId kNone{UINT32_MAX};
 

@@ -56,9 +56,15 @@ struct Timeline {
     OpId op;
     friend bool operator==(const Wait&, const Wait&) = default;
   };
+  struct Use {  // an op, or a replay of one, and what it touched (DESIGN 6) in each kind of tier
+    double begin_us, end_us;
+    double fast_bytes = 0, slow_bytes = 0;
+    friend bool operator==(const Use&, const Use&) = default;
+  };
   std::vector<Sample> samples;
   std::vector<Transfer> transfers;
   std::vector<Wait> waits;
+  std::vector<Use> uses;
   friend bool operator==(const Timeline&, const Timeline&) = default;
 };
 

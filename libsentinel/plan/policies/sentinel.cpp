@@ -1,19 +1,31 @@
-// The Sentinel paper's policy (sections IV-B to IV-E) as a planned policy. Where it departs from
-// the paper, and why, is written where it happens: layout.h (which long-lived tensors move at all),
-// interval.h (bytes in Equation 2), schedule.h (only what has to leave leaves), issue.h (order).
+// The Sentinel paper's policy (J. Ren et al., HPCA 2021, sections IV-B to IV-E) as a planned
+// policy. Where it departs from the paper, and why, is written where it happens: layout.h (which
+// long-lived tensors move at all), interval.h (bytes in Equation 2), schedule.h (only what has to
+// leave leaves), issue.h (order).
+//
+// Case 1 of section IV-D needs nothing. Case 2 cannot happen: room is part of the schedule. Case 3
+// is waited for where ops need their tensors in fast memory. On a byte-addressable slower tier it
+// is settled by simulated steps where the planner has a judge (trial.h); without one the live
+// engine tries it in real steps (execute/trial.h). With a judge, what makes an op exceed fast
+// memory stays in such a tier for good, the least opened bytes first, and no op is streamed.
+//
+// Left out by --without, after the paper's Figure 13: "reserved-space", short-lived tensors move
+// like others; "interval-choice", no intervals, tensors move an op ahead of their use;
+// "co-location", long-lived tensors share pages in the order in which they are made.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <set>
+#include <optional>
 
 #include "base/units.h"
-#include "plan/issue.h"
+#include "plan/emit.h"
 #include "plan/layout.h"
 #include "plan/policies/all.h"
 #include "plan/rates.h"
+#include "plan/trial.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
 
@@ -28,14 +40,22 @@ constexpr std::uint64_t kGranulesPerThread = 4;
 // make that take more than about a second. Not measured, so that a plan is the same every time.
 constexpr double kTrialWork = 5e8;
 constexpr std::string_view kIntervalTrial = "interval-trial";
-constexpr std::array kFeatures{kIntervalTrial};
+constexpr std::string_view kReservedSpace = "reserved-space", kIntervalChoice = "interval-choice",
+                           kCoLocation = "co-location";
+constexpr std::array kFeatures{kReservedSpace, kIntervalChoice, kCoLocation, kIntervalTrial};
+
+// How many steps the trial of Case 3 may simulate. The paper has fewer than ten occurrences and two
+// steps for each.
+constexpr std::uint32_t kTrialSteps = 20;
 
 struct Attempt {  // one interval length, scheduled
   std::uint32_t layers = 1;
+  std::optional<Intervals> intervals;
   Schedule schedule;
   IssueLists lists;
   std::vector<bool> clean;
   std::vector<std::uint32_t> tiers;  // per storage
+  Settled settled;                   // Case 3
   double step_us = 0;
 };
 
@@ -46,7 +66,9 @@ class SentinelPlanner {
         machine_(machine),
         options_(options),
         storages_(storages(profile)),
-        layout_(lay_out(profile, storages_, machine.granule_bytes, options.fast_bytes)),
+        layout_(lay_out(
+            profile, storages_, machine.granule_bytes, options.fast_bytes,
+            {.pool = uses(options, kReservedSpace), .co_locate = uses(options, kCoLocation)})),
         movable_(find_movable()),
         footprint_(profile, layout_.placements, machine.granule_bytes),
         demand_(plan::demand(profile, storages_, movable_, footprint_)) {}
@@ -64,10 +86,16 @@ class SentinelPlanner {
   std::vector<std::uint32_t> candidates(const std::vector<IntervalPoint>& curve) const;
   Attempt attempt(std::uint32_t layers, const Writes&) const;
   Attempt best_attempt(Plan&) const;
-  void emit(Plan&, const Attempt&) const;
-  Move promotion(const Gap&, std::uint32_t tier) const;
-  Move demotion(const Gap&, std::uint32_t tier) const;
-  std::string op_name(std::uint32_t position) const;
+  void fill(Plan&, const Attempt&) const;
+  bool tries_late() const;
+  void emit_attempt(Plan&, const Attempt&, Fates) const;
+  TrialInput trial_input(const Attempt&, const Plan& bare) const;
+  void leave_what_never_fits();
+  bool over_limit() const;
+  bool out_of_time() const {
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
+    return passed.count() > options_.time_limit_s;
+  }
 
   const Profile& profile_;
   const Machine& machine_;
@@ -77,12 +105,15 @@ class SentinelPlanner {
   std::vector<bool> movable_;
   Footprint footprint_;
   Demand demand_;
+  std::vector<Storage> slow_;  // never in fast memory
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
 std::vector<bool> SentinelPlanner::find_movable() const {
   std::vector<bool> pinned(profile_.tensors.size(), false);
   for (const Placement& p : layout_.placements)
-    pinned[p.tensor.index()] = layout_.groups[p.group.index()].pool != Pool::long_lived;
+    pinned[p.tensor.index()] = layout_.groups[p.group.index()].pool == Pool::short_lived ||
+                               layout_.groups[p.group.index()].pool == Pool::resident;
   std::vector<bool> movable;
   for (const Storage& s : storages_) movable.push_back(!pinned[s.tensor.index()]);
   return movable;
@@ -143,9 +174,9 @@ ScheduleInput SentinelPlanner::schedule_input() const {
 // better, so some more are scheduled and compared.
 std::vector<std::uint32_t> SentinelPlanner::candidates(
     const std::vector<IntervalPoint>& curve) const {
+  if (!uses(options_, kIntervalChoice)) return {0};
   std::vector<std::uint32_t> lengths{best_interval(curve)};
-  const auto& without = options_.without;
-  if (std::find(without.begin(), without.end(), kIntervalTrial) != without.end()) return lengths;
+  if (!uses(options_, kIntervalTrial)) return lengths;
   const double size =
       static_cast<double>(profile_.ops.size()) * static_cast<double>(storages_.size());
   const auto trials = static_cast<std::size_t>(std::clamp(kTrialWork / size, 1.0, 10.0));
@@ -160,85 +191,90 @@ std::vector<std::uint32_t> SentinelPlanner::candidates(
 }
 
 Attempt SentinelPlanner::attempt(std::uint32_t layers, const Writes& writes) const {
-  const Intervals intervals(profile_, layers);
+  Attempt a{.layers = layers};
+  a.intervals = layers > 0 ? Intervals(profile_, layers) : Intervals::each_op(profile_);
   const ScheduleInput input = schedule_input();
-  Attempt a{.layers = layers, .schedule = schedule(input, intervals)};
-  a.lists = issue_lists(input, a.schedule, intervals, machine_.tiers[1].byte_addressable);
+  a.schedule = schedule(input, *a.intervals);
+  a.lists = issue_lists(input, a.schedule, *a.intervals, machine_.tiers[1].byte_addressable);
   a.clean = clean_gaps(input, a.schedule, writes);
   a.tiers = choose_tiers(input, a.schedule, machine_);
+  a.settled.fates.assign(a.schedule.gaps.size(), Fate::move);
   a.step_us = predicted_step_us(input, a.schedule, a.lists, a.clean, a.tiers, rates());
   return a;
 }
 
+// On a byte-addressable slower tier, where steps can be simulated.
+bool SentinelPlanner::tries_late() const {
+  return options_.judge && machine_.tiers.size() > 1 && machine_.tiers[1].byte_addressable;
+}
+
+// `bare` and the attempt outlive the result.
+TrialInput SentinelPlanner::trial_input(const Attempt& a, const Plan& bare) const {
+  return {.schedule = a.schedule,
+          .intervals = *a.intervals,
+          .ops = static_cast<std::uint32_t>(profile_.ops.size()),
+          .judge =
+              [this, &a, &bare](const Fates& fates) {
+                Plan plan = bare;
+                emit_attempt(plan, a, fates);
+                return options_.judge(profile_, machine_, plan);
+              },
+          .out_of_time = [this] { return out_of_time(); }};
+}
+
 Attempt SentinelPlanner::best_attempt(Plan& plan) const {
-  const auto start = std::chrono::steady_clock::now();
-  const auto elapsed_s = [&] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  };
-  plan.curve = interval_curve({profile_, storages_, movable_, demand_.reserved,
-                               options_.fast_bytes - frame_pool(), rates().in[1]},
-                              options_.max_interval_layers);
+  if (uses(options_, kIntervalChoice))
+    plan.curve = interval_curve({profile_, storages_, movable_, demand_.reserved,
+                                 options_.fast_bytes - frame_pool(), rates().in[1]},
+                                options_.max_interval_layers);
   const Writes writes(profile_);
   Attempt best;
   for (std::uint32_t layers : candidates(plan.curve)) {
-    if (plan.effort > 0 && elapsed_s() > options_.time_limit_s) break;
+    if (plan.effort > 0 && out_of_time()) break;
     Attempt a = attempt(layers, writes);
+    if (tries_late()) {
+      a.settled = settle_at_once(trial_input(a, plan));
+      a.step_us = a.settled.step_us;
+    }
     // One per cent in favour of the paper's choice: predictions are not better than that.
     if (plan.effort++ == 0 || a.step_us < 0.99 * best.step_us) best = std::move(a);
+  }
+  if (tries_late()) {
+    best.settled = settle_each(trial_input(best, plan), std::move(best.settled), kTrialSteps);
+    best.step_us = best.settled.step_us;
   }
   return best;
 }
 
-std::string SentinelPlanner::op_name(std::uint32_t position) const {
-  const std::uint32_t op = position % static_cast<std::uint32_t>(profile_.ops.size());
-  return fmt::format("op {} ({})", op, profile_.ops[op].name);
+void SentinelPlanner::emit_attempt(Plan& plan, const Attempt& a, Fates fates) const {
+  const ScheduleInput input = schedule_input();
+  keep_what_fits(input, a.schedule, fates);
+  emit(plan, {input, a.schedule, a.lists, a.tiers}, fates);
 }
 
-Move SentinelPlanner::promotion(const Gap& gap, std::uint32_t tier) const {
-  const std::uint32_t ops = static_cast<std::uint32_t>(profile_.ops.size());
-  const char* why = gap.in == gap.next    ? "; no room any earlier"
-                    : gap.in > gap.target ? "; put off until there was room"
-                                          : "; an interval ahead";
-  return {.tensor = storages_[gap.storage].at(gap.in, ops),
-          .direction = Direction::promote,
-          .trigger = OpId(gap.in % ops),
-          .deadline = OpId(gap.next % ops),
-          .tier = tier,
-          .reason = fmt::format("needed by {}{}", op_name(gap.next), why)};
-}
-
-Move SentinelPlanner::demotion(const Gap& gap, std::uint32_t tier) const {
-  const std::uint32_t ops = static_cast<std::uint32_t>(profile_.ops.size());
-  const std::uint32_t held_until = gap.out > gap.use ? gap.out - 1 : gap.use;
-  std::string reason = gap.forced   ? "its op is streamed, which leaves nothing in place"
-                       : gap.needed ? fmt::format("not needed before {}", op_name(gap.next))
-                                    : std::string("not needed again");
-  if (gap.out == gap.use + 1 && !gap.forced) reason += "; the next op needs its space at once";
-  return {.tensor = storages_[gap.storage].at(gap.use, ops),
-          .direction = Direction::demote,
-          .trigger = OpId(gap.use % ops),
-          .deadline = OpId(held_until % ops),
-          .tier = tier,
-          .reason = std::move(reason)};
-}
-
-void SentinelPlanner::emit(Plan& plan, const Attempt& best) const {
-  const auto& tier = best.tiers;
-  for (std::size_t k = 0; k < profile_.ops.size(); ++k) {
-    for (std::uint32_t g : best.lists.demote[k]) {
-      const Gap& gap = best.schedule.gaps[g];
-      plan.moves.push_back(demotion(gap, tier[gap.storage]));
-    }
-    for (std::uint32_t g : best.lists.promote[k]) {
-      const Gap& gap = best.schedule.gaps[g];
-      plan.moves.push_back(promotion(gap, tier[gap.storage]));
-    }
-  }
-  for (std::uint32_t k : best.schedule.streamed) plan.streamed_ops.push_back(OpId(k));
+void SentinelPlanner::fill(Plan& plan, const Attempt& best) const {
+  emit_attempt(plan, best, best.settled.fates);
   plan.interval_layers = best.layers;
-  plan.frame_pool_bytes = frame_pool();
   plan.peak_fast_bytes = largest(best.schedule.held) + frame_pool();
   plan.predicted_step_us = best.step_us;
+}
+
+bool SentinelPlanner::over_limit() const {
+  return largest(demand_.must) > options_.fast_bytes - frame_pool();
+}
+
+// What an op needs and cannot have in fast memory stays out of it for good.
+void SentinelPlanner::leave_what_never_fits() {
+  while (over_limit()) {
+    const auto chosen = never_fitting(schedule_input());
+    if (std::ranges::find(chosen, true) == chosen.end()) return;
+    std::vector<Storage> rest;
+    for (std::size_t i = 0; i < storages_.size(); ++i)
+      (chosen[i] ? slow_ : rest).push_back(std::move(storages_[i]));
+    storages_ = std::move(rest);
+    movable_ = find_movable();
+    demand_ = plan::demand(profile_, storages_, movable_, footprint_);
+  }
 }
 
 Plan SentinelPlanner::plan() {
@@ -257,7 +293,10 @@ Plan SentinelPlanner::plan() {
   plan.predicted_step_us = ideal_us(profile_);
   if (plan.peak_fast_bytes <= options_.fast_bytes) return plan;  // no moves, so no frames for them
   refuse_too_small(plan);
-  emit(plan, best_attempt(plan));
+  plan.frame_pool_bytes = frame_pool();
+  if (tries_late()) leave_what_never_fits();
+  for (const Storage& s : slow_) emit_slow(plan, profile_, s);
+  fill(plan, best_attempt(plan));
   return plan;
 }
 

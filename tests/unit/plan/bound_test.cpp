@@ -42,9 +42,9 @@ Profile one_gap() {
   return b.profile;
 }
 
-// Room for 15 pages and 256 bytes: 5 pages of x less 256 bytes have to be away during op 2. Space is
-// asked for when op 2 ends, so they may be copied out while ops 1 and 2 compute, 40 us of the 49.4
-// that it takes, and come back during what ends with op 4, 40 us again.
+// Room for 15 pages and 256 bytes: 5 pages of x less 256 bytes have to be away during op 2. Space
+// is asked for when op 2 ends, so they may be copied out while ops 1 and 2 compute, 40 us of
+// the 49.4 that it takes, and come back during what ends with op 4, 40 us again.
 TEST(Bound, OneGapByHand) {
   const Bound bound =
       lower_bound(one_gap(), slow_link(), {.fast_bytes = 15 * kPage + 256, .buckets = 5});
@@ -190,7 +190,8 @@ TEST_P(BoundOnTrainings, FallsWithTheBudgetAndRisesWithTheBuckets) {
   const Machine machine = two_tiers(kPage, 0.2);
   const auto at = [&](std::uint64_t percent, std::uint32_t buckets) {
     return lower_bound(profile, machine,
-                       {.fast_bytes = peak_live_bytes(profile) * percent / 100, .buckets = buckets,
+                       {.fast_bytes = peak_live_bytes(profile) * percent / 100,
+                        .buckets = buckets,
                         .recompute = GetParam() % 2 == 0})
         .step_us;
   };
@@ -224,9 +225,8 @@ INSTANTIATE_TEST_SUITE_P(Seeds, BoundOnTrainings, ::testing::Range<std::uint64_t
 
 TEST(Bound, WithoutTimeItIsTheSumOfOps) {
   const Profile profile = random_training(3);
-  const Bound bound = lower_bound(
-      profile, two_tiers(kPage, 0.2),
-      {.fast_bytes = peak_live_bytes(profile) / 2, .time_limit_s = 0});
+  const Bound bound = lower_bound(profile, two_tiers(kPage, 0.2),
+                                  {.fast_bytes = peak_live_bytes(profile) / 2, .time_limit_s = 0});
   EXPECT_EQ(bound.step_us, ideal_us(profile));
   EXPECT_FALSE(bound.exact);
 }

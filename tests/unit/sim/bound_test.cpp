@@ -231,8 +231,7 @@ void try_plans(Instance& instance, std::size_t most, bool all, Tally& tally) {
     Choices choices(all ? nullptr : &instance.random);
     for (std::size_t i = 0; i < most; ++i) {
       const ChosenPlan chosen(instance.profile, instance.machine, recompute, choices);
-      const auto us =
-          step_us(instance.profile, instance.machine, chosen.plan(), instance.budget);
+      const auto us = step_us(instance.profile, instance.machine, chosen.plan(), instance.budget);
       const bool swaps = chosen.plan().recomputations.empty();
       if (us) {
         ++(swaps ? tally.swapped : tally.recomputed);
@@ -276,9 +275,9 @@ TEST(Bound, NoPolicyFallsBelow) {
                           .pool_frames = 2,
                           .time_limit_s = 1,
                           .judge = judge()};
-      const double bound = plan::lower_bound(profile, machine,
-                                             {.fast_bytes = options.fast_bytes, .recompute = true})
-                               .step_us;
+      const double bound =
+          plan::lower_bound(profile, machine, {.fast_bytes = options.fast_bytes, .recompute = true})
+              .step_us;
       for (std::string_view name : policy_names()) try {
           const auto policy = make_policy(name);
           SimResult result;
