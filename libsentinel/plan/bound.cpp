@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint32_t kFirst = 100;     // buckets of the first program
 constexpr std::uint32_t kGrowth = 3;      // of the next one
-constexpr std::size_t kColumns = 20'000;  // a program near so many is the last
+constexpr std::size_t kColumns = 20'000;  // no program has more but the first
 
 using Clock = std::chrono::steady_clock;
 
@@ -44,7 +44,8 @@ Bound lower_bound(const Profile& profile, const Machine& machine, const BoundOpt
     Bound found = program.solve(left);
     const bool solved = found.exact;
     if (found.exact || found.step_us > best.step_us) best = std::move(found);
-    if (!solved || options.buckets > 0 || count == ops || program.columns() >= kColumns) break;
+    if (!solved || options.buckets > 0 || count == ops || program.columns() * kGrowth > kColumns)
+      break;
     count = std::min(ops, count * kGrowth);
   }
   return best;
