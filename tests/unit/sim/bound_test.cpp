@@ -2,9 +2,12 @@
 // keeping, swapping and recomputing, not any policy.
 #include "plan/bound.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <limits>
 #include <optional>
 #include <random>
 #include <tuple>
@@ -12,7 +15,10 @@
 #include "plan/replay.h"
 #include "plan/storage.h"
 #include "sentinel/error.h"
+#include "sim/machine_file.h"
+#include "sim/run.h"
 #include "sim/simulator.h"
+#include "trace/tensor_trace.h"
 #include "unit/plan/profiles.h"
 
 namespace sentinel::sim {
@@ -265,38 +271,64 @@ TEST_P(BoundOnSmallSteps, NothingFallsBelow) {
 }
 INSTANTIATE_TEST_SUITE_P(Thousands, BoundOnSmallSteps, ::testing::Range<std::uint64_t>(0, 10));
 
-// Whoever cannot do with the budget says so; all others stay above.
+// Whoever cannot do with the budget says so; all others stay above. A policy that has unlimited
+// memory is none.
 TEST(Bound, NoPolicyFallsBelow) {
-  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
-    const Profile profile = random_training(seed, {6, 2, 64 * kPage});
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    const Profile profile = random_training(seed, {6, 2, 4_MiB});
     const Machine machine = two_tiers(kPage, 0.5);
-    for (const std::uint64_t percent : {40, 60, 80}) {
-      PlanOptions options{.fast_bytes = peak_live_bytes(profile) * percent / 100,
-                          .pool_frames = 2,
-                          .time_limit_s = 1,
-                          .judge = judge()};
-      const double bound =
-          plan::lower_bound(profile, machine, {.fast_bytes = options.fast_bytes, .recompute = true})
-              .step_us;
-      for (std::string_view name : policy_names()) try {
-          const auto policy = make_policy(name);
-          SimResult result;
-          if (auto* planned = dynamic_cast<PlannedPolicy*>(policy.get())) {
-            result = simulate(profile, machine, planned->plan(profile, machine, options));
-          } else if (auto* online = dynamic_cast<OnlinePolicy*>(policy.get())) {
-            const auto controller = online->prepare(profile, machine, options);
-            result = simulate(profile, machine, *controller, {.fast_bytes = options.fast_bytes});
-          } else {
-            continue;
-          }
-          if (name != "ideal") {
-            EXPECT_GE(result.step_us, bound * kRounding) << name << " " << seed << " " << percent;
-          }
+    for (const std::uint64_t percent : {50, 75}) {
+      const PlanOptions options{.fast_bytes = peak_live_bytes(profile) * percent / 100,
+                                .pool_frames = 2,
+                                .time_limit_s = 1};
+      const plan::BoundOptions any{.fast_bytes = options.fast_bytes, .recompute = true};
+      const double bound = plan::lower_bound(profile, machine, any).step_us;
+      std::size_t ran = 0;
+      for (std::string_view name : policy_names()) {
+        SCOPED_TRACE(fmt::format("{} seed {} {} %", name, seed, percent));
+        try {
+          const auto result = run(*make_policy(name), profile, machine, options).result;
+          if (result.peak_fast_bytes > options.fast_bytes) continue;
+          EXPECT_GE(result.step_us, bound * kRounding);
+          ++ran;
         } catch (const Error&) {
         }
+      }
+      EXPECT_GE(ran, 2u);
     }
   }
 }
+
+class BoundOnTraces : public ::testing::TestWithParam<const char*> {};
+
+// Swapping alone, with an unlimited host: the traces' README estimates 0.24 of ideal for the warm
+// ResNet, by a program over 100 buckets.
+TEST_P(BoundOnTraces, IsFoundInTime) {
+  const std::string path =
+      std::string(SENTINEL_SOURCE_DIR "/../shared/traces/") + GetParam() + ".jsonl.gz";
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there";
+  const Profile profile = read_tensor_trace(path);
+  Machine machine = find_machine("a100-g10");
+  plan::BoundOptions options{.fast_bytes = 40_GiB, .buckets = 100, .time_limit_s = 60};
+  const auto swap = plan::lower_bound(profile, machine, options);
+  options.recompute = true;
+  const auto any = plan::lower_bound(profile, machine, options);
+  machine.tiers[1].capacity = 0;
+  options.recompute = false;
+  const auto unlimited = plan::lower_bound(profile, machine, options);
+  EXPECT_TRUE(swap.exact && any.exact && unlimited.exact);
+  EXPECT_LE(any.step_us, swap.step_us * (1 + 1e-9));
+  EXPECT_LE(unlimited.step_us, swap.step_us * (1 + 1e-9));
+  const double ideal = ideal_us(profile);
+  std::printf("%s: at most %.4f of ideal by swapping, %.4f with replays, %.4f with all the host\n",
+              GetParam(), ideal / swap.step_us, ideal / any.step_us, ideal / unlimited.step_us);
+  if (std::string_view(GetParam()) == "ResNet152-1280-warm") {
+    EXPECT_NEAR(ideal / unlimited.step_us, 0.24, 0.005);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(G10, BoundOnTraces,
+                         ::testing::Values("BERT_Base-256", "BERT_Base-256-warm", "ResNet152-1280",
+                                           "ResNet152-1280-warm"));
 
 }  // namespace
 }  // namespace sentinel::sim
