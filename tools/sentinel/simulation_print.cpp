@@ -20,7 +20,10 @@ std::uint64_t moved_bytes(const sim::SimResult& result) {
 }
 
 std::string label(const Trial& trial) {
-  return trial.variant.empty() ? trial.policy : trial.policy + " " + trial.variant;
+  auto text = trial.policy;
+  if (!trial.variant.empty()) text += " " + trial.variant;
+  if (!trial.without.empty()) text += " without " + trial.without;
+  return text;
 }
 
 std::string row(const Trial& trial, std::size_t width) {
@@ -68,8 +71,18 @@ Json feasible_json(const Trial& trial) {
           {"traffic", traffic_json(r)}};
 }
 
+Json largest_op_json(const Scenario& s) {
+  if (s.profile.ops.empty()) return nullptr;
+  const auto largest = largest_op(s);
+  return {{"k", largest.op.value},
+          {"name", s.profile.ops[largest.op.index()].name},
+          {"bytes", largest.bytes},
+          {"fits", largest.fits}};
+}
+
 Json trial_json(const Trial& trial) {
   auto json = trial.result ? feasible_json(trial) : infeasible_json(trial);
+  if (!trial.without.empty()) json["without"] = trial.without;
   if (trial.variant.empty()) return json;
   json["sweep"] = trial.variant;
   json["fast_bytes"] = trial.fast_bytes;
@@ -100,7 +113,8 @@ std::string trials_json(const Scenario& s, const std::string& file,
               {"batch", s.profile.meta.batch},
               {"ops", s.profile.ops.size()},
               {"tensors", s.profile.tensors.size()},
-              {"peak_bytes", peak_live_bytes(s.profile)}}},
+              {"peak_bytes", peak_live_bytes(s.profile)},
+              {"largest_op", largest_op_json(s)}}},
             {"machine", s.machine.name},
             {"fast_bytes", s.plan.fast_bytes},
             {"results", Json::array()}};
