@@ -49,8 +49,7 @@ std::vector<std::uint64_t> most_held(const sim::Timeline& timeline, double step_
   for (std::size_t i = 0; i < parts; ++i) {
     const double end = step_us * static_cast<double>(i + 1) / static_cast<double>(parts);
     most[i] = held;
-    for (; next < timeline.samples.size() &&
-           (timeline.samples[next].at_us < end || i + 1 == parts);
+    for (; next < timeline.samples.size() && (timeline.samples[next].at_us < end || i + 1 == parts);
          ++next) {
       held = timeline.samples[next].fast_bytes;
       most[i] = std::max(most[i], held);
@@ -85,7 +84,8 @@ std::vector<Lane> lanes_of(const Machine& machine) {
 
 Strip strip_of(const sim::Timeline& timeline, double step_us, const std::vector<Lane>& lanes,
                std::size_t parts) {
-  Strip strip{.fast_bytes = {}, .stalled = {}, .moved = std::vector<std::vector<double>>(lanes.size())};
+  Strip strip{
+      .fast_bytes = {}, .stalled = {}, .moved = std::vector<std::vector<double>>(lanes.size())};
   if (parts == 0 || step_us <= 0) return strip;
   strip.fast_bytes = most_held(timeline, step_us, parts);
   strip.stalled.assign(parts, 0);

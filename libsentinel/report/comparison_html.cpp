@@ -17,8 +17,8 @@ constexpr double kFull = 1000;
 Json scaled(const std::vector<double>& values, double full) {
   Json list = Json::array();
   for (const double value : values)
-    list.push_back(static_cast<int>(
-        full > 0 ? std::lround(std::clamp(value / full, 0.0, 1.0) * kFull) : 0));
+    list.push_back(
+        static_cast<int>(full > 0 ? std::lround(std::clamp(value / full, 0.0, 1.0) * kFull) : 0));
   return list;
 }
 
@@ -38,9 +38,8 @@ Json strip_json(const Strip& strip, const std::vector<Lane>& lanes, double step_
   for (std::size_t i = 0; i < lanes.size(); ++i) {
     if (strip.moved[i].empty()) continue;
     const double full = full_lane(lanes[i], strip.moved[i], part_us);
-    moved.push_back({{"lane", i},
-                     {"full_bps", full / part_us * 1e6},
-                     {"use", scaled(strip.moved[i], full)}});
+    moved.push_back(
+        {{"lane", i}, {"full_bps", full / part_us * 1e6}, {"use", scaled(strip.moved[i], full)}});
   }
   return {{"most", most},
           {"held", scaled(held, most)},
@@ -102,8 +101,8 @@ Json figures_of(const Comparison& c) {
 void comparison_html(const Comparison& comparison, std::ostream& out) {
   html_open("Sentinel comparison", out);
   out << html_comparison_body;
-  html_close(figures_of(comparison), {html_script_formats, html_script_strips, html_script_comparison},
-             out);
+  html_close(figures_of(comparison),
+             {html_script_formats, html_script_strips, html_script_comparison}, out);
 }
 
 }  // namespace sentinel

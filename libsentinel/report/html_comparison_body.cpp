@@ -18,6 +18,8 @@ white-space:nowrap}
 .strip h3 span{font-weight:400;color:var(--muted);margin-left:10px}
 .strip .plot{height:auto}
 .strip canvas{position:static;display:block;width:100%}
+.strip .cursor{position:absolute;top:0;bottom:0;width:1px;background:var(--focus);display:none;
+pointer-events:none}
 #curve svg{width:100%;height:auto;display:block}
 #curve text{fill:var(--muted);font-size:12px}
 #curve .grid{stroke:var(--line)}

@@ -36,8 +36,8 @@ extern const std::string_view html_comparison_body;
 extern const std::string_view html_script_comparison;  // table, curve, the page around them
 extern const std::string_view html_script_strips;      // the memory timelines
 
-// Everything the script of a profile's page reads. Tensors, layers and ops are columns rather than objects, which
-// keeps 10 000 tensors at about one megabyte.
+// Everything the script of a profile's page reads. Tensors, layers and ops are columns rather than
+// objects, which keeps 10 000 tensors at about one megabyte.
 Json html_figures(const StepView& step);
 
 }  // namespace sentinel

@@ -140,7 +140,7 @@ fillTable();
 fillCurve();
 if (strips.length) {
   strips.forEach(addStrip);
-  $('axis').addEventListener('change', e => { axis = e.target.value; pointed = null; drawStrips(); });
+  $('axis').addEventListener('change', e => { axis = e.target.value; drawStrips(); });
   new ResizeObserver(drawStrips).observe($('strips'));
 } else {
   $('timelines').remove();

@@ -12,7 +12,7 @@ const highest = strips.reduce((most, r) => Math.max(most, r.strip.most), D.fast_
 const usedLanes = [...new Set(strips.flatMap(r => r.strip.moved.map(m => m.lane)))]
     .sort((a, b) => a - b);
 const heightOf = MEMORY + MARKS + usedLanes.length * LANE + AXIS;
-let axis = 'one', pointed = null;  // time under the pointer, in us
+let axis = 'one';
 const span = row => axis === 'one' ? longest : row.result.step_us;
 
 // A step of 1, 2 or 5 times a power of ten that cuts `whole` into at most `count` pieces.
@@ -93,10 +93,6 @@ function drawStrip(row) {
   usedLanes.forEach((lane, i) =>
       drawLane(ctx, row, lane, width, drawn, MEMORY + MARKS + (i + 1) * LANE));
   drawAxis(ctx, row, width, heightOf - AXIS / 2 + 2);
-  if (pointed === null) return;
-  const x = LEFT + pointed * width / (axis === 'one' ? longest : 1);
-  ctx.fillStyle = css('--focus');
-  ctx.fillRect(x, 0, 1, heightOf - AXIS);
 }
 function drawStrips() { strips.forEach(drawStrip); }
 
@@ -114,21 +110,22 @@ function point(row, event) {
   const box = row.canvas.getBoundingClientRect();
   const x = event.clientX - box.left - LEFT, width = box.width - LEFT - RIGHT;
   const across = x / width, share = across * span(row) / row.result.step_us;
-  pointed = across < 0 || across > 1 ? null : axis === 'one' ? across * longest : across;
+  const inside = across >= 0 && across <= 1, shown = inside && share <= 1;
+  for (const other of strips) {
+    other.cursor.style.display = inside ? 'block' : 'none';
+    other.cursor.style.left = LEFT + x + 'px';
+  }
   row.tip.replaceChildren();
-  const shown = pointed !== null && share <= 1;
   row.tip.style.display = shown ? 'block' : 'none';
   if (shown) {
     for (const line of describe(row, share)) row.tip.append(el('div', '', line));
     row.tip.style.left = Math.min(event.clientX - box.left + 14, box.width - 260) + 'px';
     row.tip.style.top = '6px';
   }
-  drawStrips();
 }
 function leave(row) {
-  pointed = null;
   row.tip.style.display = 'none';
-  drawStrips();
+  for (const other of strips) other.cursor.style.display = 'none';
 }
 function addStrip(row) {
   const block = el('div', 'strip'), title = el('h3', '', named(row)), plot = el('div', 'plot');
@@ -139,9 +136,10 @@ function addStrip(row) {
   row.canvas.setAttribute('aria-label', 'Memory over the step of ' + named(row) + ': at most ' +
       bytes(row.strip.most) + ' resident, ' + micros(row.result.stall_us) + ' stalled');
   row.tip = el('div', 'tip');
+  row.cursor = el('div', 'cursor');
   row.canvas.addEventListener('pointermove', e => point(row, e));
   row.canvas.addEventListener('pointerleave', () => leave(row));
-  plot.append(row.canvas, row.tip);
+  plot.append(row.canvas, row.cursor, row.tip);
   block.append(title, plot);
   $('strips').append(block);
 }

@@ -163,8 +163,8 @@ int simulate(const Settings& s) {
   warn_of_largest_op(scenario);
   const auto trials = trials_of(s, scenario);
   if (trials.size() == 1 && !trials.front().result && !s.json && !s.csv)
-    throw Error(fmt::format("{} cannot work here: {}", trials.front().policy,
-                            trials.front().reason));
+    throw Error(
+        fmt::format("{} cannot work here: {}", trials.front().policy, trials.front().reason));
   if (!s.html.empty()) print_to(s.html, trials_html(scenario, swept(s.sweep), trials));
   return print(rendered(s, scenario, trials));
 }

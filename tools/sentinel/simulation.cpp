@@ -52,11 +52,9 @@ std::string too_large(const Scenario& s, const LargestOp& largest) {
 Trial try_policy(const Scenario& s, const std::string& name) {
   Trial trial{.policy = name, .fast_bytes = s.plan.fast_bytes};
   try {
-    auto run = sim::run(*make_policy(name), s.profile, s.machine, s.plan,
-                        {.steps = s.steps,
-                         .noise = s.noise,
-                         .seed = s.plan.seed,
-                         .timeline = s.strip_parts > 0});
+    auto run = sim::run(
+        *make_policy(name), s.profile, s.machine, s.plan,
+        {.steps = s.steps, .noise = s.noise, .seed = s.plan.seed, .timeline = s.strip_parts > 0});
     trial.plan_ms = run.plan_ms;
     trial.result = std::move(run.result);
     settle_rounding(*trial.result);

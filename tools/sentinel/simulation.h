@@ -31,7 +31,7 @@ struct Scenario {
   Machine machine;
   PlanOptions plan;
   std::uint32_t steps = 3;
-  double noise = 0;  // SimOptions::noise; its seed is the plan's
+  double noise = 0;             // SimOptions::noise; its seed is the plan's
   std::size_t strip_parts = 0;  // not 0: keep the timeline of each trial, in so many parts
 };
 

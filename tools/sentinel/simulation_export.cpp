@@ -16,12 +16,9 @@ std::string words(const Trial& trial) {
 }
 
 std::vector<std::string> csv_fields(const Trial& trial) {
-  std::vector<std::string> fields{csv_text(trial.policy),
-                                  csv_text(trial.variant),
-                                  csv_text(trial.without),
-                                  fmt::format("{}", trial.fast_bytes),
-                                  trial.result ? "1" : "0",
-                                  csv_text(trial.reason)};
+  std::vector<std::string> fields{csv_text(trial.policy),   csv_text(trial.variant),
+                                  csv_text(trial.without),  fmt::format("{}", trial.fast_bytes),
+                                  trial.result ? "1" : "0", csv_text(trial.reason)};
   if (!trial.result) {
     fields.resize(fields.size() + 11);
     return fields;
@@ -29,9 +26,9 @@ std::vector<std::string> csv_fields(const Trial& trial) {
   const auto& r = *trial.result;
   std::uint64_t moved = 0;
   for (const auto& traffic : r.traffic) moved += traffic.bytes;
-  for (const double number : {r.step_us, r.ideal_us, r.normalized_throughput(),
-                              trial.lower_bound_us, trial.swap_lower_bound_us, r.stall_us,
-                              r.recompute_us, trial.plan_ms})
+  for (const double number :
+       {r.step_us, r.ideal_us, r.normalized_throughput(), trial.lower_bound_us,
+        trial.swap_lower_bound_us, r.stall_us, r.recompute_us, trial.plan_ms})
     fields.push_back(fmt::format("{}", number));
   for (const std::uint64_t number : {r.peak_fast_bytes, r.demand_faults, moved})
     fields.push_back(fmt::format("{}", number));
@@ -51,9 +48,11 @@ std::string trials_csv(const std::vector<Trial>& trials) {
 
 std::string trials_html(const Scenario& s, const std::string& swept,
                         const std::vector<Trial>& trials) {
-  Comparison comparison{
-      .profile = s.profile, .machine = s.machine, .fast_bytes = s.plan.fast_bytes, .swept = swept,
-      .rows = {}};
+  Comparison comparison{.profile = s.profile,
+                        .machine = s.machine,
+                        .fast_bytes = s.plan.fast_bytes,
+                        .swept = swept,
+                        .rows = {}};
   for (const auto& trial : trials)
     comparison.rows.push_back({.policy = trial.policy,
                                .variant = words(trial),

@@ -95,7 +95,8 @@ std::vector<Variant> variants_of(const Scenario& scenario, const std::string& sw
   if (knob == std::end(kKnobs) || equals + 1 >= sweep.size())
     throw UsageError(fmt::format(
         "--sweep {}: write fast=, host=, ssd-bw= or interval= and values, as fast=10%,20% or "
-        "fast=10%..100%", sweep));
+        "fast=10%..100%",
+        sweep));
   std::vector<Variant> variants;
   for (const auto& value : sweep_values(sweep.substr(equals + 1), knob->whole))
     variants.push_back(varied(scenario, *knob, value));
