@@ -135,8 +135,7 @@ void Import::allocate(Ref event, std::uint64_t address) {
   if (!live_.emplace(address, t).second)
     throw Error(fmt::format("address {:#x} is allocated twice without a free between", address));
   auto& op = profile_.ops.back();
-  profile_.tensors.push_back({.name = fmt::format("{}:{}", op.name, op.out.size()),
-                              .bytes = natural(event, "size"),
+  profile_.tensors.push_back({.bytes = natural(event, "size"),
                               .alloc_op = last_op(),
                               .ordinal = static_cast<std::uint32_t>(op.out.size())});
   op.out.push_back(t);
@@ -196,10 +195,14 @@ void Import::finish() {
     op.us = (k + 1 < begin_us_.size() ? begin_us_[k + 1] : last_us_) - begin_us_[k];
     profile_.meta.step_us += op.us;
     std::ranges::sort(op.in);
-    if (python_[k]) continue;
-    op.name = told ? "backward" : "allocations";
-    if (told) op.phase = profile_.layers[op.layer.index()].phase = Phase::backward;
-    profile_.layers[op.layer.index()].name = op.name;
+    if (!python_[k]) {
+      op.name = profile_.layers[op.layer.index()].name = told ? "backward" : "allocations";
+      if (told) op.phase = profile_.layers[op.layer.index()].phase = Phase::backward;
+    }
+    for (const TensorId t : op.out) {
+      auto& tensor = profile_.tensors[t.index()];
+      tensor.name = fmt::format("{}:{}", op.name, tensor.ordinal);
+    }
   }
   auto& meta = profile_.meta;
   meta.source = "trace";
