@@ -3,9 +3,12 @@
     /usr/bin/python3 tests/golden/cli/cli_test.py BUILD_DIR
     SENTINEL_ACCEPT=1 /usr/bin/python3 tests/golden/cli/cli_test.py BUILD_DIR    accepts the screens
 """
+import csv
+import gzip
 import json
 import os
 import pathlib
+import pickle
 import signal
 import subprocess
 import sys
@@ -251,6 +254,225 @@ class Simulations(Case):
         self.assertEqual(stored["profile_path"], str(self.folder.resolve() / "p.sentinel"))
         self.assertIn("sentinel", self.run_it("explain", "plan.json").stdout)
         self.fails(1, "no tensor", "explain", "plan.json", "nothing-of-that-name")
+
+
+def chain(layers=12, size=1 << 20):
+    """Activations that the forward pass makes and the backward pass reads in reverse."""
+    lines = ['{"format":"tensor-trace","version":1,"source":"test","model":"chain","batch":4}']
+    lines += ['{"t":%d,"bytes":%d,"kind":"intermediate"}' % (t, size) for t in range(2 * layers)]
+    op = '{"k":%d,"name":"%s","us":2000,"in":%s,"out":[%d],"phase":"%s"}'
+    for k in range(layers):
+        lines.append(op % (k, "forward", [k - 1] if k else [], k, "forward"))
+    for k in range(layers):
+        reads = [layers - 1 - k] + ([layers + k - 1] if k else [])
+        lines.append(op % (layers + k, "backward", reads, layers + k, "backward"))
+    return "\n".join(lines) + "\n"
+
+
+class Compared(Case):
+    def setUp(self):
+        super().setUp()
+        self.file("m.toml", MACHINE + '[[tier]]\nname = "host"\ncapacity = "4MiB"\n'
+                  'read_bw = "2GB/s"\nwrite_bw = "2GB/s"\n')
+        self.file("chain.jsonl", chain())
+
+    def results(self, *options):
+        result = self.run_it("simulate", "chain.jsonl", "--machine", "m.toml", "--json", *options)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        return json.loads(result.stdout)["results"]
+
+
+class Comparisons(Compared):
+    def test_a_table_with_the_bounds(self):
+        table = self.run_it("compare", "chain.jsonl", "--machine", "m.toml", "--fast", "6M").stdout
+        self.assertRegex(table, r"policy +step +throughput +bound +swapping")
+        self.assertRegex(table, r"\nauto +\S+ \S+ +[01]\.\d{3} +[01]\.\d{3} ")
+
+    def test_a_page(self):
+        result = self.run_it("compare", "chain.jsonl", "--machine", "m.toml", "--fast", "6M",
+                             "--html", "c.html")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        page = (self.folder / "c.html").read_text()
+        self.assertLess(len(page), 2_000_000)
+        figures = json.loads(page.split('id="profile">')[1].split("</script>")[0])
+        drawn = [row for row in figures["rows"] if row.get("strip")]
+        self.assertIn("auto", {row["policy"] for row in drawn})
+        for row in drawn:
+            self.assertEqual(len(row["strip"]["held"]), len(row["strip"]["stalled"]))
+            self.assertEqual(bool(row["strip"]["moved"]), bool(row["result"]["moved"]), row["policy"])
+        self.fails(1, "nowhere", "simulate", "chain.jsonl", "--machine", "m.toml", "--html",
+                   "nowhere/c.html")
+
+    def test_a_feature_less_a_row(self):
+        rows = self.results("--policy", "g10,ideal", "--fast", "6M", "--features")
+        self.assertEqual([(row["policy"], row.get("without")) for row in rows],
+                         [("g10", None), ("g10", "eager-prefetch"), ("g10", "host-tier"),
+                          ("ideal", None)])
+
+    def test_the_contract(self):
+        fields = {"policy", "feasible", "step_us", "ideal_us", "normalized_throughput",
+                  "lower_bound_us", "swap_lower_bound_us", "stall_us", "recompute_us", "plan_ms",
+                  "peak_fast_bytes", "demand_faults", "traffic"}
+        for row in self.results("--policy", "all", "--fast", "6M"):
+            self.assertLessEqual(fields, row.keys())
+            if not row["feasible"]:
+                self.assertTrue(row["reason"])
+                self.assertEqual({row[name] for name in fields if name.endswith("_us")}, {None})
+                continue
+            self.assertGreaterEqual(row["step_us"], row["lower_bound_us"] * (1 - 1e-9))
+            self.assertGreaterEqual(row["swap_lower_bound_us"], row["lower_bound_us"])
+            self.assertGreaterEqual(row["lower_bound_us"], row["ideal_us"] * (1 - 1e-9))
+            self.assertAlmostEqual(row["normalized_throughput"], row["ideal_us"] / row["step_us"])
+            for moved in row["traffic"]:
+                self.assertEqual(moved.keys(), {"from", "to", "bytes"})
+
+    def test_moves_only(self):
+        both = self.results("--policy", "superneurons,auto", "--fast", "4M")
+        moves = self.results("--policy", "superneurons,auto", "--fast", "4M", "--no-recompute")
+        self.assertGreater(sum(row["recompute_us"] for row in both), 0)
+        for row in moves:
+            self.assertEqual(row["recompute_us"], 0)
+            self.assertEqual(row["lower_bound_us"], row["swap_lower_bound_us"])
+
+    def test_a_time_limit_cuts(self):
+        self.file("chain.jsonl", chain(300))
+        for row in self.results("--policy", "auto,home,swapadvisor", "--fast", "30M", "--effort",
+                                "100000000", "--time-limit", "0.5"):
+            self.assertTrue(row["feasible"], row)
+            self.assertLess(row["plan_ms"], 5000, row["policy"])
+
+
+class Sweeps(Compared):
+    def steps(self, sweep, *options):
+        return {row["sweep"]: row["step_us"]
+                for row in self.results("--fast", "6M", "--sweep", sweep, *options)}
+
+    def test_a_range_has_ten_values(self):
+        shares = self.steps("fast=10%..100%", "--policy", "lru")
+        self.assertEqual(list(shares), [f"fast={n}%" for n in range(10, 101, 10)])
+        self.assertGreater(shares["fast=40%"], shares["fast=100%"])
+
+    def test_a_range_with_a_step_and_a_list(self):
+        self.assertEqual(list(self.steps("host=1,2..8MiB:3", "--policy", "ideal")),
+                         ["host=1", "host=2MiB", "host=5MiB", "host=8MiB"])
+        self.assertEqual(list(self.steps("interval=1..4", "--policy", "ideal")),
+                         [f"interval={n}" for n in range(1, 5)])
+
+    def test_each_changes_what_it_names(self):
+        self.file("m.toml", (self.folder / "m.toml").read_text().replace('"1GB/s"', '"10MB/s"'))
+        by_bandwidth = self.steps("ssd-bw=10MB/s,10GB/s", "--policy", "g10-gds")
+        self.assertGreater(by_bandwidth["ssd-bw=10MB/s"], by_bandwidth["ssd-bw=10GB/s"])
+        traffic = {row["sweep"]: {end for t in row["traffic"] for end in (t["from"], t["to"])}
+                   for row in self.results("--fast", "6M", "--sweep", "host=0,16M", "--policy", "g10")}
+        self.assertNotIn("host", traffic["host=0"])
+        self.assertIn("host", traffic["host=16M"])
+        by_interval = self.steps("interval=1,24", "--policy", "sentinel")
+        self.assertEqual(len(by_interval), 2)
+
+    def test_csv_and_the_curve(self):
+        result = self.run_it("simulate", "chain.jsonl", "--machine", "m.toml", "--policy",
+                             "lru,g10", "--sweep", "fast=40%..100%", "--csv", "--html", "c.html")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        rows = list(csv.DictReader(result.stdout.splitlines()))
+        self.assertEqual(len(rows), 20)
+        for row in rows:
+            self.assertAlmostEqual(float(row["normalized_throughput"]),
+                                   float(row["ideal_us"]) / float(row["step_us"]))
+        page = (self.folder / "c.html").read_text()
+        figures = json.loads(page.split('id="profile">')[1].split("</script>")[0])
+        self.assertEqual(figures["swept"], "fast")
+        self.assertEqual([row["at"] for row in figures["rows"]],
+                         [int(row["fast_bytes"]) for row in rows])
+
+    def test_wrong_ones(self):
+        for sweep in ("fast=", "fast=0%..10%", "fast=50%..10%", "fast=1%..2%:0%", "fast=1%..2M",
+                      "host=a..b", "ssd-bw=0GB/s", "ram=1..2", "interval=1..1000000:0.00001"):
+            with self.subTest(sweep):
+                self.fails(2, "--sweep", "simulate", "chain.jsonl", "--machine", "m.toml",
+                           "--sweep", sweep)
+
+
+class BadInput(Case):
+    """Exit 1 and a message that says where."""
+
+    def test_traces(self):
+        self.file("m.toml", MACHINE)
+        lines = TRACE.splitlines()
+        for words, line, text in [
+                ("execution order", 5, lines[4].replace('"k":1', '"k":0')),
+                ("whole number", 2, lines[1].replace("8192", "-8192")),
+                ("used but not defined", 4, lines[3].replace("[1]", "[7]")),
+                ("not a line of JSON", 4, lines[3][:30]), ("\"us\"", 5, lines[4].replace("20", "-20")),
+                ("not one of", 3, lines[2].replace("intermediate", "other")),
+                ("missing", 3, lines[2].replace('"bytes"', '"size"')),
+                ("version", 1, lines[0].replace('"version":1', '"version":9'))]:
+            with self.subTest(words):
+                changed = lines[:line - 1] + [text] + lines[line:]
+                self.file("bad.jsonl", "\n".join(changed) + "\n")
+                for verb in (["simulate", "bad.jsonl", "--machine", "m.toml"],
+                             ["import", "bad.jsonl", "-o", "out"]):
+                    result = self.fails(1, words, *verb)
+                    self.assertIn(f"bad.jsonl:{line}:", result.stderr)
+
+    def test_a_truncated_archive(self):
+        self.file("m.toml", MACHINE)
+        whole = gzip.compress(chain(200).encode())
+        self.file("cut.jsonl.gz", whole[:len(whole) // 2])
+        self.assertRegex(self.fails(1, "truncated", "simulate", "cut.jsonl.gz", "--machine",
+                                    "m.toml").stderr, r"cut\.jsonl\.gz:\d+: ")
+
+    def test_machines(self):
+        name = self.profile()
+        self.fails(1, "there is no machine", "simulate", name, "--machine", "cray")
+        for words, line, text in [("unknown key", 6, MACHINE.replace('capacity', 'capasity')),
+                                  ("not a size", 6, MACHINE.replace('"1MiB"', '"-1MiB"')),
+                                  ("not negative", 2, MACHINE.replace("10", "-10")),
+                                  ("two tiers", 1, MACHINE[:MACHINE.rindex("[[tier]]")])]:
+            with self.subTest(words):
+                self.file("bad.toml", text)
+                self.assertIn(f"bad.toml:{line}:", self.fails(
+                    1, words, "simulate", name, "--machine", "bad.toml").stderr)
+
+    def test_an_op_that_does_not_fit_is_named(self):
+        self.file("m.toml", MACHINE)
+        self.file("chain.jsonl", chain())
+        asked = ("simulate", "chain.jsonl", "--machine", "m.toml", "--fast", "2M", "--policy")
+        words = 'op 13 ("backward") needs 3.00 MiB at once, more than the 2.00 MiB'
+        self.assertIn(words, self.run_it(*asked, "lru").stderr)
+        op = json.loads(self.run_it(*asked, "lru", "--json").stdout)["trace"]["largest_op"]
+        self.assertEqual(op, {"k": 13, "name": "backward", "bytes": 3 << 20, "fits": False})
+        self.fails(1, words, "simulate", "chain.jsonl", "--machine", "m.toml", "--fast", "8K")
+
+    def test_plans(self):
+        self.file("m.toml", MACHINE)
+        self.assertEqual(self.run_it("plan", self.profile(), "--machine", "m.toml", "-o",
+                                     "plan.json").returncode, 0)
+        plan = (self.folder / "plan.json").read_text()
+        for words, text in [("line", plan[:len(plan) // 2]), ("not a plan", "{}"),
+                            ("version", plan.replace('"version": 2', '"version": 9')),
+                            ("not a readable plan", plan.replace('"moves"', '"movements"'))]:
+            with self.subTest(words):
+                self.file("bad.json", text)
+                self.assertIn("bad.json", self.fails(1, words, "explain", "bad.json").stderr)
+
+    def test_a_snapshot_that_holds_code_runs_none(self):
+        class Code:
+            def __reduce__(self):
+                return os.system, (f"touch {os.getcwd()}/it-ran",)
+        self.file("s.pickle", pickle.dumps({"segments": [Code()], "device_traces": []}))
+        self.fails(1, "run code", "import", "s.pickle", "--format", "pytorch-snapshot", "-o", "p")
+        self.assertFalse(os.path.exists("it-ran"))
+
+    def test_a_snapshot(self):
+        event = dict(action="alloc", addr=1 << 40, size=4096, time_us=1, frames=[
+            dict(filename="/x/model.py", line=3, name="forward")])
+        trace = [event, {**event, "action": "free_requested", "time_us": 8}]
+        snapshot = {"segments": [], "device_traces": [trace]}
+        for protocol in (2, 3, 4, 5):
+            self.file("s.pickle", pickle.dumps(snapshot, protocol))
+            result = self.run_it("import", "s.pickle", "--format", "pytorch-snapshot", "-o", "p")
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            self.assertIn("1 tensors, 1 ops, 1 layers", result.stdout)
 
 
 class Commands(Case):
