@@ -115,12 +115,12 @@ Trial one_trial(const Settings& s, Variant variant, const Contender& contender) 
   return trial;
 }
 
-std::vector<Trial> trials_of(const Settings& s, const Scenario& scenario) {
+std::vector<Trial> trials_of(const Settings& s, const std::vector<Variant>& variants) {
   std::vector<Trial> trials;
   Bounds bounds;
   Progress progress;
   const auto contenders = contenders_of(s);
-  for (const auto& variant : variants_of(scenario, s.sweep))
+  for (const auto& variant : variants)
     for (const auto& contender : contenders) {
       progress.now(fmt::format("{} {} {}", contender.policy, variant.name, contender.without));
       trials.push_back(one_trial(s, variant, contender));
@@ -136,9 +136,12 @@ std::size_t strip_parts(const Settings& s) {
   return std::clamp(kPoints / contenders_of(s).size(), kCoarsest, kFinest);
 }
 
-void warn_of_largest_op(const Scenario& scenario) {
-  if (const auto largest = largest_op(scenario); !largest.fits)
-    say(too_large(scenario, largest) +
+void warn_of_largest_op(const std::vector<Variant>& variants) {
+  const auto& least = std::ranges::min_element(variants, {}, [](const Variant& v) {
+                        return v.scenario.plan.fast_bytes;
+                      })->scenario;
+  if (const auto largest = largest_op(least); !largest.fits)
+    say(too_large(least, largest) +
         "; where a policy goes on, what finds no room passes through it while the op computes");
 }
 
@@ -160,8 +163,9 @@ int simulate(const Settings& s) {
     throw Error(fmt::format("{} holds no operation: there is nothing to simulate", s.file));
   auto scenario = scenario_of(s, profile);
   scenario.strip_parts = strip_parts(s);
-  warn_of_largest_op(scenario);
-  const auto trials = trials_of(s, scenario);
+  const auto variants = variants_of(scenario, s.sweep);
+  warn_of_largest_op(variants);
+  const auto trials = trials_of(s, variants);
   if (trials.size() == 1 && !trials.front().result && !s.json && !s.csv)
     throw Error(
         fmt::format("{} cannot work here: {}", trials.front().policy, trials.front().reason));

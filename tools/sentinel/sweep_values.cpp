@@ -75,11 +75,13 @@ void add_range(const std::string& range, std::size_t dots, bool whole,
 std::vector<std::string> sweep_values(const std::string& list, bool whole) {
   std::vector<std::string> values;
   std::istringstream parts(list);
-  for (std::string part; std::getline(parts, part, ',');)
+  for (std::string part; std::getline(parts, part, ',');) {
+    if (part.empty()) throw UsageError(fmt::format("--sweep: {} has an empty value", list));
     if (const auto dots = part.find(".."); dots != std::string::npos)
       add_range(part, dots, whole, values);
     else
       values.push_back(part);
+  }
   return values;
 }
 
