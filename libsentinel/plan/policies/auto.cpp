@@ -22,10 +22,12 @@
 #include <random>
 #include <set>
 
+#include "plan/bound.h"
 #include "plan/cover.h"
 #include "plan/decisions.h"
 #include "plan/footprint.h"
 #include "plan/lanes.h"
+#include "plan/level.h"
 #include "plan/parts.h"
 #include "plan/policies/all.h"
 #include "plan/rates.h"
@@ -47,6 +49,8 @@ constexpr std::uint64_t kMostParts = 20000;    // in the whole step
 constexpr std::array kPrices{0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 1.0};
 constexpr std::array kStrides{1.0 / 96, 1.0 / 48, 1.0 / 24, 1.0 / 12};
 constexpr std::array kSlacks{0.0, 0.03, 0.08, 0.16, 0.3};
+constexpr std::uint32_t kBoundBuckets = 100;
+constexpr std::array kBoundSlacks{0.0, 0.01, 0.02, 0.035, 0.05, 0.08};
 constexpr double kFinestPrice = 1.04;
 
 // Whose plans are a floor, the quick ones first.
@@ -68,9 +72,12 @@ struct Candidate {
 
 class Search {
  public:
-  Search(const Profile& profile, const Machine& machine, const PlanOptions& options,
-         const Judge& judge)
-      : profile_(profile),
+  // `profile` is `whole` cut into parts of `part_bytes`.
+  Search(const Profile& whole, std::uint64_t part_bytes, const Profile& profile,
+         const Machine& machine, const PlanOptions& options, const Judge& judge)
+      : whole_(whole),
+        part_bytes_(part_bytes),
+        profile_(profile),
         machine_(machine),
         options_(options),
         judge_(judge),
@@ -100,6 +107,9 @@ class Search {
   std::vector<bool> checkpoints(double stride) const;
   std::vector<Decision> decisions(const Recipe&) const;
   bool try_recipe(const Recipe&);
+  void try_bound(double slack);
+  std::vector<Decision> rounded(const Bound&) const;
+  void cover_rest(double slack, std::vector<Decision>&) const;
   void try_grid();
   void sharpen();
   void refine();
@@ -107,9 +117,11 @@ class Search {
   std::vector<Decision> flipped(const Candidate&);
   void fewer_replays(const Candidate&, double replays_us, Decisions&);
   void relieve(std::uint32_t stalled, Decisions&);
-  bool try_decisions(std::vector<Decision>);
+  bool try_decisions(std::vector<Decision>, bool choose_tiers = true);
   std::uint32_t stalled_op();
 
+  const Profile& whole_;
+  std::uint64_t part_bytes_;
   const Profile& profile_;
   const Machine& machine_;
   const PlanOptions& options_;
@@ -220,9 +232,9 @@ std::vector<Decision> Search::decisions(const Recipe& recipe) const {
   return result;
 }
 
-bool Search::try_decisions(std::vector<Decision> decided) {
+bool Search::try_decisions(std::vector<Decision> decided, bool choose_tiers) {
   ++judged_;
-  assign_tiers(profile_, storages_, machine_, best_.verdict.op_stall_us, decided);
+  if (choose_tiers) assign_tiers(profile_, storages_, machine_, best_.verdict.op_stall_us, decided);
   try {
     Candidate c{.plan = decided_plan("auto", profile_, machine_, options_, decided).plan};
     c.verdict = judge_(profile_, machine_, c.plan);
@@ -316,7 +328,76 @@ void Search::relieve(std::uint32_t k, Decisions& by_gap) {
 }
 
 void Search::refine() {
-  while (!finished()) try_decisions(flipped(best_));
+  while (!finished()) try_decisions(flipped(best_), false);
+}
+
+// The shares of the bound's solution become whole parts; what rounding loses in one gap goes to the
+// next.
+std::vector<Decision> Search::rounded(const Bound& bound) const {
+  const auto first = first_parts(whole_, part_bytes_);
+  const auto whole = storages(whole_);
+  std::vector<std::uint32_t> of(profile_.tensors.size(), UINT32_MAX);
+  for (std::uint32_t i = 0; i < storages_.size(); ++i) of[storages_[i].tensor.index()] = i;
+  std::vector<double> owed(machine_.tiers.size(), 0);  // bytes: remade, then to each slower tier
+  std::vector<Decision> result;
+  for (const GapShare& g : bound.gaps) {
+    const TensorId t = whole[g.storage].tensor;
+    std::vector<double> want{g.recomputed};
+    want.insert(want.end(), g.evicted.begin(), g.evicted.end());
+    for (std::size_t i = 0; i < want.size(); ++i)
+      owed[i] += want[i] * static_cast<double>(whole[g.storage].bytes);
+    for (std::uint32_t part = first[t.index()]; part < first[t.index() + 1]; ++part) {
+      const auto bytes = static_cast<double>(profile_.tensors[part].bytes);
+      std::size_t most = 0;
+      for (std::size_t i = 1; i < want.size(); ++i)
+        if (want[i] > 0 && (want[most] == 0 || owed[i] > owed[most])) most = i;
+      if (want[most] == 0 || owed[most] < bytes / 2 || of[part] == UINT32_MAX) continue;
+      owed[most] -= bytes;
+      result.push_back({.storage = of[part],
+                        .use = g.use,
+                        .next = g.next,
+                        .remedy = most == 0 ? Remedy::recompute : Remedy::swap,
+                        .tier = static_cast<std::uint32_t>(std::max<std::size_t>(most, 1)),
+                        .fetch = g.use + 1});
+    }
+  }
+  return result;
+}
+
+// What is too much after rounding leaves too.
+void Search::cover_rest(double slack, std::vector<Decision>& decided) const {
+  Level level(held_);
+  std::set<std::pair<std::uint32_t, std::uint32_t>> taken;
+  for (const Decision& d : decided) {
+    taken.emplace(d.storage, d.use);
+    level.add(d.use + 1, d.next, -static_cast<std::int64_t>(storages_[d.storage].bytes));
+  }
+  std::vector<std::uint64_t> held;
+  for (std::uint32_t k = 0; k < held_.size(); ++k)
+    held.push_back(static_cast<std::uint64_t>(std::max<std::int64_t>(0, level.at(k))));
+  std::vector<IdleGap> rest;
+  for (const IdleGap& g : gaps_)
+    if (!taken.contains({g.storage, g.use})) rest.push_back(g);
+  const auto limit =
+      static_cast<std::uint64_t>((1 - slack) * static_cast<double>(options_.fast_bytes));
+  for (std::uint32_t g : cover({.gaps = rest, .held = held, .limit = limit, .cost = {}}))
+    decided.push_back({.storage = rest[g].storage,
+                       .use = rest[g].use,
+                       .next = rest[g].next,
+                       .remedy = Remedy::swap,
+                       .fetch = rest[g].use + 1});
+}
+
+void Search::try_bound(double slack) {
+  const auto limit =
+      static_cast<std::uint64_t>((1 - slack) * static_cast<double>(options_.fast_bytes));
+  const Bound bound = lower_bound(
+      whole_, machine_,
+      {.fast_bytes = limit, .buckets = kBoundBuckets, .time_limit_s = options_.time_limit_s / 5});
+  if (bound.gaps.empty()) return;
+  std::vector<Decision> decided = rounded(bound);
+  cover_rest(slack, decided);
+  try_decisions(std::move(decided), false);
 }
 
 // Prices without ends of chains, ends at the best price, prices there, slack.
@@ -351,6 +432,8 @@ void Search::sharpen() {
 }
 
 Candidate Search::run() {
+  for (double slack : kBoundSlacks)
+    if (!finished()) try_bound(slack);
   try_grid();
   if (best_.verdict.step_us == kNever) throw Error(reason_);
   if (uses(options_, kRefine)) {
@@ -411,7 +494,7 @@ class AutoPolicy final : public PlannedPolicy {
   static Plan searched(const Profile& profile, const Machine& machine, const PlanOptions& options) {
     const std::uint64_t bytes = part_bytes(profile, machine, options);
     const Profile cut = in_parts(profile, bytes);
-    Search search(cut, machine, options, options.judge);
+    Search search(profile, bytes, cut, machine, options, options.judge);
     Candidate found = search.run();
     found.plan.part_bytes = bytes;
     found.plan.effort = search.judged();
