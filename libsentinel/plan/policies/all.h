@@ -7,11 +7,6 @@
 #include "sentinel/policy.h"
 
 
-
-
-
-
-
 namespace sentinel::plan {
 
 std::unique_ptr<Policy> make_auto();
