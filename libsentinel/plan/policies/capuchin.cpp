@@ -64,8 +64,7 @@ class Capuchin {
     choose(recompute);
     std::vector<bool> closed(absences_.gaps().size(), false);
     for (std::uint32_t g = 0; g < closed.size(); ++g)
-      closed[g] = absences_.bytes(g) == 0 || remedy_[g] == Remedy::recompute ||
-                  source_[absences_.gaps()[g].storage];
+      closed[g] = absences_.bytes(g) == 0 || remedy_[g] == Remedy::recompute;
     for (std::uint32_t g : give_way(absences_, options_.fast_bytes, closed)) {
       remedy_[g] = Remedy::swap;
       on_demand_[g] = true;
@@ -166,7 +165,7 @@ class Capuchin {
       const auto [value, inverse] = heap.back();
       heap.pop_back();
       const std::uint32_t g = UINT32_MAX - inverse;
-      if (!helps(g) || source_[absences_.gaps()[g].storage]) continue;
+      if (!helps(g)) continue;
       const Cost now = cost(g, recompute);
       if (static_cast<double>(absences_.bytes(g)) < 0.999 * value * now.us)
         push(g);
@@ -177,7 +176,8 @@ class Capuchin {
 
   Cost cost(std::uint32_t g, bool recompute) const {
     Cost best{.us = -free_us(g)};
-    if (!recompute || absences_.storage_of(g).persistent) return best;
+    if (!recompute || absences_.storage_of(g).persistent || source_[absences_.gaps()[g].storage])
+      return best;
     const auto replays = chain(g);
     double us = 0;
     for (const Recompute& r : replays) us += profile_.ops[r.op.index()].us;
@@ -202,13 +202,16 @@ class Capuchin {
     const IdleGap& gap = absences_.gaps()[g];
     remedy_[g] = remedy;
     absences_.leave(g, gap.use + 1, gap.next);
-    given_up_[gap.storage] = true;
     if (remedy != Remedy::recompute) return;
+    given_up_[gap.storage] = true;
     const auto replays = chain(g);
     absences_.hold_more(gap.next, replay_bytes(profile_, replays, machine_.granule_bytes));
-    for (const Recompute& r : replays)
-      for (TensorId t : profile_.ops[r.op.index()].in)
+    for (const Recompute& r : replays) {
+      const auto& in = profile_.ops[r.op.index()].in;
+      absences_.need_back(in, gap.next);
+      for (TensorId t : in)
         if (of_[t.index()] != UINT32_MAX) source_[of_[t.index()]] = true;
+    }
   }
 
   // The ways back one behind the other, each as late as it can be: the last one needed first.
@@ -254,7 +257,7 @@ class Capuchin {
   std::vector<bool> on_demand_;    // per gap
   std::vector<double> lead_us_;    // per gap: learnt
   std::vector<std::uint32_t> of_;  // per tensor, its storage
-  std::vector<bool> given_up_;     // per storage
+  std::vector<bool> given_up_;     // per storage: recomputed
   std::vector<bool> source_;       // per storage: of a recomputation
   std::vector<double> time_;
   Clock::time_point begin_ = Clock::now();

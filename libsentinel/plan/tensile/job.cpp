@@ -209,9 +209,12 @@ bool Job::recompute(std::uint32_t g) {
   absences_.hold_more(gap.next, extra);
   fate_[g] = Fate::recomputed;
   touched_[gap.storage] = true;
-  for (const Recompute& r : replays)
-    for (TensorId t : profile().ops[r.op.index()].in)
+  for (const Recompute& r : replays) {
+    const auto& in = profile().ops[r.op.index()].in;
+    absences_.need_back(in, gap.next);
+    for (TensorId t : in)
       if (of_[t.index()] != UINT32_MAX) touched_[of_[t.index()]] = true;
+  }
   return true;
 }
 
@@ -220,9 +223,8 @@ void Job::give_way(std::uint64_t limit) {
   waits_ = true;
   std::vector<bool> closed(fate_.size(), false);
   for (std::uint32_t g = 0; g < fate_.size(); ++g) {
-    const std::uint32_t storage = absences_.gaps()[g].storage;
-    const bool source = touched_[storage] && tier_of_[storage] == 0;  // of a replay, or replayed
-    closed[g] = absences_.bytes(g) == 0 || fate_[g] == Fate::released || source;
+    closed[g] =
+        absences_.bytes(g) == 0 || fate_[g] == Fate::released || fate_[g] == Fate::recomputed;
   }
   for (std::uint32_t g : plan::give_way(absences_, limit, closed)) fate_[g] = Fate::waited;
   for (std::uint32_t g = 0; g < fate_.size(); ++g)
