@@ -24,6 +24,7 @@
 #include "plan/decisions.h"
 #include "plan/policies/all.h"
 #include "plan/rates.h"
+#include "plan/tensile/channel.h"
 #include "sentinel/error.h"
 
 namespace sentinel::plan {
@@ -53,6 +54,9 @@ class Capuchin {
         source_(absences_.storages().size(), false),
         time_(1, 0) {
     for (const Op& op : profile.ops) time_.push_back(time_.back() + op.us);
+    const std::vector<tensile::Channel::Job> step{{.step_us = time_.back()}};
+    out_lane_.emplace(step);
+    in_lane_.emplace(step);
     const auto& storages = absences_.storages();
     for (std::uint32_t i = 0; i < storages.size(); ++i) {
       of_[storages[i].tensor.index()] = i;
@@ -141,12 +145,25 @@ class Capuchin {
     for (const Candidate& c : rest) {
       if (!absences_.gaps()[c.gap].needed)
         take(c.gap, Remedy::swap);  // nobody reads it: for nothing
-      else if (c.free_us < 0)
-        costly.push_back(c.gap);
-      else if (helps(c.gap))
+      else if (helps(c.gap) && c.free_us >= 0 && finds_lanes(c.gap))
         take(c.gap, Remedy::swap);
+      else
+        costly.push_back(c.gap);
     }
     if (absences_.peak() > options_.fast_bytes) choose_costly(costly, recompute);
+  }
+
+  // Behind and before the swaps chosen so far, each way being used by one at a time.
+  bool finds_lanes(std::uint32_t g) {
+    const IdleGap& gap = absences_.gaps()[g];
+    const double until = begin(gap.next);
+    const auto leaves = out_lane_->earliest(0, begin(gap.use + 1), until - in_us(g), out_us(g));
+    if (!leaves) return false;
+    const auto comes = in_lane_->latest(0, *leaves + out_us(g), until, in_us(g));
+    if (!comes) return false;
+    out_lane_->book(0, *leaves, out_us(g));
+    in_lane_->book(0, *comes, in_us(g));
+    return true;
   }
 
   // By value as it was first; one that has lost value since goes back to its new place.
@@ -175,7 +192,7 @@ class Capuchin {
   }
 
   Cost cost(std::uint32_t g, bool recompute) const {
-    Cost best{.us = -free_us(g)};
+    Cost best{.us = std::max(-free_us(g), in_us(g))};  // with the lanes full its way back shows
     if (!recompute || absences_.storage_of(g).persistent || source_[absences_.gaps()[g].storage])
       return best;
     const auto replays = chain(g);
@@ -260,6 +277,7 @@ class Capuchin {
   std::vector<bool> given_up_;     // per storage: recomputed
   std::vector<bool> source_;       // per storage: of a recomputation
   std::vector<double> time_;
+  std::optional<tensile::Channel> out_lane_, in_lane_;
   Clock::time_point begin_ = Clock::now();
 };
 
