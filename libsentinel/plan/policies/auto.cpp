@@ -49,6 +49,10 @@ constexpr std::array kStrides{1.0 / 96, 1.0 / 48, 1.0 / 24, 1.0 / 12};
 constexpr std::array kSlacks{0.0, 0.03, 0.08, 0.16, 0.3};
 constexpr double kFinestPrice = 1.04;
 
+// Whose plans are a floor, the quick ones first.
+constexpr std::array<std::string_view, 6> kOthers{"sentinel", "g10",  "lms",
+                                                  "tensile",  "home", "capuchin"};
+
 struct Recipe {
   double price = 0;   // of moving for 1 us, in us of computing; 0: nothing is remade
   double slack = 0;   // share of the budget left free for transfers and replays
@@ -387,10 +391,16 @@ class AutoPolicy final : public PlannedPolicy {
         if (reason.empty()) reason = error.what();
       }
     };
+    const auto begin = std::chrono::steady_clock::now();
+    const auto left_s = [&] {
+      const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+      return options.time_limit_s - passed.count();
+    };
     consider([&] { return searched(profile, machine, options); });
-    if (uses(options, kFloor))
-      for (std::string_view other : {"sentinel", "g10"})
-        consider([&] { return planned_by(other, profile, machine, options); });
+    const double least_us = ideal_us(profile) * (1 + 1e-9);
+    for (std::string_view other : kOthers)
+      if (uses(options, kFloor) && best_us > least_us && (left_s() > 0 || !best))
+        consider([&] { return planned_by(other, profile, machine, options, left_s()); });
     if (!best) throw Error(reason);
     best->policy = "auto";
     best->predicted_step_us = best_us;
@@ -409,8 +419,10 @@ class AutoPolicy final : public PlannedPolicy {
   }
 
   static Plan planned_by(std::string_view name, const Profile& profile, const Machine& machine,
-                         PlanOptions options) {
+                         PlanOptions options, double limit_s) {
     options.without.clear();
+    options.effort = 0;
+    options.time_limit_s = std::clamp(limit_s / 2, 0.1, 1.0);
     const auto policy = make_policy(name);
     return dynamic_cast<PlannedPolicy&>(*policy).plan(profile, machine, options);
   }
