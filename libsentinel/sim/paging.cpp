@@ -16,7 +16,7 @@
 namespace sentinel::sim {
 namespace {
 
-constexpr double kSteadyTime = 1e-3, kSteadyFaults = 1e-4;
+constexpr double kSteadyTime = 1e-3, kLearnedFaults = 1e-4;
 
 std::uint64_t mix(std::uint64_t h, std::uint64_t value) {
   return std::rotl((h ^ value) * 0x9e3779b97f4a7c15, 31);
@@ -61,15 +61,15 @@ class PagedRun {
   }
 
  private:
-  // Faults that more learning cannot avoid, for want of room in a table, are not waited for. Three
-  // steps, since a policy may need to see two before it acts on them.
+  // Three steps, since a policy may need to see two before it acts on them. One that learns has to
+  // have learned: faults are left only where more learning cannot avoid them, for want of room in a
+  // table.
   bool steady() const {
-    const auto still = [](const std::vector<double>& v, double tolerance) {
-      const auto [least, most] = std::minmax_element(v.end() - 3, v.end());
-      return *most - *least <= tolerance;
-    };
-    return times_.size() >= 3 && still(times_, kSteadyTime * times_.back()) &&
-           still(faults_, kSteadyFaults * faults_.front());
+    if (times_.size() < 3) return false;
+    const auto [least, most] = std::minmax_element(times_.end() - 3, times_.end());
+    const bool learns = pager_.table_bytes() > 0;
+    return *most - *least <= kSteadyTime * times_.back() &&
+           (!learns || faults_.back() <= kLearnedFaults * faults_.front());
   }
 
   void step() {
