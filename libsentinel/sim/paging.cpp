@@ -50,8 +50,7 @@ class PagedRun {
     const std::uint32_t least = std::max(options_.steps, 1u);
     const std::uint32_t most = least + (least > 1 ? kMoreSteps : 0);
     do step();
-    while (times_.size() < least ||
-           (times_.size() < most && touched_bytes_ < kMostTouchedBytes && !steady()));
+    while (times_.size() < least || (times_.size() < most && !worn_out() && !steady()));
     result_.step_times_us = times_;
     result_.peak_fast_bytes = commons_.peak();
     result_.traffic = commons_.traffic(memory_.account());
@@ -61,6 +60,10 @@ class PagedRun {
   }
 
  private:
+  bool worn_out() const {
+    return touched_bytes_ >= kMostTouchedBytes || times_.size() * profile_.ops.size() >= kMostOps;
+  }
+
   // Three steps, since a policy may need to see two before it acts on them. One that learns has to
   // have learned: faults are left only where more learning cannot avoid them, for want of room in a
   // table.
