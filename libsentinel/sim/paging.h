@@ -20,7 +20,7 @@ namespace sentinel::sim {
 
 constexpr std::uint32_t kMoreSteps = 40;
 constexpr std::uint64_t kMostTouchedBytes = 32ull << 40;
-constexpr std::uint64_t kMostOps = 1 << 22;
+constexpr std::uint64_t kMostOps = 1 << 20;
 
 // Throws Error where fast memory holds less than a block, where the slow tier of a hardware cache
 // is not byte-addressable, and what the policy throws.
