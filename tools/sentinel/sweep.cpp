@@ -36,13 +36,19 @@ void vary_ssd(Scenario& s, const std::string& value) {
 void vary_interval(Scenario& s, const std::string& value) {
   s.plan.max_interval_layers = static_cast<std::uint32_t>(parse_bytes(value));
 }
+void vary_look_ahead(Scenario& s, const std::string& value) {
+  s.plan.look_ahead = static_cast<std::uint32_t>(parse_bytes(value));
+}
 
 struct Knob {
   std::string_view name;
   void (*turn)(Scenario&, const std::string& value);
 };
-constexpr Knob kKnobs[] = {
-    {"fast", vary_fast}, {"host", vary_host}, {"ssd-bw", vary_ssd}, {"interval", vary_interval}};
+constexpr Knob kKnobs[] = {{"fast", vary_fast},
+                           {"host", vary_host},
+                           {"ssd-bw", vary_ssd},
+                           {"interval", vary_interval},
+                           {"look-ahead", vary_look_ahead}};
 
 Variant varied(const Scenario& scenario, const Knob& knob, const std::string& value) {
   Variant variant{fmt::format("{}={}", knob.name, value), scenario};
@@ -63,7 +69,9 @@ std::vector<Variant> variants_of(const Scenario& scenario, const std::string& sw
                                   [&](const Knob& k) { return k.name == sweep.substr(0, equals); });
   if (knob == std::end(kKnobs) || equals + 1 >= sweep.size())
     throw UsageError(fmt::format(
-        "--sweep {}: write fast=, host=, ssd-bw= or interval= and values, as fast=10%,20%", sweep));
+        "--sweep {}: write fast=, host=, ssd-bw=, interval= or look-ahead= and values, as "
+        "fast=10%,20%",
+        sweep));
   std::vector<Variant> variants;
   std::istringstream values(sweep.substr(equals + 1));
   for (std::string value; std::getline(values, value, ',');)

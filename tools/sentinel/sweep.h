@@ -1,4 +1,5 @@
-// One thing varied: "fast=10%,20%", "host=64G,128G", "ssd-bw=1GB/s,3.2GB/s", "interval=1,4,16".
+// One thing varied: "fast=10%,20%", "host=64G,128G", "ssd-bw=1GB/s,3.2GB/s", "interval=1,4,16",
+// "look-ahead=8,32" (kernels that deepum predicts).
 #pragma once
 
 #include <string>
