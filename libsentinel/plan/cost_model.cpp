@@ -15,7 +15,8 @@
 namespace sentinel::plan {
 namespace {
 
-// A replay so many transfer times before an item's own use decides when it is fetched.
+// A replay so many transfer times, of the larger of both, before an item's own use decides when it
+// is fetched.
 constexpr double kNear = 2;
 
 std::int64_t ticks_of(double us) { return std::llround(us * kTicksPerUs); }
@@ -174,7 +175,8 @@ void CostModel::find_needs(const CostInput& in) {
       for (const Edge& e : edges(nodes_[n])) {
         if (e.item == kNone) continue;
         const Item& read = items_[e.item];
-        const double near = std::max(in.lead, kNear) * static_cast<double>(read.in_ticks[1]);
+        const double near = std::max(in.lead, kNear) *
+                            static_cast<double>(std::max(read.in_ticks[1], reader.in_ticks[1]));
         if (reader.next < read.next && reader.next > read.use &&
             static_cast<double>(starts_at(read.next) - starts_at(reader.next)) <= near)
           needs_[e.item] = std::min(needs_[e.item], reader.next);
@@ -249,6 +251,14 @@ std::vector<std::uint32_t> CostModel::chain_nodes(const Item& item) const {
     for (const Edge& e : edges(nodes_[nodes[at]]))
       if (e.item == kNone) nodes.push_back(e.node);
   return nodes;
+}
+
+std::vector<std::uint32_t> CostModel::read_by_replay(std::uint32_t item) const {
+  std::vector<std::uint32_t> read;
+  for (std::uint32_t n : chain_nodes(items_[item]))
+    for (const Edge& e : edges(nodes_[n]))
+      if (e.item != kNone) read.push_back(e.item);
+  return read;
 }
 
 std::int64_t CostModel::replay_ticks(std::uint32_t item) const {

@@ -99,6 +99,7 @@ class HomePlanner {
   Start best_start(std::uint64_t limit) const {
     Start best;
     for (const Prefetch& prefetch : kPrefetches) {
+      if (best.model && Clock::now() >= deadline_) break;
       Start start;
       start.model.emplace(model(limit, prefetch));
       start.seeds = choice_seeds(*start.model);
