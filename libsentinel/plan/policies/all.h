@@ -6,6 +6,8 @@
 
 #include "sentinel/policy.h"
 
+
+
 namespace sentinel::plan {
 
 std::unique_ptr<Policy> make_auto();
