@@ -58,10 +58,12 @@ class FlashNeuronPlanner {
   std::uint64_t largest_op_;
 };
 
-// The first op of the backward pass.
+// The first op of the backward pass; where no op is marked, memory is fullest when it begins.
 std::uint32_t FlashNeuronPlanner::backward() const {
   const auto at =
       std::ranges::find_if(profile_.ops, [](const Op& op) { return op.phase != Phase::forward; });
+  if (at == profile_.ops.end())
+    return static_cast<std::uint32_t>(std::ranges::max_element(demand_.all) - demand_.all.begin());
   return static_cast<std::uint32_t>(at - profile_.ops.begin());
 }
 
