@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "bounds.h"
 #include "inputs.h"
 #include "jobs.h"
 #include "sentinel/error.h"
@@ -87,11 +88,13 @@ Trial one_trial(const Settings& s, const Variant& variant, const std::string& po
 
 std::vector<Trial> trials_of(const Settings& s, const Scenario& scenario) {
   std::vector<Trial> trials;
+  Bounds bounds;
   Progress progress;
   for (const auto& variant : variants_of(scenario, s.sweep))
     for (const auto& policy : policies_of(s.policies)) {
       progress.now(fmt::format("{} {}", policy, variant.name));
       trials.push_back(one_trial(s, variant, policy));
+      bounds.set(variant.scenario, variant.name, trials.back());
     }
   return trials;
 }

@@ -21,11 +21,8 @@ void settle_rounding(sim::SimResult& result) {
 
 }  // namespace
 
-// No policy recomputes yet, so that the two bounds are one; until sharper ones are known it is the
-// time of the ops themselves.
 Trial try_policy(const Scenario& s, const std::string& name) {
   Trial trial{.policy = name, .fast_bytes = s.plan.fast_bytes};
-  trial.lower_bound_us = trial.swap_lower_bound_us = ideal_us(s.profile);
   try {
     auto run = sim::run(*make_policy(name), s.profile, s.machine, s.plan,
                         {.steps = s.steps, .noise = s.noise, .seed = s.plan.seed});

@@ -19,7 +19,7 @@ struct Trial {
   std::optional<sim::SimResult> result;  // absent: not feasible
   std::string reason;                    // then
   double plan_ms = 0;
-  double lower_bound_us = 0, swap_lower_bound_us = 0;
+  double lower_bound_us = 0, swap_lower_bound_us = 0;  // set by Bounds
 };
 
 struct Scenario {

@@ -1,0 +1,54 @@
+#include "plan/bound.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "plan/bound_model.h"
+#include "plan/bound_program.h"
+#include "plan/linear_program.h"
+#include "sentinel/analysis.h"
+
+namespace sentinel::plan {
+namespace {
+
+constexpr std::uint32_t kFirst = 100;     // buckets of the first program
+constexpr std::uint32_t kGrowth = 3;      // of the next one
+constexpr std::size_t kColumns = 20'000;  // no program has more but the first
+
+using Clock = std::chrono::steady_clock;
+
+bool in_place(const Machine& machine) {
+  return std::ranges::any_of(machine.tiers.begin() + 1, machine.tiers.end(),
+                             &TierSpec::byte_addressable);
+}
+
+}  // namespace
+
+Bound lower_bound(const Profile& profile, const Machine& machine, const BoundOptions& options) {
+  const auto begin = Clock::now();
+  Bound best{.step_us = ideal_us(profile)};
+  if (machine.tiers.size() < 2 || profile.ops.empty() || in_place(machine)) return best;
+  const StepFacts facts = step_facts(profile, machine, options.fast_bytes, options.recompute);
+  const auto ops = static_cast<std::uint32_t>(profile.ops.size());
+  std::uint32_t count = std::min(ops, options.buckets > 0 ? options.buckets : kFirst);
+  while (true) {
+    const Buckets buckets(profile, facts, count);
+    const BoundProgram program(profile, machine, facts, buckets, options.fast_bytes);
+    if (program.trivial()) break;
+    const double left =
+        options.time_limit_s - std::chrono::duration<double>(Clock::now() - begin).count();
+    if (left <= 0 || !LinearProgram::solvable()) {
+      best.exact = best.buckets > 0;
+      break;
+    }
+    Bound found = program.solve(left);
+    const bool solved = found.exact;
+    if (found.exact || found.step_us > best.step_us) best = std::move(found);
+    if (!solved || options.buckets > 0 || count == ops || program.columns() * kGrowth > kColumns)
+      break;
+    count = std::min(ops, count * kGrowth);
+  }
+  return best;
+}
+
+}  // namespace sentinel::plan

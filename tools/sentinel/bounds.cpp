@@ -1,0 +1,41 @@
+#include "bounds.h"
+
+#include <algorithm>
+
+#include "plan/bound.h"
+#include "sentinel/analysis.h"
+
+namespace sentinel::cli {
+namespace {
+
+// Noise shortens an op by up to its share.
+Profile shortest(const Profile& profile, double noise) {
+  Profile result = profile;
+  for (Op& op : result.ops) op.us *= 1 - noise;
+  return result;
+}
+
+}  // namespace
+
+void Bounds::set(const Scenario& s, const std::string& variant, Trial& trial) {
+  if (!trial.result) return;
+  const double ideal = ideal_us(s.profile) * (1 - s.noise);
+  trial.lower_bound_us = trial.swap_lower_bound_us = ideal;
+  if (trial.result->peak_fast_bytes > trial.fast_bytes) return;
+  const auto [at, missing] = known_.emplace(std::pair(variant, trial.fast_bytes), Pair{});
+  Pair& pair = at->second;
+  if (missing) {
+    const Profile profile = shortest(s.profile, s.noise);
+    plan::BoundOptions options{.fast_bytes = trial.fast_bytes, .time_limit_s = s.plan.time_limit_s};
+    pair.swap_us = plan::lower_bound(profile, s.machine, options).step_us;
+    options.recompute = true;
+    pair.any_us =
+        s.plan.recompute ? plan::lower_bound(profile, s.machine, options).step_us : pair.swap_us;
+    // What holds for plans that may recompute holds for others too.
+    pair.swap_us = std::max(pair.swap_us, pair.any_us);
+  }
+  trial.lower_bound_us = pair.any_us;
+  trial.swap_lower_bound_us = pair.swap_us;
+}
+
+}  // namespace sentinel::cli
