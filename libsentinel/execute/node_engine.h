@@ -79,6 +79,8 @@ class NodeEngine final : public Engine {
   void bind(Run, bool fast) noexcept;
   void born_fast(Run) noexcept;
   void list_dead(GranuleIndex) noexcept;
+  void list_refused(GranuleIndex) noexcept;
+  void retry_refused() noexcept;
   void unwant(GranuleIndex) noexcept;
   void queue_in(GranuleIndex) noexcept;
   void queue_out(GranuleIndex) noexcept;
@@ -138,10 +140,11 @@ class NodeEngine final : public Engine {
   Reserved<Granule> granules_;
   PageMover mover_in_, mover_out_;
 
-  mutable std::mutex lock_;              // guards all below
-  std::uint64_t budget_ = 0, held_ = 0;  // granules
-  GranuleIndex top_ = 0;                 // none from here on has ever been occupied
-  Runs promotions_, demotions_, dead_;   // may name granules that have changed meanwhile
+  mutable std::mutex lock_;                       // guards all below
+  std::uint64_t budget_ = 0, held_ = 0;           // granules
+  GranuleIndex top_ = 0;                          // none from here on has ever been occupied
+  Runs promotions_, demotions_, dead_, refused_;  // may name granules that have changed meanwhile
+  std::uint64_t retried_ = 0;                     // clock_ when those refused were asked again
   std::uint64_t queued_out_ = 0, arriving_ = 0, leaving_ = 0;  // granules
   bool roomless_ = false;                                      // the promoter waits for room
   bool frozen_ = false, stop_ = false;

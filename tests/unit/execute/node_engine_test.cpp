@@ -346,6 +346,48 @@ TEST_P(NodeFaultTest, PagesSharedWithAChildStayAndAreCounted) {
   EXPECT_TRUE(intact(0));
 }
 
+TEST_P(NodeFaultTest, WhatCouldNotLeaveIsAskedAgainWhenRoomIsLacking) {
+  std::atomic<bool> shared = true;
+  fake->answer = [&](std::uintptr_t, int) { return shared ? EACCES : 0; };
+  born(2);
+  engine->set_budget(2 * kTensor);
+  born(0), born(1);
+  demote(0);
+  while (engine->counters().pages_left == 0) usleep(1000);
+  shared = false;  // the child has gone
+  engine->tick();
+  EXPECT_TRUE(born(3));  // in the room of the first
+  EXPECT_EQ(fast(0), 0u);
+  EXPECT_TRUE(intact(0));
+
+  shared = true;
+  const auto left = engine->counters().pages_left;
+  demote(1);
+  while (engine->counters().pages_left == left) usleep(1000);
+  shared = false;
+  engine->tick();
+  promote(2);
+  await(2);
+  EXPECT_EQ(fast(2), kTensor);
+  EXPECT_TRUE(intact(1) && intact(2));
+}
+
+// Where it stays so, nobody waits for it for ever, and it is not asked for ever.
+TEST_P(NodeFaultTest, WhatNeverLeavesIsAskedOnceAnOp) {
+  fake->answer = [](std::uintptr_t, int) { return EACCES; };
+  born(1);
+  engine->set_budget(kTensor);
+  born(0);
+  demote(0);
+  promote(1);
+  await(1);
+  EXPECT_EQ(fast(1), 0u);
+  usleep(20000);
+  const auto calls = fake->calls.load();
+  usleep(50000);
+  EXPECT_EQ(fake->calls, calls);
+}
+
 TEST_P(NodeFaultTest, AFullNodeLeavesPromotionsWhereTheyAre) {
   for (std::uint64_t t = 0; t < 4; ++t) born(t);
   fake->answer = [](std::uintptr_t, int node) { return node == kFast ? ENOMEM : 0; };
