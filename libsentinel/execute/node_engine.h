@@ -57,6 +57,7 @@ class NodeEngine final : public Engine {
   int start_counting() noexcept override;
   int stop_counting() noexcept override;
   void count_with(CountFault, void* source) noexcept override;
+  void counted_in_kernel() noexcept override;
 
   // Pages shared with a child answer EACCES and stay until the child has gone.
   void before_fork() noexcept override;
@@ -69,7 +70,8 @@ class NodeEngine final : public Engine {
   using Guard = std::unique_lock<std::mutex>;
   using Batch = std::vector<GranuleIndex>;
 
-  // node_engine.cpp; the caller holds the lock
+  // node_engine.cpp; the caller holds the lock. bind() alone is called without it too, for granules
+  // that are arriving or leaving: they are their mover's until they have come or gone.
   Run run_of(std::uintptr_t address, std::uint64_t bytes) const noexcept;
   bool room_for(std::uint64_t granules) noexcept;
   bool make_room(Run, Guard&) noexcept;

@@ -124,6 +124,7 @@ void Session::end_counting() {
     source_info_ = source_->info();
     engine_->count_with(nullptr, nullptr);
     source_.reset();  // before its memory is replaced
+    if (source_info_.name == "kernel") engine_->counted_in_kernel();
     if (uncounted_ != 0) say(uncounted());
   }
   if (!engine_->counting()) return;
