@@ -35,7 +35,7 @@ class Groups : public ::testing::Test {
  protected:
   const Profile profile = small_ones_beside_a_large_one();
   Plan plan = dynamic_cast<PlannedPolicy&>(*make_policy("sentinel"))
-                  .plan(profile, two_tiers(kPage), {.fast_bytes = kBudget});
+                  .plan(profile, two_tiers(kPage), {.fast_bytes = kBudget, .pool_frames = 0});
 };
 
 TEST_F(Groups, LieInOnePageAndMoveWhole) {

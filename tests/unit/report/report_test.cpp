@@ -104,7 +104,7 @@ TEST(Summary, SamplesAreNotTakenForOpenings) {
 // A complete profile in which the source refused some tensors says so where it says how far to
 // trust it.
 TEST(Summary, WhatWasNotCountedIsStated) {
-  auto profile = sample_profile();
+  auto profile = small_profile();
   profile.meta.complete = true;
   profile.meta.exact = false;
   profile.meta.incomplete_reason =
