@@ -10,6 +10,7 @@
 
 #include "base/units.h"
 #include "execute/numa_maps.h"
+#include "execute/trial.h"
 #include "fake_nodes.h"
 
 namespace sentinel {
@@ -192,6 +193,32 @@ TEST_P(NodeEngineTest, PromotionsWithoutRoomStayInSlowMemory) {
   demote(0);  // makes room for the third
   await(2);
   EXPECT_EQ(fast(2), kTensor);
+}
+
+// Case 2 of the paper, and how a plan avoids it.
+TEST_P(NodeEngineTest, RoomIsLackingOnlyWhereNothingLeftEarly) {
+  Trials trials(1, Choice::wait);
+  const auto step = [&](std::uint64_t tensor) {
+    trials.begin_step(0);
+    trials.promotion(0, arrival(tensor));
+    trials.end_step(0, true);
+    return trials.rows()[0].cases;
+  };
+  for (std::uint64_t t = 0; t < 3; ++t) born(t);
+  engine->set_budget(kTensor);
+  promote(0);
+  await(0);
+  promote(1);
+  usleep(20000);
+  EXPECT_THAT(step(1), ::testing::ElementsAre(0, 1, 0));
+  demote(0);
+  await(1);
+
+  demote(1);
+  demoted(2 * kTensor);
+  promote(2);
+  await(2);
+  EXPECT_THAT(step(2), ::testing::ElementsAre(1, 1, 0));
 }
 
 TEST_P(NodeEngineTest, AShrunkenBudgetHoldsWhenItReturns) {
