@@ -206,7 +206,8 @@ struct Instance {
                   ? random_training(seed, {2 + static_cast<std::uint32_t>(seed % 2), 1, 4 * kPage})
                   : random_step(random);
     machine = random_machine(random);
-    const std::uint64_t least = *std::ranges::max_element(working_set_bytes(profile));
+    const auto sets = working_set_bytes(profile);
+    const std::uint64_t least = *std::ranges::max_element(sets);
     const std::uint64_t peak = std::max(peak_live_bytes(profile), least);
     budget = least + (peak - least) * (random() % 4) / 4 + 2000;
     swap_us = bound(false);
