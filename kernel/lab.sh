@@ -34,8 +34,9 @@
 #                          pinned source and kernel/patches; the tree itself is not written to
 #   SENTINEL_KERNEL_IMAGE  boot this bzImage, whatever it was built from
 # Environment, set in the guest:
-#   LAB_OUT, LAB_SHAPE, LAB_SWAP (a block device with a swap signature, not enabled), LAB_SELFTESTS (the
-#   folder of the programs that come with the patches; empty with SENTINEL_KERNEL_IMAGE)
+#   LAB_OUT, LAB_SHAPE, SENTINEL_SWAP (a block device with a swap signature, not enabled), LAB_SELFTESTS
+#   (the folder of the programs that come with the patches) and LAB_KERNEL (the folder with the vmlinux and
+#   .config of the kernel that runs); both are empty with SENTINEL_KERNEL_IMAGE
 # shellcheck source-path=SCRIPTDIR
 set -Eeuo pipefail
 trap 'echo "lab: failed at ${BASH_SOURCE[0]}:$LINENO" >&2' ERR

@@ -29,8 +29,8 @@ write_command() {
     for name in $(passed_variables); do
       printf 'export %s=%q\n' "$name" "${!name}"
     done
-    printf 'export LAB_OUT=%q LAB_SHAPE=%q LAB_SWAP=/dev/vdb LAB_SELFTESTS=%q\n' \
-      "$(output_folder)" "$shape" "${selftests:-}"
+    printf 'export LAB_OUT=%q LAB_SHAPE=%q SENTINEL_SWAP=/dev/vdb LAB_SELFTESTS=%q LAB_KERNEL=%q\n' \
+      "$(output_folder)" "$shape" "${selftests:-}" "${kernel_folder:-}"
     printf 'exec --'
     printf ' %q' "$@"
     echo
@@ -82,12 +82,13 @@ make_disks() {
   PATH=$PATH:/sbin:/usr/sbin mkswap -q "$run_dir/swap.img" >/dev/null
 }
 
+# no_timer_check: a host that is busy may not deliver a tick within the moment that the kernel waits for one.
 start_guest() {
   local shape=$1 memory=$2 image=$3 arguments=()
   arguments=(-nodefaults -no-user-config -display none -monitor none -no-reboot
     -smp "${LAB_CPUS:-2}"
     -kernel "$image" -initrd "$run_dir/initramfs"
-    -append "console=ttyS0 ignore_loglevel panic=-1 oops=panic watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120 memhp_default_state=online_movable ${LAB_APPEND:-}"
+    -append "console=ttyS0 no_timer_check ignore_loglevel panic=-1 oops=panic watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120 memhp_default_state=online_movable ${LAB_APPEND:-}"
     -serial "file:$(option_value "$kernel_log")"
     -virtfs "local,id=root,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap"
     -virtfs "local,id=lab,path=$(option_value "$run_dir"),mount_tag=lab,security_model=none,multidevs=remap"
@@ -168,7 +169,7 @@ kvm_works() {
 boot_in_kvm() {
   timeout -k 1 10 qemu-system-x86_64 -nodefaults -no-user-config -display none -monitor none -no-reboot \
     -machine q35 -accel kvm -cpu host -m 512 -serial stdio \
-    -kernel "$1" -initrd "$run_dir/initramfs" -append "console=ttyS0 panic=-1 lab_only_init=1" </dev/null
+    -kernel "$1" -initrd "$run_dir/initramfs" -append "console=ttyS0 no_timer_check panic=-1 lab_only_init=1" </dev/null
 }
 
 # Copies what the command prints while it prints it, until the guest is gone.

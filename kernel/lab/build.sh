@@ -2,13 +2,14 @@
 # Sourced by lab.sh: the kernel, from the pinned source and kernel/patches, or from a developer's tree.
 #
 # A built kernel lies in the cache under the hash of everything that went into it, so it is built once
-# for each set of patches, configuration and compiler.
+# for each set of patches, configuration, compiler and linker.
 
 KERNEL_TARBALL=${SENTINEL_KERNEL_TARBALL:-/usr/src/linux-source-6.1.tar.xz}
 KERNEL_CACHE=${SENTINEL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sentinel}/kernel
 KEPT_KERNELS=6
 
-# build_kernel plain|debug IMAGE: copies the kernel to the file IMAGE.
+# build_kernel plain|debug IMAGE: copies the kernel to the file IMAGE, and leaves in kernel_folder where its
+# vmlinux and .config are and in selftests where its programs are; empty for an image that was given.
 build_kernel() {
   local variant=$1 image=$2
   mkdir -p "$KERNEL_CACHE"
@@ -43,13 +44,14 @@ build_from_tree() {
   build_selftests "$tree" "$objects/selftests"
   cp "$objects/arch/x86/boot/bzImage" "$image"
   selftests=$objects/selftests
+  kernel_folder=$objects
   unlock
 }
 
 build_from_patches() {
   local variant=$1 image=$2 key kept
   require linux-source-6.1 "$KERNEL_TARBALL"
-  require gcc gcc
+  require build-essential gcc ld
   stop_if_missing
   key=$(kernel_key "$variant")
   kept=$KERNEL_CACHE/$key
@@ -62,6 +64,7 @@ build_from_patches() {
   touch "$kept"
   cp "$kept/bzImage" "$image"
   selftests=$kept/selftests
+  kernel_folder=$kept
   prune_kernels
 }
 
@@ -126,6 +129,7 @@ kernel_key() {
   {
     stat -c '%s %Y' "$KERNEL_TARBALL"
     gcc --version
+    ld --version
     fragments "$1" | xargs cat "$KERNEL_DIR/config/sentinel.config"
     list_patches | xargs -r cat
     declare -f unpack_source apply_patches configure known_options compile build_selftests

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # check_log.sh LOG: prints what in a kernel's log says that something is wrong, and exits 1 if it found any.
+# A log that does not reach the end of the command, or is not there, says nothing and is wrong too.
 set -euo pipefail
 log=$1
 
@@ -12,14 +13,24 @@ trouble+='|suspicious RCU|DEBUG_LOCKS_WARN_ON|Invalid wait context|scheduling wh
 trouble+='|INFO: task .* blocked|rcu: INFO:|soft lockup|hard LOCKUP|nobody cared|Bad page|Bad rss-counter|Bad swap'
 trouble+='|EXT4-fs error|EXPECTATION FAILED|ASSERTION FAILED|\] *not ok '
 
+# What run-command writes when the command is done.
+end='lab: the command ended with status'
+
 # What a healthy guest prints all the same, each with its reason.
 harmless=()
 
-found=$(grep -nE "$trouble" "$log" | { if [ ${#harmless[@]} -gt 0 ]; then grep -vE "$(IFS='|'; echo "${harmless[*]}")"; else cat; fi; } || true)
-[ -z "$found" ] && exit 0
+found=$(grep -snE "$trouble" "$log" | { if [ ${#harmless[@]} -gt 0 ]; then grep -vE "$(IFS='|'; echo "${harmless[*]}")"; else cat; fi; } || true)
+if [ -z "$found" ]; then
+  grep -qs "$end" "$log" && exit 0
+  echo "lab: the guest's kernel log ends before the command did: nothing is known of what came after"
+  exit 1
+fi
 echo "lab: the guest's kernel complained:"
 first=$(head -n 1 <<<"$found" | cut -d: -f1)
 sed -n "$((first > 3 ? first - 3 : 1)),$((first + 60))p" "$log"
 echo "lab: all lines that matched:"
 head -n 40 <<<"$found"
+if grep -q 'int3: 0000' "$log"; then
+  echo "lab: an int3 where the log shows another instruction is the emulator's (see What the guest is not): run it again"
+fi
 exit 1

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Tests of the laboratory itself: bash kernel/lab/test.sh [--debug]. A boot per shape and question, so
+# Tests of the laboratory itself: bash kernel/lab/test.sh [--debug] [NAME…]. A boot per shape and question, so
 # that each answer is that of a fresh guest; about three minutes under emulation once the kernel is built.
+# With NAMEs only those tests: shapes, storage, …
 # shellcheck disable=SC1003,SC2016 # the guest expands what it is given
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -8,7 +9,9 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 passed=0
 failed=0
-options=("$@")
+options=()
+if [ "${1:-}" = --debug ]; then options=(--debug); shift; fi
+names=("$@")
 
 # lab ARGUMENT…: runs the laboratory; its streams in $work/out and $work/err, its status in $status.
 lab() {
@@ -115,7 +118,7 @@ test_shapes() {
 test_storage() {
   lab --shape dram -- bash -c '
     dd if=/dev/zero of=/var/tmp/file bs=1M count=64 oflag=direct 2>/dev/null && stat -c %s /var/tmp/file
-    swapon "$LAB_SWAP" && grep -c "$LAB_SWAP" /proc/swaps
+    swapon "$SENTINEL_SWAP" && grep -c "$SENTINEL_SWAP" /proc/swaps
     echo changed >/etc/hostname && cat /etc/hostname
     stat -f -c %T /sys/fs/cgroup'
   check "O_DIRECT, swap, a root that can be changed, cgroups" out_is $'67108864\n1\nchanged\ncgroup2fs'
@@ -134,6 +137,26 @@ test_trouble_is_noticed() {
   check "the panic is shown" err_has 'Kernel panic'
 }
 
+test_log_without_end() {
+  lab --shape dram -- true
+  head -n 20 "$work/log" >"$work/begun"
+  for log in "$work/begun" /dev/null "$work/none"; do
+    bash "$here/check_log.sh" "$log" >"$work/out"
+    status=$?
+    check "a log that ends too early is no clean log" status_is 1
+  done
+  bash "$here/check_log.sh" "$work/log" >"$work/out"
+  status=$?
+  check "a whole one is" status_is 0
+}
+
+test_kernel_has_a_name() {
+  lab --shape dram -- sh -c 'cat /proc/version; echo "$LAB_KERNEL"'
+  kernel=$(tail -n 1 "$work/out")
+  [ -z "$kernel" ] || check "LAB_KERNEL holds the kernel that runs" \
+    grep -qaF "$(head -n 1 "$work/out")" "$kernel/vmlinux"
+}
+
 test_debug_kernel() {
   lab --debug --shape dram --memory 2G -- sh -c 'echo WRITE_AFTER_FREE >/sys/kernel/debug/provoke-crash/DIRECT'
   check "KASAN is on" err_has 'KASAN: .*use-after-free'
@@ -145,9 +168,10 @@ test_python() {
   check "PyTorch" out_is 4.0
 }
 
-for name in $(compgen -A function test_); do
-  [ "$name" = test_debug_kernel ] && [[ " $* " != *" --debug "* ]] && continue
-  "$name"
+if [ ${#names[@]} -eq 0 ]; then mapfile -t names < <(compgen -A function test_); fi
+for name in "${names[@]#test_}"; do
+  [ "$name" = debug_kernel ] && [ ${#options[@]} -eq 0 ] && continue
+  "test_$name"
 done
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -98,6 +98,14 @@ std::vector<std::uint32_t> give_way(Absences& absences, std::uint64_t limit,
       absences.leave(*gap, gaps[*gap].use + 1, gaps[*gap].next);
       gone.push_back(*gap);
     }
+  std::ranges::stable_sort(gone, {}, [&](std::uint32_t g) { return gaps[g].next - gaps[g].use; });
+  std::erase_if(gone, [&](std::uint32_t g) {
+    if (absences.bytes(g) > limit ||
+        absences.over(absences.out(g), absences.in(g), limit - absences.bytes(g)))
+      return false;
+    absences.stay(g);
+    return true;
+  });
   return gone;
 }
 

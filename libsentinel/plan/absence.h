@@ -57,6 +57,8 @@ class Absences {
   // made by an earlier eviction, for which `swapped` says true, lasts until the storage is written.
   template <class Swapped>
   bool dirty(std::uint32_t gap, Swapped swapped) const;
+  // Whether the storage is written between its gap before and this one.
+  bool written(std::uint32_t gap) const { return written_[gap]; }
 
  private:
   bool written_before(std::uint32_t gap) const;
@@ -67,7 +69,7 @@ class Absences {
   std::vector<std::uint32_t> first_gap_;
   std::vector<std::uint64_t> bytes_;     // per storage
   std::vector<std::uint32_t> out_, in_;  // per gap
-  std::vector<bool> written_;            // per gap: between the gap before and this one
+  std::vector<bool> written_;            // per gap
   Demand demand_;
   Level level_;
 };
@@ -87,8 +89,9 @@ bool Absences::dirty(std::uint32_t gap, Swapped swapped) const {
 
 // Makes everything fit into `limit` bytes where there is no way without waiting: ops in order, of
 // what idles at an op that holds too much, the storage of the farthest next use goes as soon as it
-// is used and comes back when it is needed. `closed` gaps stay as they are; a gap that was away for
-// part of its time is away for all of it afterwards and is among those returned.
+// is used and comes back when it is needed. Then those that the others make superfluous stay after
+// all, the shortest first. `closed` gaps stay as they are. Returned are the gaps that are away now,
+// and for all of their time; one that was away for a part before may be away no more.
 std::vector<std::uint32_t> give_way(Absences&, std::uint64_t limit,
                                     const std::vector<bool>& closed);
 

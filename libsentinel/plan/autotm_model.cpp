@@ -24,8 +24,11 @@ AutoTmModel::AutoTmModel(const Profile& profile, const Machine& machine, const P
       storages_(plan::storages(profile)),
       uses_(storages_.size()),
       columns_(storages_.size()),
-      held_(std::vector<std::int64_t>(ops_, 0)) {
+      held_(std::vector<std::uint64_t>(ops_, 0)) {
+  const Footprint footprint(profile, {}, machine.granule_bytes);
   for (const Storage& s : storages_) {
+    bytes_.push_back(0);
+    for (UnitId u : footprint.units(s.tensor)) bytes_.back() += footprint.bytes(u);
     const auto size = static_cast<double>(s.bytes);
     read_us_.push_back(machine.tiers[1].latency_us + size / rate(machine, 1, 0));
     write_us_.push_back(machine.tiers[1].latency_us + size / rate(machine, 0, 1));
@@ -58,10 +61,6 @@ void AutoTmModel::find_uses(const Profile& profile) {
   }
 }
 
-std::uint64_t AutoTmModel::bytes(std::uint32_t i) const {
-  return round_up(storages_[i].bytes, machine_.granule_bytes);
-}
-
 bool AutoTmModel::has_gap(std::uint32_t i, std::size_t u) const {
   return storages_[i].persistent || u + 1 < uses_[i].size();
 }
@@ -74,28 +73,25 @@ std::uint32_t AutoTmModel::next(std::uint32_t i, std::size_t u) const {
 
 void AutoTmModel::raise(std::uint32_t i, std::uint32_t begin, std::uint32_t end,
                         std::int64_t sign) {
-  const std::int64_t amount = sign * static_cast<std::int64_t>(bytes(i));
-  held_.add(std::min(begin, ops_), std::min(end, ops_), amount);
-  held_.add(std::max(begin, ops_) - ops_, std::max(end, ops_) - ops_, amount);
+  if (begin < end) held_.add(begin, end, sign * static_cast<std::int64_t>(bytes(i)));
 }
 
 bool AutoTmModel::fits(std::uint32_t begin, std::uint32_t end, std::uint64_t more) const {
-  const auto most =
-      std::max(held_.largest(std::min(begin, ops_), std::min(end, ops_)),
-               held_.largest(std::max(begin, ops_) - ops_, std::max(end, ops_) - ops_));
+  if (begin >= end) return true;
+  const std::int64_t most = held_.most(begin, end);
   return most + static_cast<std::int64_t>(more) <= static_cast<std::int64_t>(options_.fast_bytes);
 }
 
 std::uint64_t AutoTmModel::peak_if_all_kept() const {
   AutoTmModel all = *this;
-  all.held_ = RangeMax(std::vector<std::int64_t>(ops_, 0));
+  all.held_ = Level(std::vector<std::uint64_t>(ops_, 0));
   for (std::uint32_t i = 0; i < storages_.size(); ++i)
     all.raise(i, storages_[i].first, storages_[i].last + 1, 1);
   return all.peak();
 }
 
 std::uint64_t AutoTmModel::peak() const {
-  return static_cast<std::uint64_t>(std::max<std::int64_t>(0, held_.largest(0, ops_)));
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(0, held_.most(0, ops_)));
 }
 
 void AutoTmModel::refuse_what_cannot_fit() const {
@@ -276,7 +272,7 @@ std::uint64_t AutoTmModel::solve() {
   const SearchLimits limits{.nodes = options_.effort > 0 ? options_.effort : kNodes,
                             .seconds = options_.time_limit_s};
   // Capacity rows count what the modelled uses take themselves.
-  const RangeMax taken = held_;
+  const Level taken = held_;
   if (!in_place_) {
     for (std::uint32_t i : chosen)
       for (std::size_t u = 0; u < uses_[i].size(); ++u)

@@ -5,9 +5,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "plan/footprint.h"
 #include "plan/integer_program.h"
+#include "plan/level.h"
 #include "plan/openings.h"
-#include "plan/range_max.h"
 #include "plan/storage.h"
 #include "sentinel/policy.h"
 
@@ -49,7 +50,7 @@ class AutoTmModel {
   };
 
   void find_uses(const Profile&);
-  std::uint64_t bytes(std::uint32_t i) const;
+  std::uint64_t bytes(std::uint32_t i) const { return bytes_[i]; }
   bool has_gap(std::uint32_t i, std::size_t u) const;
   std::uint32_t next(std::uint32_t i, std::size_t u) const;  // position of the use after u
   void raise(std::uint32_t i, std::uint32_t begin, std::uint32_t end, std::int64_t sign);
@@ -68,10 +69,11 @@ class AutoTmModel {
   std::uint32_t ops_;
   bool in_place_;
   std::vector<Storage> storages_;
+  std::vector<std::uint64_t> bytes_;           // per storage, granules; shared ones in each
   std::vector<std::vector<AutoTmUse>> uses_;   // per storage, as Storage::uses
   std::vector<double> read_us_, write_us_;     // per storage: moving all of it
   std::vector<std::vector<Columns>> columns_;  // per storage and use; of the modelled ones
-  RangeMax held_;                              // per op, by the decisions so far
+  Level held_;                                 // per op, by the decisions so far
 };
 
 }  // namespace sentinel::plan

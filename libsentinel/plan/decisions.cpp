@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <ranges>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -99,6 +101,7 @@ class Planner {
   Level level_;
   std::vector<std::uint32_t> by_tensor_;
   std::vector<Eviction> evictions_;                 // by storage and use
+  std::vector<std::uint32_t> first_eviction_;       // per storage, and their number
   std::map<OpId, std::vector<Recompute>> replays_;  // by the op they precede
   double recompute_us_ = 0;
 };
@@ -129,6 +132,9 @@ void Planner::adopt(const std::vector<Decision>& decisions) {
   std::ranges::sort(evictions_, {}, [](const Eviction& e) {
     return std::pair(e.decision.storage, e.decision.use);
   });
+  first_eviction_.assign(storages_.size() + 1, 0);
+  for (const Eviction& e : evictions_) ++first_eviction_[e.decision.storage + 1];
+  std::partial_sum(first_eviction_.begin(), first_eviction_.end(), first_eviction_.begin());
   for (Eviction& e : evictions_) {
     e.recomputed |= options_.recompute && e.decision.remedy == Remedy::recompute &&
                     e.decision.next < ops_;  // until shown to be illegal
@@ -156,11 +162,10 @@ void Planner::swap_instead(Eviction& e) {
 Planner::Eviction* Planner::covering(TensorId t, std::uint32_t op) {
   const std::uint32_t storage = by_tensor_[t.index()];
   if (storage == UINT32_MAX) return nullptr;
-  auto at = std::ranges::lower_bound(evictions_, storage, {},
-                                     [](const Eviction& e) { return e.decision.storage; });
-  for (; at != evictions_.end() && at->decision.storage == storage; ++at)
+  for (std::uint32_t i = first_eviction_[storage]; i < first_eviction_[storage + 1]; ++i)
     for (const std::uint32_t position : {op, op + ops_})
-      if (position > at->decision.use && position < at->decision.next) return &*at;
+      if (position > evictions_[i].decision.use && position < evictions_[i].decision.next)
+        return &evictions_[i];
   return nullptr;
 }
 
@@ -171,8 +176,18 @@ void Planner::choose_replays() {
   for (Eviction& e : evictions_)
     if (e.needed && e.recomputed) order.push_back(&e);
   std::ranges::stable_sort(order, {}, [](const Eviction* e) { return e->decision.next; });
-  for (Eviction* e : order)
-    if (e->in == e->decision.next && !replayed(*e)) swap_instead(*e);
+  // What one op makes is remade at once: where there is no room for a replay, its other outputs
+  // need not try.
+  std::set<std::pair<OpId, std::uint32_t>> refused;
+  for (Eviction* e : order) {
+    if (e->in != e->decision.next) continue;
+    const std::uint32_t next = e->decision.next;
+    const auto maker = replay_.maker(storages_[e->decision.storage].at(next, ops_), OpId(next));
+    const bool hopeless = !maker || refused.contains({*maker, next});
+    if (!hopeless && replayed(*e)) continue;
+    if (maker) refused.emplace(*maker, next);
+    swap_instead(*e);
+  }
 }
 
 bool Planner::replayed(Eviction& e) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "plan/range_max.h"
+#include "plan/level.h"
 
 namespace sentinel::plan {
 namespace {
@@ -20,21 +20,13 @@ bool last_of(const Schedule& schedule, std::uint32_t gap) {
 
 class Room {
  public:
-  Room(const ScheduleInput& in, const Schedule& schedule)
-      : in_(in), ops_(static_cast<std::uint32_t>(schedule.held.size())) {
-    std::vector<std::int64_t> held(schedule.held.begin(), schedule.held.end());
-    held_ = RangeMax(held);
-  }
+  Room(const ScheduleInput& in, const Schedule& schedule) : in_(in), held_(schedule.held) {}
 
   void add(std::uint32_t begin, std::uint32_t end, std::int64_t bytes) {
-    held_.add(std::min(begin, ops_), std::min(end, ops_), bytes);
-    held_.add(std::max(begin, ops_) - ops_, std::max(end, ops_) - ops_, bytes);
+    if (begin < end) held_.add(begin, end, bytes);
   }
   bool fits(const Gap& gap) const {
-    const auto most =
-        std::max(held_.largest(std::min(gap.out, ops_), std::min(gap.in, ops_)),
-                 held_.largest(std::max(gap.out, ops_) - ops_, std::max(gap.in, ops_) - ops_));
-    return most + bytes(gap, false) <= static_cast<std::int64_t>(in_.limit);
+    return held_.most(gap.out, gap.in) + bytes(gap, false) <= static_cast<std::int64_t>(in_.limit);
   }
   // Of the storage's granules, or of those that it shares with no other.
   std::int64_t bytes(const Gap& gap, bool own) const {
@@ -46,8 +38,7 @@ class Room {
 
  private:
   const ScheduleInput& in_;
-  std::uint32_t ops_;
-  RangeMax held_;
+  Level held_;
 };
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <map>
 #include <tuple>
 
-#include "plan/range_max.h"
+#include "plan/level.h"
 
 namespace sentinel::plan {
 
@@ -174,7 +174,7 @@ class TierChoice {
         ops_(static_cast<std::uint32_t>(in.profile.ops.size())),
         gaps_(in.storages.size()),
         tiers_(in.storages.size(), 1),
-        filled_(machine.tiers.size() - 1, RangeMax(std::vector<std::int64_t>(ops_, 0))),
+        filled_(machine.tiers.size() - 1, Level(std::vector<std::uint64_t>(ops_, 0))),
         share_(machine.tiers.size(), 0),
         dealt_(machine.tiers.size(), 0) {
     for (const Gap& gap : schedule.gaps) {
@@ -240,7 +240,7 @@ class TierChoice {
   bool fits(std::uint32_t s, std::uint32_t t) const {
     bool room = true;
     for_each_time_away(s, [&](std::uint32_t begin, std::uint32_t end) {
-      room &= static_cast<std::uint64_t>(filled_[t].largest(begin, end)) + bytes(s) <= capacity(t);
+      room &= static_cast<std::uint64_t>(filled_[t].most(begin, end)) + bytes(s) <= capacity(t);
     });
     return room;
   }
@@ -250,7 +250,7 @@ class TierChoice {
   std::uint32_t ops_;
   std::vector<std::vector<const Gap*>> gaps_;  // per storage
   std::vector<std::uint32_t> order_, tiers_;   // storages in the order of eviction; per storage
-  std::vector<RangeMax> filled_;               // per tier but the last, bytes at each op
+  std::vector<Level> filled_;                  // per tier but the last, bytes at each op
   std::vector<double> share_, dealt_;          // per tier, bytes
 };
 

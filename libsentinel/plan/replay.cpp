@@ -7,6 +7,7 @@
 #include <cctype>
 #include <map>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "base/units.h"
@@ -54,9 +55,7 @@ Replay::Replay(const Profile& profile)
   }
   for (std::uint32_t k = 0; k < profile.ops.size(); ++k) {
     const Op& op = profile.ops[k];
-    const bool in_place = std::ranges::any_of(
-        op.out, [&](TensorId t) { return std::ranges::binary_search(op.in, t); });
-    possible_[k] = op.phase != Phase::optimizer && !op.in.empty() && !in_place && !random(op);
+    possible_[k] = op.phase != Phase::optimizer && !op.in.empty() && !random(op);
   }
 }
 
@@ -65,8 +64,13 @@ std::uint32_t Replay::version(TensorId t, OpId k) const {
   return static_cast<std::uint32_t>(std::ranges::lower_bound(writes, k.value) - writes.begin());
 }
 
+bool Replay::own_statistic(TensorId t, OpId op) const {
+  return persistent_[t.index()] && std::ranges::binary_search(profile_.ops[op.index()].out, t);
+}
+
 bool Replay::inputs_valid(OpId r, OpId k, std::vector<TensorId>& dead) const {
   for (TensorId t : profile_.ops[r.index()].in) {
+    if (own_statistic(t, r)) continue;
     if (version(t, r) != version(t, k)) return false;
     if (!alive(t, k)) dead.push_back(t);
   }
@@ -95,6 +99,7 @@ class Chain {
     if (added_.size() >= most_) return false;
     added_.insert(*maker);
     for (TensorId input : profile_.ops[maker->index()].in) {
+      if (replay_.own_statistic(input, *maker)) continue;
       const bool same = replay_.version(input, *maker) == replay_.version(input, before_);
       if (same && available_(input)) continue;
       if (!add(input, *maker)) return false;
@@ -129,25 +134,26 @@ std::vector<Recompute> replay_chain(const Profile& profile, const Replay& replay
 
 std::uint64_t replay_bytes(const Profile& profile, std::span<const Recompute> replays,
                            std::uint64_t granule) {
-  std::map<TensorId, std::size_t> last;  // made and not kept: the replay that reads it last
+  std::unordered_map<TensorId, std::size_t> last;  // made: the replay that reads it last
   for (std::size_t i = 0; i < replays.size(); ++i) {
     const Op& op = profile.ops[replays[i].op.index()];
     for (TensorId t : op.in)
       if (const auto found = last.find(t); found != last.end()) found->second = i;
-    for (TensorId t : op.out)
-      if (!std::ranges::binary_search(replays[i].keep, t)) last[t] = i;
+    for (TensorId t : op.out) last[t] = i;
   }
+  for (const Recompute& r : replays)  // held already
+    for (TensorId t : r.keep) last.erase(t);
   std::vector<std::uint64_t> freed(replays.size(), 0);
-  std::set<TensorId> made;
   std::uint64_t held = 0, most = 0;
   for (std::size_t i = 0; i < replays.size(); ++i) {
     for (TensorId t : profile.ops[replays[i].op.index()].out) {
       const auto found = last.find(t);
       const Tensor& tensor = profile.tensors[t.index()];
-      if (found == last.end() || tensor.foreign || !made.insert(t).second) continue;
+      if (found == last.end() || tensor.foreign) continue;
       const std::uint64_t bytes = round_up(tensor.bytes, granule);
       held += bytes;
       freed[found->second] += bytes;
+      last.erase(found);  // counted
     }
     most = std::max(most, held);
     held -= freed[i];
@@ -180,7 +186,7 @@ std::vector<std::string> illegal_replays(const Plan& plan, const Profile& profil
     if (!replay.possible(r.op)) add(r, fmt::format("{} cannot be replayed at all", op.name));
     std::vector<TensorId> dead;
     for (TensorId t : op.in)
-      if (!remade.contains({t, replay.version(t, r.op)}) &&
+      if (!replay.own_statistic(t, r.op) && !remade.contains({t, replay.version(t, r.op)}) &&
           replay.version(t, r.op) != replay.version(t, r.before))
         add(r, tensor(t) + " has been overwritten since");
     if (replay.inputs_valid(r.op, r.before, dead))

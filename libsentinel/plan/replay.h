@@ -2,12 +2,14 @@
 // step that have written it; an op reads the version that the writes before it left.
 //
 // Replaying op r right before op k is legal if every tensor r reads has, at k, the version that r
-// first saw and those contents exist: the tensor is alive at k, or dead or discarded and remade by
-// a replay before the same k. An output that is kept must have, at k, the version that r first
-// made. Writes to persistent tensors by a replay are discarded, so an op that updates an input in
-// place can be replayed only where that input's old version still exists (it does not once the op
-// has run: never). Never replayed: ops of the optimizer phase, ops that read nothing (data loading,
-// initial values), and random ops (random(), by name) since no seed is saved.
+// first saw and those contents exist: the tensor is alive at k, or the version is remade by a
+// replay before the same k (so an op that updates an intermediate in place follows the replay of
+// that intermediate's maker). An output that is kept must have, at k, the version that r first
+// made. Writes to persistent tensors by a replay are discarded. A persistent tensor that r itself
+// updates is its own statistic (the running mean of a normalisation): it is read for that update,
+// which is discarded, and constrains nothing. Never replayed: ops of the optimizer phase, ops that
+// read nothing (data loading, initial values), and random ops (random(), by name) since no seed is
+// saved.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +39,9 @@ class Replay {
 
   // Whether op r can be replayed at any place at all.
   bool possible(OpId r) const { return possible_[r.index()]; }
+
+  // Whether the op both reads and writes this persistent tensor.
+  bool own_statistic(TensorId, OpId) const;
 
   // Whether r's inputs still have at k the versions that r saw; which of them are no longer alive
   // at k and so would have to be remade first, is appended.

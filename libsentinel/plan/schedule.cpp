@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <queue>
 
-#include "plan/range_max.h"
+#include "plan/level.h"
 
 namespace sentinel::plan {
 namespace {
@@ -51,7 +51,7 @@ class Scheduler {
   void watch(std::uint32_t gap, std::uint32_t position);
   void evict_forced();
   void sweep();
-  void begin_refinement();
+  void close_streamed();
   void make_room(std::uint32_t op);
   void evict_at_once(std::uint32_t op);
   void extend(std::uint32_t gap, std::uint32_t position);
@@ -76,8 +76,7 @@ class Scheduler {
   const Intervals& intervals_;
   std::uint32_t ops_;
   std::vector<bool> streamed_;
-  RangeMax held_;                   // per op; after the sweep, what exceeds room_
-  std::vector<std::int64_t> room_;  // per op: what may be held after the sweep
+  Level held_;  // per op
   std::vector<Gap> gaps_;
   std::vector<std::vector<std::uint32_t>> gaps_of_;        // per storage
   std::vector<std::vector<std::uint32_t>> ends_at_;        // per op: gaps whose use it is
@@ -92,7 +91,7 @@ Scheduler::Scheduler(const ScheduleInput& in, const Intervals& intervals)
       intervals_(intervals),
       ops_(static_cast<std::uint32_t>(in.profile.ops.size())),
       streamed_(ops_, false),
-      held_(std::vector<std::int64_t>(in.demand.all.begin(), in.demand.all.end())),
+      held_(in.demand.all),
       gaps_of_(in.storages.size()),
       ends_at_(ops_),
       enters_(ops_),
@@ -206,8 +205,7 @@ Ranges Scheduler::absences(std::uint32_t storage) const {
 }
 
 bool Scheduler::fits(std::uint32_t begin, std::uint32_t end) const {
-  return std::ranges::none_of(wrap(begin, end, ops_),
-                              [&](const Range& r) { return held_.largest(r.begin, r.end) > 0; });
+  return held_.most(begin, end) <= static_cast<std::int64_t>(in_.limit);
 }
 
 void Scheduler::sweep() {
@@ -220,13 +218,9 @@ void Scheduler::sweep() {
 }
 
 // During a streamed op nothing that left may stay after all: the op needs every granule.
-void Scheduler::begin_refinement() {
-  std::vector<std::int64_t> excess(ops_);
-  for (std::uint32_t k = 0; k < ops_; ++k) {
-    room_.push_back(streamed_[k] ? held_.at(k) : static_cast<std::int64_t>(in_.limit));
-    excess[k] = held_.at(k) - room_[k];
-  }
-  held_ = RangeMax(excess);
+void Scheduler::close_streamed() {
+  for (std::uint32_t k = 0; k < ops_; ++k)
+    if (streamed_[k]) held_.add(k, k + 1, static_cast<std::int64_t>(in_.limit) - held_.at(k));
 }
 
 void Scheduler::make_room(std::uint32_t op) {
@@ -337,14 +331,14 @@ Schedule Scheduler::run() {
   find_gaps();
   evict_forced();
   sweep();
-  begin_refinement();
+  close_streamed();
   keep_what_fits();
   promote_earlier();
   Schedule result;
   for (const Gap& gap : gaps_)
     if (gap.evicted && (gap.forced || gap.out < gap.in)) result.gaps.push_back(gap);
   for (std::uint32_t k = 0; k < ops_; ++k)
-    result.held.push_back(static_cast<std::uint64_t>(held_.at(k) + room_[k]));
+    result.held.push_back(static_cast<std::uint64_t>(held_.at(k)));
   for (std::uint32_t k = 0; k < ops_; ++k)
     if (streamed_[k]) {
       result.held[k] = in_.limit;

@@ -18,16 +18,19 @@ void Stabbing::add(std::uint32_t first, std::uint32_t last, double weight, doubl
   if (last > ops_) cover(std::max(first, ops_) - ops_, last - ops_, {weight_past_end, id});
 }
 
-std::optional<std::uint32_t> Stabbing::heaviest(std::uint32_t op,
-                                                const std::function<bool(std::uint32_t)>& closed) {
+std::optional<std::uint32_t> Stabbing::heaviest(std::uint32_t op, const Test& closed,
+                                                const Test& skipped) {
   std::optional<Entry> best;
   for (std::size_t i = op + std::size_t{ops_}; i > 0; i /= 2) {
     Node& node = nodes_[i];
     if (!node.sorted) std::sort(node.entries.begin(), node.entries.end());
     node.sorted = true;
     while (node.open < node.entries.size() && closed(node.entries[node.open].id)) ++node.open;
-    if (node.open < node.entries.size() && (!best || node.entries[node.open] < *best))
-      best = node.entries[node.open];
+    std::size_t at = node.open;
+    while (at < node.entries.size() && (!best || node.entries[at] < *best) &&
+           (closed(node.entries[at].id) || skipped(node.entries[at].id)))
+      ++at;
+    if (at < node.entries.size() && (!best || node.entries[at] < *best)) best = node.entries[at];
   }
   return best ? std::optional(best->id) : std::nullopt;
 }

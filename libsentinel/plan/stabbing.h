@@ -25,10 +25,12 @@ class Stabbing {
     add(first, last, weight, weight, id);
   }
 
+  using Test = std::function<bool(std::uint32_t)>;
   // The heaviest open range over the op, the lowest id among equals. `closed` must not be taken
-  // back for an id for which it once was true.
-  std::optional<std::uint32_t> heaviest(std::uint32_t op,
-                                        const std::function<bool(std::uint32_t)>& closed);
+  // back for an id for which it once was true; `skipped` may, and costs a query time for each.
+  std::optional<std::uint32_t> heaviest(
+      std::uint32_t op, const Test& closed,
+      const Test& skipped = [](std::uint32_t) { return false; });
 
  private:
   struct Entry {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "plan/rates.h"
 #include "sentinel/analysis.h"
@@ -183,28 +184,26 @@ void JobRun::begin_op() {
 }
 
 // What a replay makes and the plan does not keep lives until the last replay here that reads it.
+// What exists in a later version is made beside it, in scratch space. Persistent tensors are not
+// written.
 void JobRun::plan_replays(OpId before) {
   const auto replays = controller_.replays(before);
+  std::set<StorageId> kept, beside;
+  for (const Recompute& r : replays)
+    for (TensorId t : r.keep) kept.insert(residence_.of(t));
   std::map<StorageId, std::size_t> last;  // made and not kept: the task that reads it last
   for (const Recompute& r : replays) {
     Task task{.op = r.op, .replay = true};
-    for (const Operand& o : uses_[r.op.index()]) {
-      const auto found = last.find(o.storage);
-      if (o.written && !o.read) {
-        const Place place = residence_.place(o.storage);
-        const bool kept =
-            std::ranges::any_of(r.keep, [&](TensorId t) { return residence_.of(t) == o.storage; });
-        if (!kept && place != Place::nowhere && place != Place::lost && found == last.end()) {
-          task.scratch_bytes += residence_.storage(o.storage).bytes;
-          continue;
-        }
-        if (kept)
-          last.erase(o.storage);
-        else
-          last[o.storage] = tasks_.size();
-      } else if (found != last.end()) {
-        found->second = tasks_.size();
+    for (Operand o : uses_[r.op.index()]) {
+      const Place place = residence_.place(o.storage);
+      const bool gone = place == Place::nowhere || place == Place::lost;
+      o.written &= !residence_.storage(o.storage).persistent;
+      if (o.written && !gone && !kept.contains(o.storage)) beside.insert(o.storage);
+      if (beside.contains(o.storage)) {
+        if (o.written) task.scratch_bytes += residence_.storage(o.storage).bytes;
+        continue;
       }
+      if (gone && !kept.contains(o.storage)) last[o.storage] = tasks_.size();
       task.operands.push_back(o);
     }
     tasks_.push_back(std::move(task));

@@ -1,7 +1,7 @@
 #include "sim/paging.h"
 
+#include <algorithm>
 #include <bit>
-#include <cmath>
 #include <functional>
 #include <random>
 #include <string_view>
@@ -16,7 +16,7 @@
 namespace sentinel::sim {
 namespace {
 
-constexpr double kSteady = 1e-3;  // relative difference of two steps
+constexpr double kSteadyTime = 1e-3, kSteadyFaults = 1e-4;
 
 std::uint64_t mix(std::uint64_t h, std::uint64_t value) {
   return std::rotl((h ^ value) * 0x9e3779b97f4a7c15, 31);
@@ -50,7 +50,8 @@ class PagedRun {
     const std::uint32_t least = std::max(options_.steps, 1u);
     const std::uint32_t most = least + (least > 1 ? kMoreSteps : 0);
     do step();
-    while (times_.size() < least || (times_.size() < most && !steady()));
+    while (times_.size() < least ||
+           (times_.size() < most && touched_bytes_ < kMostTouchedBytes && !steady()));
     result_.step_times_us = times_;
     result_.peak_fast_bytes = commons_.peak();
     result_.traffic = commons_.traffic(memory_.account());
@@ -60,9 +61,15 @@ class PagedRun {
   }
 
  private:
+  // Faults that more learning cannot avoid, for want of room in a table, are not waited for. Three
+  // steps, since a policy may need to see two before it acts on them.
   bool steady() const {
-    const double last = times_.back(), before = times_[times_.size() - 2];
-    return std::abs(last - before) <= kSteady * before;
+    const auto still = [](const std::vector<double>& v, double tolerance) {
+      const auto [least, most] = std::minmax_element(v.end() - 3, v.end());
+      return *most - *least <= tolerance;
+    };
+    return times_.size() >= 3 && still(times_, kSteadyTime * times_.back()) &&
+           still(faults_, kSteadyFaults * faults_.front());
   }
 
   void step() {
@@ -77,6 +84,8 @@ class PagedRun {
     result_.demand_faults = counts.demand_faults;
     result_.evictions = counts.evictions;
     result_.paging = counts.paging;
+    faults_.push_back(
+        static_cast<double>(counts.paging.faulted_blocks - counts.paging.conflict_misses));
   }
 
   void run_op(OpId op) {
@@ -120,6 +129,7 @@ class PagedRun {
       memory_.touch(range_of(addresses_, operand.storage));
       bytes += addresses_.range(operand.storage).bytes;
     }
+    touched_bytes_ += bytes;
     result_.streamed_ops += bytes > options_.fast_bytes ? 1 : 0;
   }
 
@@ -142,7 +152,8 @@ class PagedRun {
   Addresses addresses_;
   std::mt19937_64 random_;
   double begin_us_ = 0;
-  std::vector<double> times_;
+  std::uint64_t touched_bytes_ = 0;     // by ops, over all steps
+  std::vector<double> times_, faults_;  // of every step; blocks
   SimResult result_;
 };
 

@@ -6,9 +6,10 @@
 // PyTorch's caching allocator puts them (sim/caching_allocator.h); an op whose blocks exceed fast
 // memory evicts its own, counted as streamed.
 //
-// Such policies learn: after SimOptions::steps the simulation goes on until two steps in a row take
-// the same time within 0.1 %, for at most kMoreSteps; not where a single step was asked for. The
-// last step is the one reported.
+// Such policies learn: after SimOptions::steps the simulation goes on until three steps in a row
+// take the same time within 0.1 % and fault on as many blocks within 0.01 % of the first step's,
+// for at most kMoreSteps and until ops have named kMostTouchedBytes in all; not where a single step
+// was asked for. The last step is the one reported.
 #pragma once
 
 #include "sentinel/paging.h"
@@ -16,7 +17,8 @@
 
 namespace sentinel::sim {
 
-constexpr std::uint32_t kMoreSteps = 12;
+constexpr std::uint32_t kMoreSteps = 40;
+constexpr std::uint64_t kMostTouchedBytes = 64ull << 40;
 
 // Throws Error where fast memory holds less than a block, where the slow tier of a hardware cache
 // is not byte-addressable, and what the policy throws.

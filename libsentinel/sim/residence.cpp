@@ -13,7 +13,8 @@ Residence::Residence(const Profile& profile, std::span<const Placement> placemen
       holding_(footprint_),
       bodies_(storages_.size()),
       of_(profile.tensors.size(), kNone),
-      lanes_(commons.machine().tiers.size()) {
+      lanes_(commons.machine().tiers.size()),
+      unused_(storages_.size()) {
   for (std::size_t i = 0; i < storages_.size(); ++i) {
     of_[storages_[i].tensor.index()] = StorageId(i);
     if (storages_[i].carried) of_[storages_[i].carried->index()] = StorageId(i);
@@ -50,17 +51,16 @@ void Residence::forget_copy(StorageId s) {
 
 void Residence::set_place(StorageId s, Place place) {
   Body& b = body(s);
-  if (b.place == Place::fast) unused_.erase({b.last_use, s.value});
   b.place = place;
-  if (place == Place::fast) unused_.insert({b.last_use, s.value});
+  if (place == Place::fast)
+    unused_.use(s.value);
+  else
+    unused_.remove(s.value);
 }
 
 void Residence::touch(StorageId s) {
-  Body& b = body(s);
-  const bool listed = b.place == Place::fast;
-  if (listed) unused_.erase({b.last_use, s.value});
-  b.last_use = commons_.now_us();
-  if (listed) unused_.insert({b.last_use, s.value});
+  body(s).last_use = commons_.now_us();
+  if (body(s).place == Place::fast) unused_.use(s.value);
 }
 
 bool Residence::create(StorageId s) {
@@ -171,8 +171,8 @@ void Residence::used(StorageId s, bool written) {
 void Residence::pin(StorageId s, bool on) { body(s).pins += on ? 1 : -1; }
 
 StorageId Residence::longest_unused() const {
-  for (const auto& [last_use, index] : unused_)
-    if (bodies_[index].pins == 0) return StorageId(index);
+  for (std::uint32_t i = unused_.oldest(); i != unused_.end(); i = unused_.newer(i))
+    if (bodies_[i].pins == 0) return StorageId(i);
   return kNone;
 }
 

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "plan/storage.h"
 #include "sentinel/machine.h"
 #include "sim/commons.h"
+#include "sim/recency.h"
 
 namespace sentinel::sim {
 
@@ -102,8 +102,8 @@ class Residence {
   plan::Holding holding_;
   std::vector<Body> bodies_;
   std::vector<StorageId> of_;
-  std::vector<Lanes> lanes_;                           // per tier
-  std::set<std::pair<double, std::uint32_t>> unused_;  // in fast memory, by last use
+  std::vector<Lanes> lanes_;  // per tier
+  Recency unused_;            // in fast memory
 };
 
 }  // namespace sentinel::sim

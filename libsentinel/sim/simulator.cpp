@@ -140,7 +140,7 @@ SimResult simulate(const Profile& profile, const Machine& machine, const Plan& p
 
 Judge judge() {
   return [](const Profile& profile, const Machine& machine, const Plan& plan) {
-    SimResult r = simulate(profile, machine, plan);
+    SimResult r = simulate(profile, machine, plan, {.steps = 2});
     return Verdict{.step_us = r.step_us,
                    .op_stall_us = std::move(r.op_stall_us),
                    .demand_faults = r.demand_faults,

@@ -107,7 +107,7 @@ SimResult simulate(const Profile&, const Machine&, Controller&, const SimOptions
 // first. Of the options, fast_bytes, placements and absent are the plan's.
 SimResult simulate(const Profile&, const Machine&, const Plan&, SimOptions = {});
 
-// For planners that try their plans: the steady step of a simulation.
+// For planners that try their plans: the second step of a simulation, steady for nearly all.
 Judge judge();
 
 // Jobs that share the machine: its compute in equal parts among those that compute, its links, and

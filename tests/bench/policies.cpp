@@ -6,9 +6,9 @@
 //   policies_bench grow                       planning and simulation of synthetic steps
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <ctime>
 #include <functional>
 #include <map>
 #include <string>
@@ -26,11 +26,8 @@
 namespace sentinel {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double ms_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
+// Of the processor: other work on the machine does not count.
+double cpu_ms() { return 1e3 * static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 struct Run {
   sim::SimResult result;
@@ -50,14 +47,14 @@ Run run(const Profile& profile, const Machine& machine, std::string_view policy,
   if (options.fast_bytes == 0) options.fast_bytes = machine.tiers[0].capacity;
   Run r;
   const auto made = make_policy(policy);
-  const auto start = Clock::now();
+  const double start = cpu_ms();
   Plan plan = dynamic_cast<PlannedPolicy&>(*made).plan(profile, machine, options);
-  r.plan_ms = ms_since(start);
+  r.plan_ms = cpu_ms() - start;
   r.wrong = plan::verify(plan, profile).size();
   if (faults) leave_to_faults(plan);
-  const auto begin = Clock::now();
+  const double begin = cpu_ms();
   r.result = sim::simulate(profile, machine, plan, sim);
-  r.sim_ms = ms_since(begin);
+  r.sim_ms = cpu_ms() - begin;
   return r;
 }
 
@@ -162,13 +159,13 @@ void ablate(const Profile& profile, const Machine& machine) {
 void grow() {
   const Machine machine = sim::find_machine("a100-g10");
   for (const char* policy : {"g10", "g10-gds", "flashneuron", "lms"}) {
-    head(fmt::format("{}, synthetic, a tenth less than the peak", policy));
+    head(fmt::format("{}, synthetic, 95 % of the peak", policy));
     for (const std::uint32_t layers : {60, 600, 6000, 60000}) {
       const Profile profile =
           testing::random_training(3, {.layers = layers, .ops_per_layer = 3, .largest = 64_MiB});
-      const std::uint64_t budget = peak_live_bytes(profile) / 10 * 9;
+      const std::uint64_t budget = peak_live_bytes(profile) / 20 * 19;
       print(fmt::format("{} tensors", profile.tensors.size()), [&] {
-        return run(profile, machine, policy, {.fast_bytes = budget, .time_limit_s = 60});
+        return run(profile, machine, policy, {.fast_bytes = budget, .time_limit_s = 600});
       });
     }
   }

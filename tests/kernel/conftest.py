@@ -6,6 +6,12 @@ import pytest
 from lab import Lab
 
 
+def pytest_terminal_summary(terminalreporter):
+    if Lab.boots:
+        terminalreporter.write_line(f"guests: {Lab.boots}, {Lab.all_seconds:.0f} s with what kernels were built "
+                                    "for them; and those of the laboratory's own tests")
+
+
 @pytest.fixture
 def lab(tmp_path):
     return Lab(tmp_path)

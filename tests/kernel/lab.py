@@ -13,7 +13,9 @@ MISSING = 77
 
 
 class Lab:
-    """Runs commands in guests; `log` is the last guest's kernel log."""
+    """Runs commands in guests; `log` is the last guest's kernel log. `boots` and `all_seconds` are of all."""
+
+    boots, all_seconds = 0, 0.0
 
     def __init__(self, folder):
         self.folder, self.log = folder, ""
@@ -27,6 +29,8 @@ class Lab:
                                 cwd=ROOT, capture_output=True, text=True,
                                 env={**os.environ, **variables, **environment})
         self.seconds = time.monotonic() - began
+        Lab.boots += 1
+        Lab.all_seconds += self.seconds
         self.log = log.read_text(errors="replace") if log.exists() else ""
         if result.returncode == MISSING and "lab:" in result.stderr:
             pytest.skip(result.stderr.strip())

@@ -1,12 +1,13 @@
 """The series as text: what reviewers see first."""
 
+import os
 import pathlib
 import re
 import subprocess
 
 import pytest
 
-from lab import ROOT
+from lab import MISSING, ROOT
 
 PATCHES = sorted((ROOT / "kernel/patches").glob("*.patch"))
 TARBALL = pathlib.Path("/usr/src/linux-source-6.1.tar.xz")
@@ -39,9 +40,39 @@ def test_checkpatch_has_nothing_to_say(tmp_path):
     assert result.stdout.count("0 errors, 0 warnings, 0 checks") == len(PATCHES)
 
 
-def test_hooks_are_a_handful_of_lines():
-    """Lines added to existing files of mm and kernel, but for includes and Kconfig."""
-    hooks = next(patch for patch in PATCHES if "keep-armed-pages" in patch.name).read_text()
-    lines = [line for line in re.findall(r"^\+(?!\+\+ )(.*)", hooks, re.M)
-             if line.strip() and "#include" not in line]
-    assert len(lines) < 20, lines
+@pytest.mark.skipif(not os.environ.get("SENTINEL_EACH_PATCH"), reason="takes six minutes and more: "
+                    "SENTINEL_EACH_PATCH=1 has it compile the series patch by patch (kernel/lab/each_patch.sh)")
+def test_each_patch_compiles(tell):
+    result = subprocess.run(["bash", ROOT / "kernel/lab/each_patch.sh"], capture_output=True, text=True)
+    if result.returncode == MISSING:
+        pytest.skip(result.stderr.strip())
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert len(re.findall(r"^ok: \d{4}-", result.stdout, re.M)) == len(PATCHES)
+    assert "ok: all patches, no SENTINEL" in result.stdout
+    tell(result.stdout.strip().replace("\n", "; "))
+
+
+def changes_in_existing_files():
+    """Of each file that was there before the series: the lines that its patches add and take away."""
+    changes, created = {}, set()
+    for patch in PATCHES:
+        for part in re.split(r"^diff --git ", patch.read_text(), flags=re.M)[1:]:
+            name = re.match(r"a/\S+ b/(\S+)", part).group(1)
+            if "\n--- /dev/null\n" in part:
+                created.add(name)
+            if name not in created:
+                changes.setdefault(name, []).extend(re.findall(r"^([+-](?!(?:--|\+\+) ).*)", part, re.M))
+    return changes
+
+
+def test_hooks_are_a_handful_of_lines(tell):
+    """Of code that was there, over all patches: includes, comments and empty lines apart."""
+    code = {}
+    for name, lines in changes_in_existing_files().items():
+        if name.endswith((".c", ".h")):
+            code[name] = [line for line in lines if line[1:].strip() and "#include" not in line
+                          and not re.match(r"\s*(/\*|\*)", line[1:])]
+    tell(", ".join(f"{name} {len(lines)}" for name, lines in sorted(code.items())))
+    assert "mm/gup.c" in code and "include/linux/mm_types.h" in code
+    assert max(len(lines) for lines in code.values()) <= 6, code
+    assert sum(len(lines) for lines in code.values()) <= 25, code

@@ -96,14 +96,13 @@ Prepared prepare(const JobsScenario& s, Policy& policy) {
   Prepared prepared{.absent = std::vector<std::vector<TensorId>>(s.jobs.size())};
   if (auto* planned = dynamic_cast<PlannedPolicy*>(&policy)) {
     const auto jobs = planned_jobs(s);
-    prepared.plans = planned->plan_jobs(jobs, s.machine, s.plan);
+    PlanOptions options = s.plan;
+    options.parts = false;  // the jobs' profiles are simulated as they are
+    prepared.plans = planned->plan_jobs(jobs, s.machine, options);
     for (std::size_t i = 0; i < jobs.size(); ++i) {
-      if (prepared.plans[i].part_bytes != 0)
-        throw Error(fmt::format("policy {} moves parts of tensors, which --jobs cannot simulate",
-                                policy.name()));
       prepared.absent[i] = plan::absent_at_start(prepared.plans[i], s.profiles[i]);
     }
-    prepared.controllers = planned->control_jobs(jobs, prepared.plans, s.machine, s.plan);
+    prepared.controllers = planned->control_jobs(jobs, prepared.plans, s.machine, options);
   } else if (auto* online = dynamic_cast<OnlinePolicy*>(&policy)) {
     prepared.controllers = prepare_each(s, *online);
   } else {

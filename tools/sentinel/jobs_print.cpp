@@ -93,7 +93,8 @@ Json trial_json(const JobsScenario& s, const JobsTrial& trial) {
 }
 
 std::string rows(const JobsScenario& s, const JobsTrial& trial, std::size_t width) {
-  if (!trial.result) return fmt::format("{:<{}}  not feasible: {}\n", trial.policy, width, trial.reason);
+  if (!trial.result)
+    return fmt::format("{:<{}}  not feasible: {}\n", trial.policy, width, trial.reason);
   const JobsMeasures m = measures(trial);
   const auto sum = together(*trial.result);
   const auto row = [&](const std::string& label, const sim::SimResult& r, double plain_us) {
@@ -105,9 +106,9 @@ std::string rows(const JobsScenario& s, const JobsTrial& trial, std::size_t widt
                      fmt::format("  {:>6.3f}  {:>6.3f}  {:>6}\n", m.msr, m.eor,
                                  m.cbr ? fmt::format("{:.2f}", *m.cbr) : std::string("-"));
   for (std::size_t i = 0; i < s.jobs.size(); ++i)
-    text += row(fmt::format("  job {}", i + 1), trial.result->jobs[i],
-                trial.plain.jobs[i].step_us) +
-            "\n";
+    text +=
+        row(fmt::format("  job {}", i + 1), trial.result->jobs[i], trial.plain.jobs[i].step_us) +
+        "\n";
   return text;
 }
 
@@ -121,9 +122,9 @@ std::string jobs_text(const JobsScenario& s, const std::vector<JobsTrial>& trial
   for (std::size_t i = 0; i < s.jobs.size(); ++i)
     text += fmt::format("  job {}: {}, from {} on, unlimited peak {}\n", i + 1, s.jobs[i].file,
                         print_us(s.jobs[i].start_us), print_bytes(peak_live_bytes(s.profiles[i])));
-  text += fmt::format("\n{:<{}}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>6}  {:>6}  {:>6}\n", "policy",
-                      width, "step", "unlimited", "stalled", "recompute", "peak fast", "MSR", "EOR",
-                      "CBR");
+  text += fmt::format("\n{:<{}}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>6}  {:>6}  {:>6}\n",
+                      "policy", width, "step", "unlimited", "stalled", "recompute", "peak fast",
+                      "MSR", "EOR", "CBR");
   for (const auto& trial : trials) text += rows(s, trial, width);
   return text +
          "\nTimes of a policy are sums over its jobs. MSR: memory saved. EOR: time lost. CBR: "

@@ -8,10 +8,6 @@
 
 
 
-
-
-
-
 namespace sentinel::plan {
 
 std::unique_ptr<Policy> make_auto();
@@ -23,6 +19,7 @@ std::unique_ptr<Policy> make_flashneuron();
 std::unique_ptr<Policy> make_g10();
 std::unique_ptr<Policy> make_g10_gds();
 std::unique_ptr<Policy> make_g10_host();
+std::unique_ptr<Policy> make_home();
 std::unique_ptr<Policy> make_ial();
 std::unique_ptr<Policy> make_ideal();
 std::unique_ptr<Policy> make_lms();
@@ -30,6 +27,8 @@ std::unique_ptr<Policy> make_lru();
 std::unique_ptr<Policy> make_memory_mode();
 std::unique_ptr<Policy> make_sentinel();
 std::unique_ptr<Policy> make_slow_only();
+std::unique_ptr<Policy> make_superneurons();
+std::unique_ptr<Policy> make_swapadvisor();
 std::unique_ptr<Policy> make_tensile();
 std::unique_ptr<Policy> make_vdnn();
 

@@ -20,6 +20,7 @@
 #include <map>
 #include <optional>
 #include <random>
+#include <set>
 
 #include "plan/cover.h"
 #include "plan/decisions.h"
@@ -39,15 +40,24 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr std::string_view kFloor = "floor", kParts = "parts", kRefine = "refine";
 constexpr std::array kFeatures{kFloor, kParts, kRefine};
 
+constexpr std::size_t kLongestChain = 24;  // of replays, where it is estimated what remaking costs
 constexpr std::uint64_t kDefaultEffort = 160;  // plans judged
 constexpr std::uint64_t kPartsOfBudget = 160;  // parts are at most this share of the budget
 constexpr std::uint64_t kMostParts = 20000;    // in the whole step
-constexpr std::array kPrices{0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, kNever};
-constexpr std::array kSlacks{0.0, 0.04, 0.12, 0.25, 0.4};
+constexpr std::array kPrices{0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 1.0};
+constexpr std::array kStrides{1.0 / 96, 1.0 / 48, 1.0 / 24, 1.0 / 12};
+constexpr std::array kSlacks{0.0, 0.03, 0.08, 0.16, 0.3};
+constexpr double kFinestPrice = 1.04;
+
+// Whose plans are a floor, the quick ones first.
+constexpr std::array<std::string_view, 6> kOthers{"sentinel", "g10",  "lms",
+                                                  "tensile",  "home", "capuchin"};
 
 struct Recipe {
-  double price = 0;  // of moving for 1 us, in us of computing; 0: nothing is remade
-  double slack = 0;  // share of the budget left free for transfers and replays
+  double price = 0;   // of moving for 1 us, in us of computing; 0: nothing is remade
+  double slack = 0;   // share of the budget left free for transfers and replays
+  double stride = 0;  // what crosses the end of each such share of the step is not remade: chains
+                      // of replays begin there; 0: no such ends
 };
 
 struct Candidate {
@@ -66,6 +76,7 @@ class Search {
         judge_(judge),
         storages_(storages(profile)),
         gaps_(idle_gaps(profile, storages_)),
+        makers_(makers()),
         remake_us_per_byte_(remake_costs()),
         held_(held()),
         random_(options.seed) {}
@@ -75,19 +86,27 @@ class Search {
   std::uint64_t judged() const { return judged_; }
 
  private:
+  std::vector<std::optional<OpId>> makers() const;
   std::vector<double> remake_costs() const;
   std::vector<std::uint64_t> held() const;
-  bool out_of_time() const {
+  // No plan beats the sum of the op times; otherwise time or effort is spent.
+  bool finished() const {
     const auto passed = std::chrono::steady_clock::now() - begin_;
     return std::chrono::duration<double>(passed).count() > 0.8 * options_.time_limit_s ||
-           judged_ >= effort();
+           judged_ >= effort() || best_.verdict.step_us <= ideal_us(profile_) * (1 + 1e-9);
   }
   std::uint64_t effort() const { return options_.effort ? options_.effort : kDefaultEffort; }
   double swap_us_per_byte(const IdleGap&) const;
+  std::vector<bool> checkpoints(double stride) const;
   std::vector<Decision> decisions(const Recipe&) const;
-  void try_recipe(const Recipe&);
+  bool try_recipe(const Recipe&);
+  void try_grid();
+  void sharpen();
   void refine();
+  using Decisions = std::map<std::pair<std::uint32_t, std::uint32_t>, Decision>;  // storage, use
   std::vector<Decision> flipped(const Candidate&);
+  void fewer_replays(const Candidate&, double replays_us, Decisions&);
+  void relieve(std::uint32_t stalled, Decisions&);
   bool try_decisions(std::vector<Decision>);
   std::uint32_t stalled_op();
 
@@ -97,7 +116,8 @@ class Search {
   const Judge& judge_;
   std::vector<Storage> storages_;
   std::vector<IdleGap> gaps_;
-  std::vector<double> remake_us_per_byte_;  // per gap; infinite where not legal
+  std::vector<std::optional<OpId>> makers_;  // per gap: the op that made what its next use reads
+  std::vector<double> remake_us_per_byte_;   // per gap; infinite where not legal
   std::vector<std::uint64_t> held_;
   std::mt19937_64 random_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
@@ -107,26 +127,39 @@ class Search {
   std::string reason_ = "no plan was tried";
 };
 
-// A replay makes all of its op's outputs at once, so its time is divided among their bytes.
+std::vector<std::optional<OpId>> Search::makers() const {
+  const Replay replay(profile_);
+  const auto ops = static_cast<std::uint32_t>(profile_.ops.size());
+  std::vector<std::optional<OpId>> result;
+  for (const IdleGap& g : gaps_)
+    result.push_back(g.next < ops ? replay.maker(storages_[g.storage].at(g.next, ops), OpId(g.next))
+                                  : std::nullopt);
+  return result;
+}
+
+// What remaking costs while all it needs is there; a chain's time is divided among the bytes of all
+// it makes.
 std::vector<double> Search::remake_costs() const {
   const Replay replay(profile_);
   const auto ops = static_cast<std::uint32_t>(profile_.ops.size());
   std::vector<double> costs;
   for (const IdleGap& g : gaps_) {
-    double cost = kNever;
-    if (g.next < ops && g.needed) {
-      const TensorId t = storages_[g.storage].at(g.next, ops);
-      const auto maker = replay.maker(t, OpId(g.next));
-      std::vector<TensorId> dead;
-      if (maker && replay.possible(*maker) && replay.inputs_valid(*maker, OpId(g.next), dead)) {
-        double bytes = 0;
-        for (TensorId out : profile_.ops[maker->index()].out)
-          if (replay.alive(out, OpId(g.next)))
-            bytes += static_cast<double>(profile_.tensors[out.index()].bytes);
-        cost = profile_.ops[maker->index()].us / std::max(bytes, 1.0);
-      }
+    costs.push_back(kNever);
+    if (g.next >= ops || !g.needed) continue;
+    const OpId before(g.next);
+    const auto chain = replay_chain(
+        profile_, replay, storages_[g.storage].at(g.next, ops), before,
+        [&](TensorId t) { return replay.alive(t, before); }, kLongestChain);
+    double us = 0;
+    std::set<TensorId> made;
+    for (const Recompute& r : chain) {
+      us += profile_.ops[r.op.index()].us;
+      for (TensorId t : profile_.ops[r.op.index()].out)
+        if (replay.alive(t, before)) made.insert(t);
     }
-    costs.push_back(cost);
+    double bytes = 0;
+    for (TensorId t : made) bytes += static_cast<double>(profile_.tensors[t.index()].bytes);
+    if (!chain.empty()) costs.back() = us / std::max(bytes, 1.0);
   }
   return costs;
 }
@@ -140,13 +173,30 @@ double Search::swap_us_per_byte(const IdleGap& g) const {
   return (g.dirty ? 1 / rate(machine_, 0, 1) : 0) + (g.needed ? 1 / rate(machine_, 1, 0) : 0);
 }
 
+// Storages that a forward chain needs to go on past the end of a stride: used on both sides of it
+// within one stride's length.
+std::vector<bool> Search::checkpoints(double stride) const {
+  const double length = stride * static_cast<double>(profile_.ops.size());
+  std::vector<bool> result(storages_.size(), false);
+  if (length < 1) return result;
+  for (std::size_t i = 0; i < storages_.size(); ++i) {
+    const auto& uses = storages_[i].uses;
+    for (std::size_t u = 0; u + 1 < uses.size(); ++u)
+      if (uses[u + 1] - uses[u] <= length &&
+          std::floor(uses[u] / length) != std::floor(uses[u + 1] / length))
+        result[i] = true;
+  }
+  return result;
+}
+
 std::vector<Decision> Search::decisions(const Recipe& recipe) const {
+  const auto checkpoint = checkpoints(recipe.stride);
   std::vector<double> cost;
   std::vector<Remedy> remedy;
   for (std::size_t i = 0; i < gaps_.size(); ++i) {
     const double swap = swap_us_per_byte(gaps_[i]);
-    const double priced = recipe.price == kNever ? kNever : recipe.price * swap;
-    const bool remake = options_.recompute && recipe.price > 0 && gaps_[i].needed &&
+    const double priced = recipe.price * swap;
+    const bool remake = options_.recompute && gaps_[i].needed && !checkpoint[gaps_[i].storage] &&
                         remake_us_per_byte_[i] < priced;
     remedy.push_back(remake ? Remedy::recompute : Remedy::swap);
     cost.push_back(remake ? remake_us_per_byte_[i] / std::max(recipe.price, 1e-9) : swap);
@@ -154,7 +204,7 @@ std::vector<Decision> Search::decisions(const Recipe& recipe) const {
   const auto limit =
       static_cast<std::uint64_t>((1 - recipe.slack) * static_cast<double>(options_.fast_bytes));
   // With one price for all, Belady's rule moves least.
-  const bool alike = !options_.recompute || recipe.price == 0 || recipe.price == kNever;
+  const bool alike = !options_.recompute || recipe.price == 0;
   std::vector<Decision> result;
   for (std::uint32_t g : cover({.gaps = gaps_,
                          .held = held_,
@@ -186,8 +236,10 @@ bool Search::try_decisions(std::vector<Decision> decided) {
   }
 }
 
-void Search::try_recipe(const Recipe& recipe) {
-  if (try_decisions(decisions(recipe))) best_recipe_ = recipe;
+bool Search::try_recipe(const Recipe& recipe) {
+  if (!try_decisions(decisions(recipe))) return false;
+  best_recipe_ = recipe;
+  return true;
 }
 
 std::uint32_t Search::stalled_op() {
@@ -200,62 +252,111 @@ std::uint32_t Search::stalled_op() {
   return static_cast<std::uint32_t>(stalls.size() - 1);
 }
 
-// Near an op that waits, some tensors are remade that were moved, moved that were remade, kept
-// that left, or let go that were kept.
+// Where time goes into replays, some of them become moves; where it goes into waiting, some tensors
+// near the op that waits are remade that were moved, kept that left, or let go that were kept.
 std::vector<Decision> Search::flipped(const Candidate& c) {
+  double replays = 0, stalls = 0;
+  for (const Recompute& r : c.plan.recomputations) replays += profile_.ops[r.op.index()].us;
+  for (double s : c.verdict.op_stall_us) stalls += std::max(0.0, s);
+  Decisions by_gap;
+  for (const Decision& d : c.decisions) by_gap[{d.storage, d.use}] = d;
+  if (std::uniform_real_distribution(0.0, replays + stalls + 1e-9)(random_) < replays)
+    fewer_replays(c, replays, by_gap);
+  else
+    relieve(stalled_op(), by_gap);
+  std::vector<Decision> result;
+  for (const auto& [gap, decision] : by_gap) result.push_back(decision);
+  return result;
+}
+
+void Search::fewer_replays(const Candidate& c, double replays_us, Decisions& by_gap) {
+  std::set<OpId> chosen;
+  for (std::uint64_t n = std::uint64_t{1} << random_() % 4; n > 0; --n) {
+    double at = std::uniform_real_distribution(0.0, replays_us)(random_);
+    for (const Recompute& r : c.plan.recomputations)
+      if ((at -= profile_.ops[r.op.index()].us) <= 0) {
+        chosen.insert(r.op);
+        break;
+      }
+  }
+  for (std::size_t i = 0; i < gaps_.size(); ++i) {
+    if (!makers_[i] || !chosen.contains(*makers_[i])) continue;
+    const auto found = by_gap.find({gaps_[i].storage, gaps_[i].use});
+    if (found != by_gap.end()) found->second.remedy = Remedy::swap;
+  }
+}
+
+void Search::relieve(std::uint32_t k, Decisions& by_gap) {
   const auto ops = static_cast<std::uint32_t>(profile_.ops.size());
-  const std::uint32_t k = stalled_op();
-  const std::uint32_t reach = 1 + static_cast<std::uint32_t>(random_() % std::max(2u, ops / 16));
+  const std::uint32_t reach = 1 + static_cast<std::uint32_t>(random_() % std::max(2u, ops / 32));
   const auto near = [&](std::uint32_t position) {
     const std::uint32_t distance = (position % ops + ops - k) % ops;
     return std::min(distance, ops - distance) <= reach;
   };
   const std::uint64_t chance = 1 + random_() % 4;  // in four
-  const std::uint64_t what = random_() % 4;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, Decision> by_gap;
-  for (const Decision& d : c.decisions) by_gap[{d.storage, d.use}] = d;
+  const std::uint64_t what = random_() % 3;
   for (std::size_t i = 0; i < gaps_.size(); ++i) {
     const IdleGap& g = gaps_[i];
     if ((!near(g.use) && !near(g.next)) || random_() % 4 >= chance) continue;
     const auto found = by_gap.find({g.storage, g.use});
     const bool remakable = options_.recompute && remake_us_per_byte_[i] < kNever;
     if (found == by_gap.end()) {
-      if (what >= 2)
-        by_gap[{g.storage, g.use}] = {
-            .storage = g.storage,
-            .use = g.use,
-            .next = g.next,
-            .remedy = what == 2 && remakable ? Remedy::recompute : Remedy::swap,
-            .fetch = g.use + 1};
+      if (what == 2)
+        by_gap[{g.storage, g.use}] = {.storage = g.storage,
+                                      .use = g.use,
+                                      .next = g.next,
+                                      .remedy = remakable ? Remedy::recompute : Remedy::swap,
+                                      .fetch = g.use + 1};
     } else if (what == 0 && remakable) {
-      found->second.remedy =
-          found->second.remedy == Remedy::swap ? Remedy::recompute : Remedy::swap;
+      found->second.remedy = Remedy::recompute;
     } else if (what == 1) {
       by_gap.erase(found);
     }
   }
-  std::vector<Decision> result;
-  for (const auto& [gap, decision] : by_gap) result.push_back(decision);
-  return result;
 }
 
 void Search::refine() {
-  while (!out_of_time() && best_.verdict.step_us < kNever &&
-         best_.verdict.step_us > ideal_us(profile_) * (1 + 1e-6))
-    try_decisions(flipped(best_));
+  while (!finished()) try_decisions(flipped(best_));
+}
+
+// Prices without ends of chains, ends at the best price, prices there, slack.
+void Search::try_grid() {
+  for (double slack : kSlacks) {  // until one fits
+    for (double price : kPrices)
+      if ((price == 0 || options_.recompute) && !finished())
+        try_recipe({.price = price, .slack = slack});
+    if (best_.verdict.step_us < kNever) break;
+  }
+  if (options_.recompute) {
+    for (double stride : kStrides)
+      for (double price : {best_recipe_.price, 0.4, 1.0})
+        if (!finished())
+          try_recipe({.price = price, .slack = best_recipe_.slack, .stride = stride});
+  }
+  for (double slack : kSlacks)
+    if (!finished())
+      try_recipe({.price = best_recipe_.price, .slack = slack, .stride = best_recipe_.stride});
+}
+
+// One number after the other, in ever smaller steps.
+void Search::sharpen() {
+  for (double step = 1.5; step > kFinestPrice && !finished(); step = std::sqrt(step)) {
+    for (double Recipe::*number : {&Recipe::price, &Recipe::stride, &Recipe::slack})
+      for (double factor : {step, 1 / step}) {
+        Recipe recipe = best_recipe_;
+        recipe.*number *= factor;
+        if (recipe.*number != best_recipe_.*number && !finished()) try_recipe(recipe);
+      }
+  }
 }
 
 Candidate Search::run() {
-  for (double slack : kSlacks)
-    for (double price : kPrices) {
-      if (price > 0 && !options_.recompute) continue;
-      const bool found = best_.verdict.step_us < kNever;
-      if (found && (out_of_time() || best_.verdict.step_us <= ideal_us(profile_) * (1 + 1e-6)))
-        break;
-      try_recipe({.price = price, .slack = slack});
-    }
+  try_grid();
   if (best_.verdict.step_us == kNever) throw Error(reason_);
-  if (uses(options_, kRefine)) refine();
+  if (uses(options_, kRefine)) {
+    sharpen();
+    refine();
+  }
   return std::move(best_);
 }
 
@@ -290,10 +391,16 @@ class AutoPolicy final : public PlannedPolicy {
         if (reason.empty()) reason = error.what();
       }
     };
+    const auto begin = std::chrono::steady_clock::now();
+    const auto left_s = [&] {
+      const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+      return options.time_limit_s - passed.count();
+    };
     consider([&] { return searched(profile, machine, options); });
-    if (uses(options, kFloor))
-      for (std::string_view other : {"sentinel", "g10"})
-        consider([&] { return planned_by(other, profile, machine, options); });
+    const double least_us = ideal_us(profile) * (1 + 1e-9);
+    for (std::string_view other : kOthers)
+      if (uses(options, kFloor) && best_us > least_us && (left_s() > 0 || !best))
+        consider([&] { return planned_by(other, profile, machine, options, left_s()); });
     if (!best) throw Error(reason);
     best->policy = "auto";
     best->predicted_step_us = best_us;
@@ -312,8 +419,10 @@ class AutoPolicy final : public PlannedPolicy {
   }
 
   static Plan planned_by(std::string_view name, const Profile& profile, const Machine& machine,
-                         PlanOptions options) {
+                         PlanOptions options, double limit_s) {
     options.without.clear();
+    options.effort = 0;
+    options.time_limit_s = std::clamp(limit_s / 2, 0.1, 1.0);
     const auto policy = make_policy(name);
     return dynamic_cast<PlannedPolicy&>(*policy).plan(profile, machine, options);
   }

@@ -1,20 +1,21 @@
 // Capuchin (Peng et al., "Capuchin: Tensor-based GPU Memory Management for Deep Learning", ASPLOS
 // 2020).
 //
-// Modelled: the accesses of one iteration as they were measured; candidates are tensors idle between
-// two of them where more is held than there is; the free time of a swap, from the end of its way out
-// to the beginning of its way in; first what has free time left, the most first; then, of what costs
-// time in any case, the most memory saved per second (MSPS), swapped or recomputed, whichever is
-// cheaper, and valued anew as what a recomputation starts from is given up. A swap begins at the
-// access before the gap; its way back begins in time behind those that share the link, and a twentieth
-// of its length earlier for each time that its access was seen to wait. What then does not fit is
-// swapped on demand, as in the paper's passive mode. It stops where the budget holds, and nothing
-// moves over the step's end.
+// Modelled: the accesses of one iteration as they were measured; candidates are tensors idle
+// between two of them where more is held than there is; the free time of a swap, from the end of
+// its way out to the beginning of its way in; first what has free time left, the most first; then,
+// of what costs time in any case, the most memory saved per second (MSPS), swapped or recomputed,
+// whichever is cheaper, and valued anew as what a recomputation starts from is given up. A swap
+// begins at the access before the gap; its way back begins in time behind those that share the
+// link, and a twentieth of its length earlier for each time that its access was seen to wait. What
+// then does not fit is swapped on demand, as in the paper's passive mode. It stops where the budget
+// holds, and nothing moves over the step's end.
 //
 // Left out: the graph-agnostic mechanics (lineage is read off the profile), the measured iteration
 // itself, and how TensorFlow's allocator fragments.
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -32,7 +33,7 @@ constexpr std::string_view kRecompute = "recompute";
 constexpr std::string_view kFeedback = "feedback";
 constexpr std::array kFeatures{kRecompute, kFeedback};
 
-constexpr double kEarlier = 0.05;          // of a swap's length, for each time that it came late
+constexpr double kEarlier = 0.05;  // of a swap's length, for each time that it came late
 constexpr double kRoundingUs = 1e-6;
 constexpr std::uint64_t kFeedbacks = 8;  // iterations watched, unless the effort says otherwise
 
@@ -69,6 +70,8 @@ class Capuchin {
       remedy_[g] = Remedy::swap;
       on_demand_[g] = true;
     }
+    for (std::uint32_t g = 0; g < closed.size(); ++g)
+      if (remedy_[g] == Remedy::swap && !absences_.away(g)) remedy_[g] = Remedy::keep;
   }
 
   Plan plan() const {
@@ -80,7 +83,8 @@ class Capuchin {
     bool late = false;
     for (std::uint32_t g = 0; g < remedy_.size(); ++g) {
       const std::uint32_t next = absences_.gaps()[g].next % absences_.ops();
-      if (remedy_[g] != Remedy::swap || on_demand_[g] || seen.op_stall_us[next] <= kRoundingUs) continue;
+      if (remedy_[g] != Remedy::swap || on_demand_[g] || seen.op_stall_us[next] <= kRoundingUs)
+        continue;
       lead_us_[g] += kEarlier * in_us(g);
       late = true;
     }
@@ -92,6 +96,11 @@ class Capuchin {
     std::uint32_t gap;
     double free_us;
   };
+  using Clock = std::chrono::steady_clock;
+  bool out_of_time() const {
+    return std::chrono::duration<double>(Clock::now() - begin_).count() > options_.time_limit_s;
+  }
+
   struct Cost {
     double us = std::numeric_limits<double>::infinity();
     Remedy remedy = Remedy::swap;
@@ -152,7 +161,7 @@ class Capuchin {
       std::ranges::push_heap(heap);
     };
     for (std::uint32_t g : gaps) push(g);
-    while (!heap.empty() && absences_.peak() > options_.fast_bytes) {
+    while (!heap.empty() && absences_.peak() > options_.fast_bytes && !out_of_time()) {
       std::ranges::pop_heap(heap);
       const auto [value, inverse] = heap.back();
       heap.pop_back();
@@ -185,9 +194,8 @@ class Capuchin {
       return i != gap.storage && !given_up_[i] &&
              (s.persistent || (s.first <= gap.next && s.last >= gap.next));
     };
-    return replay_chain(profile_, replay_,
-                        absences_.storage_of(g).at(gap.next, absences_.ops()), OpId(gap.next),
-                        available);
+    return replay_chain(profile_, replay_, absences_.storage_of(g).at(gap.next, absences_.ops()),
+                        OpId(gap.next), available);
   }
 
   void take(std::uint32_t g, Remedy remedy) {
@@ -232,7 +240,8 @@ class Capuchin {
   // In-triggers are accesses: the last op that begins early enough.
   std::uint32_t access_before(double at, const IdleGap& gap) const {
     const auto next = std::ranges::upper_bound(time_, at);
-    const auto op = next == time_.begin() ? 0u : static_cast<std::uint32_t>(next - time_.begin() - 1);
+    const auto op =
+        next == time_.begin() ? 0u : static_cast<std::uint32_t>(next - time_.begin() - 1);
     return std::clamp(op, gap.use + 1, gap.next);
   }
 
@@ -241,13 +250,14 @@ class Capuchin {
   const PlanOptions& options_;
   Absences absences_;
   Replay replay_;
-  std::vector<Remedy> remedy_;    // per gap
-  std::vector<bool> on_demand_;   // per gap
-  std::vector<double> lead_us_;   // per gap: learnt
+  std::vector<Remedy> remedy_;     // per gap
+  std::vector<bool> on_demand_;    // per gap
+  std::vector<double> lead_us_;    // per gap: learnt
   std::vector<std::uint32_t> of_;  // per tensor, its storage
-  std::vector<bool> given_up_;    // per storage
-  std::vector<bool> source_;      // per storage: of a recomputation
+  std::vector<bool> given_up_;     // per storage
+  std::vector<bool> source_;       // per storage: of a recomputation
   std::vector<double> time_;
+  Clock::time_point begin_ = Clock::now();
 };
 
 class CapuchinPolicy final : public PlannedPolicy {

@@ -41,6 +41,10 @@ struct Variant {
   bool host = true, unified = true;
 };
 
+// A candidate this near to the best counts as the best. Benefits shrink together, and to find the
+// very best of nearly equal ones would take time quadratic in their number; so each is looked at
+// again only when it has lost as much.
+constexpr double kSlack = 0.01;
 constexpr std::size_t kBetweenClocks = 1024;  // candidates between two looks at the clock
 
 class G10Planner {
@@ -124,8 +128,8 @@ double G10Planner::ratio(const Period& p) const {
   return 0;
 }
 
-// Algorithm 1. Benefits only shrink while pressure falls, so a candidate that is still the best
-// after its benefit was computed anew is the best of all: no sorting at every turn.
+// Algorithm 1. Benefits only shrink while pressure falls, so a candidate that still leads after its
+// benefit was computed anew is the best of all: no sorting at every turn.
 void G10Planner::schedule_evictions() {
   const auto start = std::chrono::steady_clock::now();
   std::priority_queue<Candidate> queue;
@@ -136,7 +140,7 @@ void G10Planner::schedule_evictions() {
     queue.pop();
     const Candidate now{ratio(periods_[best.period]), best.period};
     if (now.ratio <= 0) continue;
-    if (!queue.empty() && now < queue.top())
+    if (!queue.empty() && now.ratio < (1 - kSlack) * queue.top().ratio)
       queue.push(now);
     else
       evict(periods_[best.period]);

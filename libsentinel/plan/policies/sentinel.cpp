@@ -255,7 +255,9 @@ void SentinelPlanner::emit_attempt(Plan& plan, const Attempt& a, Fates fates) co
 void SentinelPlanner::fill(Plan& plan, const Attempt& best) const {
   emit_attempt(plan, best, best.settled.fates);
   plan.interval_layers = best.layers;
-  plan.peak_fast_bytes = largest(best.schedule.held) + frame_pool();
+  // What is kept after all (plan/fates.h) fills the room that is there.
+  plan.peak_fast_bytes =
+      tries_late() ? options_.fast_bytes : largest(best.schedule.held) + frame_pool();
   plan.predicted_step_us = best.step_us;
 }
 

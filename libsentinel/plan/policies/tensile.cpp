@@ -1,19 +1,19 @@
 // TENSILE (Zhang et al., "TENSILE: A Tensor granularity dynamic GPU memory scheduler method towards
 // multitasking dynamic workloads system", arXiv:2105.13336).
 //
-// Modelled: the peak of all jobs together, as the sum of their own; the largest tensor at it swapped
-// out as early and in as late as a channel with one transfer at a time allows, and only where
-// nothing has to wait; swaps over the step's end and of the optimizer's state; copies in the host
-// kept until the last access; triggers as an op and a delay; a maximum share of the swaps for each
-// job; recomputation by memory saved per second where swapping does not get below the budget, of
-// what nothing has moved; op times predicted for jobs that have not run, then averaged
+// Modelled: the peak of all jobs together, as the sum of their own; the largest tensor at it
+// swapped out as early and in as late as a channel with one transfer at a time allows, and only
+// where nothing has to wait; swaps over the step's end and of the optimizer's state; copies in the
+// host kept until the last access; triggers as an op and a delay; a maximum share of the swaps for
+// each job; recomputation by memory saved per second where swapping does not get below the budget,
+// of what nothing has moved; op times predicted for jobs that have not run, then averaged
 // exponentially as they are measured; plans made anew when a job comes, goes, or its times drift,
 // and used from its next step on.
 //
 // It aims at the lowest peak, not at the budget: tensors are swapped although everything fits, as
-// long as that costs no time ("below-budget" leaves this out, and then it stops at the budget). Left
-// out: how the jobs' processes talk to each other. Added: where the paper's executor would swap
-// passively, waits are part of the plan, so that it holds its budget.
+// long as that costs no time ("below-budget" leaves this out, and then it stops at the budget).
+// Left out: how the jobs' processes talk to each other. Added: where the paper's executor would
+// swap passively, waits are part of the plan, so that it holds its budget.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -58,19 +58,16 @@ class Jobs {
       times_scaled_to_ = static_cast<double>(jobs.size());
       for (double& us : times[i]) us *= times_scaled_to_;
       members_.push_back({jobs[i], OpTimes(std::move(times[i])), std::move(plans[i])});
+      planned_for_.push_back(i);
     }
   }
 
   // Jobs that arrive at the same time are planned for together.
   void arrive(std::size_t index) {
-    bool news = false;
     for (Member& m : members_)
-      if (m.state == State::expected && m.job.start_us <= members_[index].job.start_us) {
+      if (m.state == State::expected && m.job.start_us <= members_[index].job.start_us)
         m.state = State::here;
-        news = true;
-      }
-    const auto here = std::ranges::count(members_, State::here, &Member::state);
-    if (news && static_cast<double>(here) != times_scaled_to_) plan_anew();
+    if (here() != planned_for_) plan_anew();
   }
 
   void step_ended(std::size_t index, std::span<const double> op_us, bool last) {
@@ -83,7 +80,9 @@ class Jobs {
   }
 
   // The plan to use from this step on; nothing if it is still the same.
-  std::optional<Plan> new_plan(std::size_t index) { return std::exchange(members_[index].plan, {}); }
+  std::optional<Plan> new_plan(std::size_t index) {
+    return std::exchange(members_[index].plan, {});
+  }
 
  private:
   enum class State { expected, here, gone };
@@ -94,25 +93,29 @@ class Jobs {
     State state = State::expected;
   };
 
+  std::vector<std::size_t> here() const {
+    std::vector<std::size_t> indices;
+    for (std::size_t i = 0; i < members_.size(); ++i)
+      if (members_[i].state == State::here) indices.push_back(i);
+    return indices;
+  }
+
   void plan_anew() {
-    std::vector<Member*> here;
-    for (Member& m : members_)
-      if (m.state == State::here) here.push_back(&m);
-    if (here.empty()) return;
-    const auto sharing = static_cast<double>(here.size());
-    std::vector<tensile::ScheduledJob> scheduled;
-    for (Member* m : here) {
-      m->times.scale(sharing / times_scaled_to_);
-      m->times.plan_made();
-      scheduled.push_back(
-          {m->job.profile, m->times.us(), m->job.start_us, m->job.swap_share});
-    }
-    for (Member& m : members_)
-      if (m.state == State::expected) m.times.scale(sharing / times_scaled_to_);
+    planned_for_ = here();
+    if (planned_for_.empty()) return;
+    const auto sharing = static_cast<double>(planned_for_.size());
+    for (Member& m : members_) m.times.scale(sharing / times_scaled_to_);
     times_scaled_to_ = sharing;
+    std::vector<tensile::ScheduledJob> scheduled;
+    for (std::size_t i : planned_for_) {
+      Member& m = members_[i];
+      m.times.plan_made();
+      scheduled.push_back({m.job.profile, m.times.us(), m.job.start_us, m.job.swap_share});
+    }
     try {
       auto plans = tensile::schedule(scheduled, machine_, options_);
-      for (std::size_t i = 0; i < here.size(); ++i) here[i]->plan = std::move(plans[i]);
+      for (std::size_t i = 0; i < plans.size(); ++i)
+        members_[planned_for_[i]].plan = std::move(plans[i]);
     } catch (const Error&) {
       // All of them at once need more than there is: each goes on with the plan it has.
     }
@@ -121,6 +124,7 @@ class Jobs {
   Machine machine_;
   PlanOptions options_;
   std::vector<Member> members_;
+  std::vector<std::size_t> planned_for_;
   double times_scaled_to_ = 1;  // jobs that share the machine's compute in the members' times
   std::uint32_t drifts_ = 0;
 };

@@ -67,16 +67,14 @@ class Vdnn {
     return decisions;
   }
 
-  std::uint64_t peak_with(const std::vector<Decision>& decisions) {
+  // With all maps offloaded, and prefetched as early as they can be.
+  std::uint64_t least_peak() {
+    const auto decisions = offload(true);
+    for (std::size_t i = 0; i < maps_.size(); ++i)
+      absences_.leave(maps_[i].gap, decisions[i].use + 2, decisions[i].fetch);
+    const std::uint64_t peak = absences_.peak();
     for (const Map& map : maps_) absences_.stay(map.gap);
-    for (const Map& map : maps_) {
-      const IdleGap& gap = absences_.gaps()[map.gap];
-      const auto of = std::ranges::find_if(decisions, [&](const Decision& d) {
-        return d.storage == gap.storage && d.use == gap.use;
-      });
-      if (of != decisions.end()) absences_.leave(map.gap, gap.use + 2, of->fetch);
-    }
-    return absences_.peak();
+    return peak;
   }
   std::uint64_t peak() const { return absences_.peak(); }
 
@@ -113,13 +111,18 @@ class Vdnn {
     for (const Map& map : maps_)
       if (all || map.of_convolution)
         away[layer_of_[absences_.gaps()[map.gap].next]].push_back(map.gap);
-    for (std::uint32_t layer = layer_of_[backward_]; layer < layers_.size(); ++layer)
-      for (std::uint32_t ahead = layer + 1; ahead < layers_.size(); ++ahead) {
-        for (std::uint32_t gap : away[ahead]) fetch[gap] = layers_[layer];
-        const bool found = !away[ahead].empty();
-        away[ahead].clear();
-        if (found || convolution_[ahead]) break;
-      }
+    std::uint32_t ahead = 0, next_convolution = 0;
+    for (std::uint32_t layer = layer_of_[backward_]; layer < layers_.size(); ++layer) {
+      ahead = std::max(ahead, layer + 1);
+      while (ahead < layers_.size() && away[ahead].empty()) ++ahead;
+      if (ahead == layers_.size()) return;
+      next_convolution = std::max(next_convolution, layer + 1);
+      while (next_convolution < layers_.size() && !convolution_[next_convolution])
+        ++next_convolution;
+      if (ahead > next_convolution) continue;
+      for (std::uint32_t gap : away[ahead]) fetch[gap] = layers_[layer];
+      away[ahead].clear();
+    }
   }
 
   const Profile& profile_;
@@ -149,7 +152,7 @@ class VdnnPolicy final : public PlannedPolicy {
     throw Error(fmt::format(
         "vdnn moves feature maps alone, and with all of them offloaded {} of fast memory are held; "
         "{} are allowed",
-        print_bytes(vdnn.peak_with(vdnn.offload(true))), print_bytes(options.fast_bytes)));
+        print_bytes(vdnn.least_peak()), print_bytes(options.fast_bytes)));
   }
 
  private:
@@ -165,10 +168,9 @@ class VdnnPolicy final : public PlannedPolicy {
   // Everything is offloaded, whatever the budget: the plan is made for what it then holds.
   Plan fixed(Vdnn& vdnn, const Profile& profile, const Machine& machine,
              const PlanOptions& options) const {
-    const auto decisions = vdnn.offload(true);
     PlanOptions own = options;
-    own.fast_bytes = std::min(options.fast_bytes, vdnn.peak_with(decisions));
-    Plan plan = decided_plan(name(), profile, machine, own, decisions).plan;
+    own.fast_bytes = std::min(options.fast_bytes, vdnn.least_peak());
+    Plan plan = decided_plan(name(), profile, machine, own, vdnn.offload(true)).plan;
     plan.fast_bytes = options.fast_bytes;
     return plan;
   }

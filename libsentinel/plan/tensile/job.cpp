@@ -3,12 +3,18 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "plan/rates.h"
 #include "sentinel/error.h"
 
 namespace sentinel::plan::tensile {
+namespace {
+
+constexpr std::uint32_t kMostTries = 8;  // to swap in one gap, for different peaks
+
+}  // namespace
 
 Job::Job(const ScheduledJob& job, const Machine& machine, const PlanOptions& options,
          std::uint32_t index)
@@ -20,6 +26,7 @@ Job::Job(const ScheduledJob& job, const Machine& machine, const PlanOptions& opt
       absences_(*job.profile, machine),
       idle_(absences_.ops()),
       fate_(absences_.gaps().size(), Fate::open),
+      tries_(absences_.gaps().size()),
       swaps_(absences_.gaps().size()),
       touched_(absences_.storages().size(), false),
       refused_(absences_.gaps().size(), false),
@@ -57,7 +64,10 @@ std::uint32_t Job::position(double at_us) const {
 std::uint32_t Job::last_held(double end_us) const { return position(end_us - 3 * rounding_us()); }
 
 std::optional<std::uint32_t> Job::largest_at_peak() {
-  return idle_.heaviest(absences_.peak_op(), [&](std::uint32_t g) { return fate_[g] != Fate::open; });
+  const std::uint32_t peak = absences_.peak_op();
+  return idle_.heaviest(
+      peak, [&](std::uint32_t g) { return fate_[g] != Fate::open; },
+      [&](std::uint32_t g) { return tries_[g].peak_op == peak; });
 }
 
 bool Job::dirty(std::uint32_t gap) const {
@@ -80,11 +90,10 @@ std::optional<std::uint32_t> Job::tier_for(std::uint32_t storage) const {
 }
 
 // Out as early as the channel allows, in as late (section 4.1).
-bool Job::place(std::uint32_t g, Region out, Region in, Channel& channel) {
+bool Job::place(std::uint32_t g, bool copy, Region out, Region in, Channel& channel) {
   const IdleGap& gap = absences_.gaps()[g];
   const auto tier = tier_for(gap.storage);
   if (!tier) return false;
-  const bool copy = dirty(g);
   const double out_us = copy ? transfer_us(g, 0, *tier) : 0, in_us = transfer_us(g, *tier, 0);
   const auto leaves = copy ? channel.earliest(index_, out.from, out.to, out_us) : out.from;
   if (!leaves) return false;
@@ -116,8 +125,9 @@ bool Job::swap(std::uint32_t g, Channel& channel) {
   }
   const std::uint32_t peak = absences_.position(g, absences_.peak_op());
   const Region out{time(gap.use + 1), time(peak)}, in{time(peak + 1), time(gap.next)};
-  if (!place(g, out, in, channel)) {
-    fate_[g] = Fate::refused;
+  if (!place(g, dirty(g), out, in, channel)) {
+    tries_[g] = {tries_[g].times + 1, absences_.peak_op()};
+    if (tries_[g].times == kMostTries) fate_[g] = Fate::refused;
     return false;
   }
   swap_other_gaps(g, channel);
@@ -127,11 +137,17 @@ bool Job::swap(std::uint32_t g, Channel& channel) {
 // The copy in the host stays until the tensor's last access, so that leaving again costs nothing.
 void Job::swap_other_gaps(std::uint32_t g, Channel& channel) {
   const auto [first, last] = absences_.gaps_of(absences_.gaps()[g].storage);
-  for (std::uint32_t other = first; other < last; ++other) {
+  const bool cyclic = absences_.storage_of(g).persistent;
+  bool written = false;
+  for (std::uint32_t i = 1; i < last - first; ++i) {
+    const std::uint32_t other = first + (g - first + i) % (last - first);
+    if (other < g && !cyclic) return;
     const IdleGap& gap = absences_.gaps()[other];
-    if (fate_[other] != Fate::open || !gap.needed || dirty(other)) continue;
+    written |= absences_.written(other);
     const double from = time(gap.use + 1);
-    place(other, {from, from}, {from, time(gap.next)}, channel);
+    if (fate_[other] == Fate::open && gap.needed && !written)
+      place(other, false, {from, from}, {from, time(gap.next)}, channel);
+    if (fate_[other] == Fate::swapped) written = false;
   }
 }
 
@@ -174,8 +190,8 @@ void Job::rank_recomputation() {
 
 bool Job::recompute() {
   if (!by_value_) rank_recomputation();
-  while (const auto gap = by_value_->heaviest(
-             absences_.peak_op(), [&](std::uint32_t g) { return !may_recompute(g); })) {
+  while (const auto gap = by_value_->heaviest(absences_.peak_op(),
+                                              [&](std::uint32_t g) { return !may_recompute(g); })) {
     if (recompute(*gap)) return true;
     refused_[*gap] = true;
   }
@@ -209,6 +225,8 @@ void Job::give_way(std::uint64_t limit) {
     closed[g] = absences_.bytes(g) == 0 || fate_[g] == Fate::released || source;
   }
   for (std::uint32_t g : plan::give_way(absences_, limit, closed)) fate_[g] = Fate::waited;
+  for (std::uint32_t g = 0; g < fate_.size(); ++g)
+    if (fate_[g] == Fate::swapped && !absences_.away(g)) fate_[g] = Fate::open;
 }
 
 std::vector<Decision> Job::decisions() const {
@@ -251,7 +269,7 @@ void Job::put_off_writes(Plan& plan) const {
     m.delay_us = std::max(0.0, swaps_[g].out_us - time(begins));
   }
   std::ranges::stable_sort(plan.moves, {}, [](const Move& m) {
-    return std::pair(m.trigger, m.direction == Direction::promote);
+    return std::tuple(m.trigger, m.direction == Direction::promote, m.delay_us);
   });
 }
 
@@ -264,7 +282,8 @@ Plan Job::plan(std::uint64_t limit) const {
   plan.peak_fast_bytes = std::max(plan.peak_fast_bytes, peak());
   for (std::uint32_t g = 0; g < fate_.size(); ++g)
     if (fate_[g] == Fate::waited && absences_.gaps()[g].needed)
-      plan.predicted_step_us += transfer_us(g, std::max(1u, tier_of_[absences_.gaps()[g].storage]), 0);
+      plan.predicted_step_us +=
+          transfer_us(g, std::max(1u, tier_of_[absences_.gaps()[g].storage]), 0);
   return plan;
 }
 

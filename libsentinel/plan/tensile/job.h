@@ -31,7 +31,7 @@ class Job {
 
   // Swaps the gap's tensor so that it is away at the peak and nothing waits for it (Algorithm 1),
   // and then, for nothing but the way back, in its other gaps. False: there is no room on the
-  // channel; the gap is not tried again.
+  // channel; the gap is tried again only once the peak is elsewhere, a few times.
   bool swap(std::uint32_t gap, Channel&);
 
   // Gives up what is cheapest to make again for what it frees at the peak, of what nothing moves.
@@ -58,7 +58,7 @@ class Job {
   std::uint32_t position(double at_us) const;    // of the op that runs then
   std::uint32_t last_held(double end_us) const;  // the op that runs right before then
   double rounding_us() const { return 1e-9 * step_us(); }
-  bool place(std::uint32_t gap, Region out, Region in, Channel&);
+  bool place(std::uint32_t gap, bool copy, Region out, Region in, Channel&);
   void swap_other_gaps(std::uint32_t gap, Channel&);
   bool dirty(std::uint32_t gap) const;
   std::optional<std::uint32_t> tier_for(std::uint32_t storage) const;
@@ -77,12 +77,17 @@ class Job {
   std::vector<double> time_;
   Absences absences_;
   Stabbing idle_;
-  std::vector<Fate> fate_;     // per gap
-  std::vector<Swap> swaps_;    // per gap
-  std::vector<bool> touched_;  // per storage: something of it has been given up, or is replayed from
-  std::vector<bool> refused_;  // per gap: cannot be recomputed
-  std::vector<std::uint32_t> of_;  // per tensor, its storage
-  std::vector<std::uint64_t> stored_;  // per tier: bytes of what is swapped there
+  std::vector<Fate> fate_;  // per gap
+  struct Tries {
+    std::uint32_t times = 0, peak_op = UINT32_MAX;  // the last one, for a peak at that op
+  };
+  std::vector<Tries> tries_;  // per gap
+  std::vector<Swap> swaps_;   // per gap
+  std::vector<bool>
+      touched_;  // per storage: something of it has been given up, or is replayed from
+  std::vector<bool> refused_;           // per gap: cannot be recomputed
+  std::vector<std::uint32_t> of_;       // per tensor, its storage
+  std::vector<std::uint64_t> stored_;   // per tier: bytes of what is swapped there
   std::vector<std::uint32_t> tier_of_;  // per storage, 0: none yet
   std::uint64_t swapped_ = 0;
   bool waits_ = false;

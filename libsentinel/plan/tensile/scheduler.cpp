@@ -54,15 +54,17 @@ class Scheduler {
     for (const auto& job : jobs_) all += value(*job);
     return all;
   }
-  std::uint64_t peak() const { return sum([](const Job& job) { return job.peak(); }); }
+  std::uint64_t peak() const {
+    return sum([](const Job& job) { return job.peak(); });
+  }
 
   void refuse_too_small() const {
     const std::uint64_t needed = sum([](const Job& job) { return job.most_needed(); });
     if (needed > options_.fast_bytes)
-      throw Error(fmt::format(
-          "{} of fast memory are too few: the largest operation{} needs {} at once",
-          print_bytes(options_.fast_bytes), jobs_.size() > 1 ? " of each job together" : "",
-          print_bytes(needed)));
+      throw Error(
+          fmt::format("{} of fast memory are too few: the largest operation{} needs {} at once",
+                      print_bytes(options_.fast_bytes),
+                      jobs_.size() > 1 ? " of each job together" : "", print_bytes(needed)));
   }
 
   // Of all jobs; a job with more than its share of what is swapped waits for the others.

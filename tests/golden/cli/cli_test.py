@@ -200,11 +200,41 @@ class Simulations(Case):
         self.assertIsNone(answer["step_us"])
         self.assertTrue(answer["reason"])
 
-    def test_what_is_not_built_says_so(self):
+    def test_several_jobs(self):
         self.file("m.toml", MACHINE)
-        for option in (("--jobs", "a@0"), ("--noise", "5"), ("--effort", "3")):
-            with self.subTest(option):
-                self.fails(1, option[0], "simulate", self.profile(), "--machine", "m.toml", *option)
+        name = self.profile()
+        result = self.run_it("simulate", name, "--machine", "m.toml", "--policy", "tensile,sentinel",
+                             "--jobs", f"{name}@0,@5ms@50%", "--json")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        for one in json.loads(result.stdout)["results"]:
+            self.assertLessEqual(
+                {"policy", "feasible", "step_us", "ideal_us", "normalized_throughput", "plan_ms",
+                 "peak_fast_bytes", "traffic", "msr", "eor", "cbr", "jobs"}, one.keys())
+            self.assertEqual([job["start_us"] for job in one["jobs"]], [0, 5000])
+            self.assertAlmostEqual(sum(job["step_us"] for job in one["jobs"]), one["step_us"])
+        self.assertIn("job 2", self.run_it("simulate", name, "--machine", "m.toml", "--jobs",
+                                           "@0,@0").stdout)
+
+    def test_jobs_that_make_no_sense(self):
+        self.file("m.toml", MACHINE)
+        name = self.profile()
+        for jobs in ("a", "a@", "a@x", "a@1h", "a@-1", "@0@150%", "@0@x%"):
+            with self.subTest(jobs):
+                self.fails(2, "--jobs", "simulate", name, "--machine", "m.toml", f"--jobs={jobs}")
+        self.fails(2, "--sweep", "simulate", name, "--machine", "m.toml", "--jobs", "@0", "--sweep",
+                   "fast=10%")
+        self.fails(1, "missing", "simulate", name, "--machine", "m.toml", "--jobs", "missing@0")
+
+    def test_noise_is_the_same_for_a_seed(self):
+        self.file("m.toml", MACHINE)
+        step = lambda *options: json.loads(self.run_it(
+            "simulate", self.profile(), "--machine", "m.toml", "--json", *options).stdout
+        )["results"][0]["step_us"]
+        self.assertNotEqual(step("--noise", "20", "--seed", "1"), step())
+        self.assertNotEqual(step("--noise", "20", "--seed", "1"),
+                            step("--noise", "20", "--seed", "2"))
+        self.assertEqual(step("--noise", "20", "--seed", "1"), step("--noise", "20", "--seed", "1"))
+        self.fails(2, "--noise", "simulate", self.profile(), "--machine", "m.toml", "--noise", "100")
 
     def test_sweep(self):
         self.file("m.toml", MACHINE)

@@ -2,6 +2,7 @@
 #include "capture/kernel_source.h"
 
 #include <fcntl.h>
+#include <liburing.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 
@@ -174,6 +175,50 @@ TEST_P(BothSources, CountSystemCallsAlike) {
       EXPECT_EQ(process_vm_readv(getpid(), &to, 1, &from, 1, 0), 1);
     }
   });
+}
+
+// A file without a name on a disk, past the page cache; -1 where there is none.
+int direct_file(std::size_t pages) {
+  const int fd = open("/var/tmp", O_TMPFILE | O_RDWR | O_DIRECT | O_CLOEXEC, 0600);
+  const auto bytes = Mapping::anonymous(pages);
+  if (fd >= 0) EXPECT_EQ(pwrite(fd, bytes.page(0), bytes.bytes(), 0), static_cast<ssize_t>(bytes.bytes()));
+  return fd;
+}
+
+// The kernel takes the pages themselves: for a read it writes them, for a write it reads them.
+TEST_P(BothSources, CountDirectIoAlike) {
+  const int file = direct_file(4);
+  if (file < 0) GTEST_SKIP() << "no O_DIRECT in /var/tmp";
+  expect_the_same([&](const Mapping& mapping) {
+    for (std::size_t i = 0; i < 60; i += 3)
+      EXPECT_EQ(pread(file, mapping.page(i), 4 * kPage, 0), static_cast<ssize_t>(4 * kPage));
+    for (std::size_t i = 60; i < 90; i += 2)
+      EXPECT_EQ(pwrite(file, mapping.page(i), 3 * kPage, 0), static_cast<ssize_t>(3 * kPage));
+  });
+  close(file);
+}
+
+// In this thread, and in one of the kernel's that works for it.
+TEST_P(BothSources, CountIoUringAlike) {
+  const int file = direct_file(4);
+  io_uring ring;
+  if (file < 0 || io_uring_queue_init(4, &ring, 0) != 0) GTEST_SKIP() << "no O_DIRECT or no io_uring";
+  const auto read_into = [&](unsigned char* at, unsigned flags) {
+    io_uring_sqe* const entry = io_uring_get_sqe(&ring);
+    io_uring_prep_read(entry, file, at, 2 * kPage, 0);
+    io_uring_sqe_set_flags(entry, flags);
+    EXPECT_EQ(io_uring_submit(&ring), 1);
+    io_uring_cqe* done = nullptr;
+    ASSERT_EQ(io_uring_wait_cqe(&ring, &done), 0);
+    EXPECT_EQ(done->res, static_cast<int>(2 * kPage));
+    io_uring_cqe_seen(&ring, done);
+  };
+  expect_the_same([&](const Mapping& mapping) {
+    for (std::size_t i = 0; i < 40; i += 2) read_into(mapping.page(i), 0);
+    for (std::size_t i = 40; i < 90; i += 2) read_into(mapping.page(i), IOSQE_ASYNC);
+  });
+  io_uring_queue_exit(&ring);
+  close(file);
 }
 
 // Ground truth of the program's own: it notes its accesses and replays them through a window.

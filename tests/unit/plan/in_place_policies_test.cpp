@@ -2,12 +2,9 @@
 // unit/sim/byte_addressable_test.cpp.
 #include <gmock/gmock.h>
 
-#include <random>
-
 #include "contract/policy.h"
 #include "plan/integer_program.h"
 #include "plan/plan_file.h"
-#include "plan/range_max.h"
 #include "plan/verify.h"
 #include "unit/plan/profiles.h"
 
@@ -25,7 +22,8 @@ INSTANTIATE_TEST_SUITE_P(InPlace, PolicyContract,
 Plan autotm_plan(const Profile& profile, const Machine& machine, std::uint64_t percent) {
   const auto policy = make_policy("autotm");
   return dynamic_cast<PlannedPolicy&>(*policy).plan(
-      profile, machine, {.fast_bytes = peak_live_bytes(profile) * percent / 100 + 64 * 4096});
+      profile, machine,
+      {.fast_bytes = peak_live_bytes(profile) * percent / 100 + 64 * 4096, .effort = 5});
 }
 
 Machine in_place(Machine machine) {
@@ -34,7 +32,7 @@ Machine in_place(Machine machine) {
 }
 
 TEST(AutoTmPlans, AreValidOnBothKindsOfMachine) {
-  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 2; ++seed) {
     const Profile profile = random_training(seed);
     EXPECT_THAT(verify(autotm_plan(profile, in_place(two_tiers(4096)), 20), profile), IsEmpty());
     try {
@@ -76,26 +74,6 @@ TEST(SentinelWithout, EveryFeatureCanBeLeftOut) {
       EXPECT_THAT(verify(plan, profile), IsEmpty()) << feature;
       EXPECT_EQ(plan.reserved_bytes == 0, feature == std::string("reserved-space"));
       EXPECT_EQ(plan.interval_layers == 0, feature == std::string("interval-choice"));
-    }
-  }
-}
-
-TEST(RangeMax, AgreesWithAPlainArray) {
-  std::mt19937 random(1);
-  for (const std::size_t n : {1, 2, 7, 64, 100}) {
-    std::vector<std::int64_t> plain(n);
-    for (auto& v : plain) v = random() % 50;
-    RangeMax tree(plain);
-    for (int i = 0; i < 500; ++i) {
-      std::size_t a = random() % (n + 1), b = random() % (n + 1);
-      if (a > b) std::swap(a, b);
-      const auto amount = static_cast<std::int64_t>(random() % 21) - 10;
-      tree.add(a, b, amount);
-      for (std::size_t k = a; k < b; ++k) plain[k] += amount;
-      a = random() % n, b = a + 1 + random() % (n - a);
-      EXPECT_EQ(tree.largest(a, b), *std::max_element(plain.begin() + static_cast<long>(a),
-                                                      plain.begin() + static_cast<long>(b)));
-      EXPECT_EQ(tree.at(a), plain[a]);
     }
   }
 }

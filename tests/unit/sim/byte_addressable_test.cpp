@@ -35,7 +35,7 @@ struct Silent final : Controller {
 SimResult run(const char* name, const Profile& profile, std::uint64_t fast,
               const Machine& machine = pmm()) {
   const auto policy = make_policy(name);
-  const PlanOptions options{.fast_bytes = fast, .pool_frames = 0, .judge = judge()};
+  const PlanOptions options{.fast_bytes = fast, .pool_frames = 0, .effort = 5, .judge = judge()};
   if (auto* planned = dynamic_cast<PlannedPolicy*>(policy.get())) {
     const Plan plan = planned->plan(profile, machine, options);
     EXPECT_THAT(plan::verify(plan, profile), IsEmpty()) << name;
@@ -215,7 +215,7 @@ class RandomInPlace : public ::testing::TestWithParam<std::uint64_t> {};
 // more than moves that were worth nothing, and `sentinel` no worse than without its trial.
 TEST_P(RandomInPlace, PlansHold) {
   for (const Profile& profile : {random_training(GetParam()), random_graph(GetParam())}) {
-    for (const std::uint64_t percent : {10, 20, 50, 90}) {
+    for (const std::uint64_t percent : {15, 50}) {
       const std::uint64_t fast = peak_live_bytes(profile) * percent / 100 + 32 * kPage;
       for (const char* name : {"sentinel", "autotm", "first-touch", "slow-only", "ial"}) {
         const SimResult r = run(name, profile, fast);
@@ -225,7 +225,7 @@ TEST_P(RandomInPlace, PlansHold) {
     }
   }
 }
-INSTANTIATE_TEST_SUITE_P(Seeds, RandomInPlace, ::testing::Range<std::uint64_t>(1, 9));
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomInPlace, ::testing::Range<std::uint64_t>(1, 5));
 
 TEST(InPlacePolicies, RefuseMachinesWithoutSuchATier) {
   for (const char* name : {"first-touch", "slow-only", "ial"})

@@ -1,0 +1,150 @@
+// HOME (He et al., "HOME: A Holistic GPU Memory Management Framework for Deep Learning"): keep,
+// swap or recompute every feature map, by particle swarm over a cost model of the whole step.
+//
+// Modelled: feature maps (what forward leaves for backward) as the dimensions of a particle; the
+// swarm of its Algorithms 1 and 3 with the paper's 500 particles and 500 iterations (swarm.h); the
+// cost model of its Algorithm 2 (cost_model.h), evaluated again only where a change matters;
+// asynchronous offload at the last forward use, prefetch ahead of the backward use.
+// Added: seeds and rounds, which reach the paper's plan in a fraction of its time (left out with
+// --without seeds); replays only where they are legal; several slower tiers, filled in order; how
+// long before its use a prefetch begins is chosen once for the step.
+// Left out: the framework's own costs of allocation and of host calls. Weights, gradients and
+// optimizer state stay, as in the paper: where they leave too little, the method fails.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <optional>
+
+#include "plan/choice_seeds.h"
+#include "plan/cost_run.h"
+#include "plan/feature_maps.h"
+#include "plan/policies/all.h"
+#include "plan/swarm.h"
+#include "sentinel/error.h"
+
+namespace sentinel::plan {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::string_view kSeeds = "seeds";
+constexpr std::array kFeatures{kSeeds};
+struct Prefetch {
+  double lead, window;  // CostInput's
+};
+constexpr std::array kPrefetches{Prefetch{0, 1},   Prefetch{0.5, 0.5}, Prefetch{1, 0.5},
+                                 Prefetch{1, 1},   Prefetch{2, 0.5},   Prefetch{2, 1},
+                                 Prefetch{4, 0.5}, Prefetch{4, 1}};
+// Of the limit: the plan rounds where the model does not, and may need a little more.
+constexpr std::array kMargins{1.0, 0.99, 0.97, 0.94};
+constexpr double kSearchShare = 0.9;  // of the time limit; the rest is for making the plan
+
+struct Start {
+  std::optional<CostModel> model;
+  std::vector<std::vector<Remedy>> seeds;
+  Cost best{UINT64_MAX, 0};
+};
+
+class HomePlanner {
+ public:
+  HomePlanner(const Profile& profile, const Machine& machine, const PlanOptions& options)
+      : profile_(profile),
+        machine_(machine),
+        options_(options),
+        deadline_(Clock::now() +
+                  std::chrono::duration_cast<Clock::duration>(
+                      std::chrono::duration<double>(kSearchShare * options.time_limit_s))),
+        storages_(storages(profile)),
+        gaps_(feature_maps(profile, storages_)) {}
+
+  Plan plan() const {
+    const CostModel all_kept = model(budget(), kPrefetches.front());
+    if (worst_shortage(all_kept.held(), budget()).bytes == 0) return made({}).plan;
+    for (double margin : kMargins) {
+      const auto limit = static_cast<std::uint64_t>(margin * static_cast<double>(budget()));
+      const Start start = best_start(limit);
+      const SwarmResult found = search(start);
+      if (found.cost.excess > 0) refuse_all(start, limit);
+      try {
+        Plan plan = made(start.model->decisions(found.choices, found.tiers)).plan;
+        plan.effort = found.rounds;
+        plan.predicted_step_us = found.cost.us();
+        return plan;
+      } catch (const Error&) {
+        if (margin == kMargins.back()) throw;
+      }
+    }
+    throw Error("unreachable");
+  }
+
+ private:
+  std::uint64_t budget() const { return options_.fast_bytes; }
+
+  CostModel model(std::uint64_t limit, const Prefetch& prefetch) const {
+    return CostModel({.profile = profile_,
+                      .machine = machine_,
+                      .storages = storages_,
+                      .gaps = gaps_,
+                      .limit = limit,
+                      .lead = prefetch.lead,
+                      .window = prefetch.window,
+                      .recompute = options_.recompute});
+  }
+
+  DecidedPlan made(const std::vector<Decision>& decisions) const {
+    return decided_plan("home", profile_, machine_, options_, decisions);
+  }
+
+  // The way to prefetch whose best seed is best.
+  Start best_start(std::uint64_t limit) const {
+    Start best;
+    for (const Prefetch& prefetch : kPrefetches) {
+      Start start;
+      start.model.emplace(model(limit, prefetch));
+      start.seeds = choice_seeds(*start.model);
+      CostRun run(*start.model);
+      for (const auto& seed : start.seeds) start.best = std::min(start.best, run.evaluate(seed));
+      if (!best.model || start.best < best.best) best = std::move(start);
+    }
+    return best;
+  }
+
+  SwarmResult search(const Start& start) const {
+    SwarmOptions swarm{
+        .seed = options_.seed, .deadline = deadline_, .as_published = !uses(options_, kSeeds)};
+    if (options_.effort > 0) swarm.rounds = options_.effort;
+    return swarm_search(*start.model, start.seeds, swarm);
+  }
+
+  [[noreturn]] void refuse_all(const Start& start, std::uint64_t limit) const {
+    CostRun run(*start.model);
+    run.evaluate(start.seeds.front());
+    refuse("HOME", profile_, worst_shortage(run.held(), limit), options_.fast_bytes);
+  }
+
+  const Profile& profile_;
+  const Machine& machine_;
+  const PlanOptions& options_;
+  Clock::time_point deadline_;
+  std::vector<Storage> storages_;
+  std::vector<IdleGap> gaps_;
+};
+
+class HomePolicy final : public PlannedPolicy {
+ public:
+  std::string_view name() const override { return "home"; }
+  std::span<const std::string_view> features() const override { return kFeatures; }
+
+  Plan plan(const Profile& profile, const Machine& machine, const PlanOptions& options) override {
+    check_features(*this, options);
+    if (profile.ops.empty())
+      throw Error("the profile holds no operation, so there is nothing to plan");
+    return HomePlanner(profile, machine, options).plan();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> make_home() { return std::make_unique<HomePolicy>(); }
+
+}  // namespace sentinel::plan

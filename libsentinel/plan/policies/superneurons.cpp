@@ -1,0 +1,178 @@
+// SuperNeurons (Wang et al., "Superneurons: Dynamic GPU Memory Management for Training Deep Neural
+// Networks", PPoPP 2018): offload what is dear to compute, recompute what is cheap.
+//
+// Modelled: liveness analysis (a tensor holds memory from its first to its last use); the unified
+// tensor pool, which offloads the outputs of compute-intensive layers (convolution, fully
+// connected, matrix products, recurrent cells, told by the op's name) and prefetches them at the
+// compute-intensive layer that precedes their use in backward; its tensor cache: of these, the
+// least recently used leave, and only as far as memory is short; recomputation of the outputs of
+// all other layers before their use in backward, from the checkpoints that are left.
+// Departures: an output that may not be replayed (plan/replay.h) is offloaded like a checkpoint;
+// an eviction's transfer begins at the tensor's last forward use, not when room is short. Of the
+// two ways to recompute a segment, only the memory-centric one: what a replay makes for another
+// one is not kept. Left out: the choice of convolution algorithms by free workspace.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <string>
+
+#include "plan/feature_maps.h"
+#include "plan/level.h"
+#include "plan/policies/all.h"
+#include "sentinel/analysis.h"
+#include "sentinel/error.h"
+
+namespace sentinel::plan {
+namespace {
+
+constexpr std::string_view kCache = "tensor-cache";
+constexpr std::array kFeatures{kCache};
+
+// What the cache may fill, of the budget: replays need room that is known only afterwards.
+constexpr std::array kShares{1.0, 0.95, 0.9, 0.8, 0.6, 0.0};
+
+bool compute_intensive(const Op& op) {
+  static constexpr std::array<std::string_view, 9> kMarks{
+      "conv", "linear", "matmul", "mm", "gemm", "dense", "attention", "lstm", "gru"};
+  std::string name(op.name);
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  return std::ranges::any_of(
+      kMarks, [&](std::string_view mark) { return name.find(mark) != std::string::npos; });
+}
+
+class SuperNeuronsPlanner {
+ public:
+  SuperNeuronsPlanner(const Profile& profile, const Machine& machine, const PlanOptions& options)
+      : profile_(profile),
+        machine_(machine),
+        options_(options),
+        storages_(storages(profile)),
+        maps_(feature_maps(profile, storages_)),
+        intensive_before_(find_intensive()),
+        level_(live()) {
+    std::ranges::stable_sort(maps_, {}, &IdleGap::use);  // the least recently used first
+    for (const IdleGap& map : maps_) recomputed_.push_back(recomputable(map));
+    for (std::size_t i = 0; i < maps_.size(); ++i)
+      if (recomputed_[i]) leave(maps_[i], maps_[i].next);
+  }
+
+  Plan plan() {
+    for (double share : kShares) {
+      const bool all = share == 0 || !uses(options_, kCache);
+      try {
+        return decided_plan("superneurons", profile_, machine_, options_, decisions(share, all))
+            .plan;
+      } catch (const Error&) {
+        if (all) throw;
+      }
+    }
+    throw Error("unreachable");
+  }
+
+ private:
+  std::uint32_t ops() const { return static_cast<std::uint32_t>(profile_.ops.size()); }
+
+  std::vector<std::uint64_t> live() const {
+    const auto change = [&](std::vector<std::int64_t>& d, std::uint32_t first, std::uint32_t last,
+                            std::uint64_t bytes) {
+      d[first] += static_cast<std::int64_t>(bytes);
+      d[last + 1] -= static_cast<std::int64_t>(bytes);
+    };
+    std::vector<std::int64_t> difference(ops() + 1, 0);
+    for (const Storage& s : storages_) {
+      const std::uint64_t bytes = page_round(s.bytes, machine_.granule_bytes);
+      change(difference, s.first, std::min(s.last, ops() - 1), bytes);
+      if (s.last >= ops()) change(difference, 0, s.last - ops(), bytes);
+    }
+    std::vector<std::uint64_t> held;
+    std::int64_t sum = 0;
+    for (std::uint32_t k = 0; k < ops(); ++k)
+      held.push_back(static_cast<std::uint64_t>(sum += difference[k]));
+    return held;
+  }
+
+  bool recomputable(const IdleGap& map) const {
+    const TensorId t = storages_[map.storage].tensor;
+    const auto maker = replay_.maker(t, OpId(map.next));
+    std::vector<TensorId> dead;
+    return options_.recompute && maker && replay_.possible(*maker) &&
+           replay_.inputs_valid(*maker, OpId(map.next), dead) &&
+           !compute_intensive(profile_.ops[maker->index()]);
+  }
+
+  void leave(const IdleGap& map, std::uint32_t until) {
+    const auto bytes = static_cast<std::int64_t>(page_round(map.bytes, machine_.granule_bytes));
+    level_.add(std::min(map.use + 1, until), until, -bytes);
+  }
+
+  // At the compute-intensive op before the one that needs it; right before that one if there is
+  // none in between.
+  std::uint32_t prefetch(const IdleGap& map) const {
+    const std::uint32_t intensive = intensive_before_[map.next];
+    return intensive > map.use ? intensive : map.next - 1;
+  }
+
+  std::vector<std::uint32_t> find_intensive() const {
+    std::vector<std::uint32_t> before(ops(), 0);
+    for (std::uint32_t k = 1; k < ops(); ++k)
+      before[k] = compute_intensive(profile_.ops[k - 1]) ? k - 1 : before[k - 1];
+    return before;
+  }
+
+  std::vector<Decision> decisions(double share, bool all) const {
+    const auto limit = static_cast<std::int64_t>(share * static_cast<double>(options_.fast_bytes));
+    SuperNeuronsPlanner cache = *this;
+    std::vector<bool> offloaded(maps_.size(), all);
+    std::size_t oldest = 0;
+    for (std::uint32_t k = 0; k < ops() && !all; ++k)
+      for (; cache.level_.at(k) > limit && oldest < maps_.size() && maps_[oldest].use < k;
+           ++oldest) {
+        if (recomputed_[oldest] || maps_[oldest].next <= k) continue;
+        offloaded[oldest] = true;
+        cache.leave(maps_[oldest], std::max(prefetch(maps_[oldest]), k + 1));
+      }
+    std::vector<Decision> list;
+    for (std::size_t i = 0; i < maps_.size(); ++i) {
+      const IdleGap& map = maps_[i];
+      Decision d{.storage = map.storage, .use = map.use, .next = map.next};
+      if (recomputed_[i])
+        d.remedy = Remedy::recompute;
+      else if (offloaded[i])
+        d.remedy = Remedy::swap;
+      d.fetch = prefetch(map);
+      if (d.remedy != Remedy::keep) list.push_back(d);
+    }
+    return list;
+  }
+
+  const Profile& profile_;
+  const Machine& machine_;
+  const PlanOptions& options_;
+  std::vector<Storage> storages_;
+  std::vector<IdleGap> maps_;  // in the order of their last forward use
+  Replay replay_{profile_};
+  std::vector<std::uint32_t> intensive_before_;  // per op
+  std::vector<bool> recomputed_;
+  Level level_;
+};
+
+class SuperNeuronsPolicy final : public PlannedPolicy {
+ public:
+  std::string_view name() const override { return "superneurons"; }
+  std::span<const std::string_view> features() const override { return kFeatures; }
+
+  Plan plan(const Profile& profile, const Machine& machine, const PlanOptions& options) override {
+    check_features(*this, options);
+    if (profile.ops.empty())
+      throw Error("the profile holds no operation, so there is nothing to plan");
+    return SuperNeuronsPlanner(profile, machine, options).plan();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> make_superneurons() { return std::make_unique<SuperNeuronsPolicy>(); }
+
+}  // namespace sentinel::plan
