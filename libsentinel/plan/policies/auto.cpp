@@ -43,9 +43,9 @@ constexpr std::string_view kFloor = "floor", kParts = "parts", kRefine = "refine
 constexpr std::array kFeatures{kFloor, kParts, kRefine};
 
 constexpr std::size_t kLongestChain = 24;  // of replays, where it is estimated what remaking costs
-constexpr std::uint64_t kDefaultEffort = 160;  // plans judged
-constexpr std::uint64_t kPartsOfBudget = 160;  // parts are at most this share of the budget
-constexpr std::uint64_t kMostParts = 20000;    // in the whole step
+constexpr std::uint64_t kDefaultEffort = 1000;  // plans judged
+constexpr std::uint64_t kPartsOfBudget = 160;   // parts are at most this share of the budget
+constexpr std::uint64_t kMostParts = 20000;     // in the whole step
 constexpr std::array kPrices{0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 1.0};
 constexpr std::array kStrides{1.0 / 96, 1.0 / 48, 1.0 / 24, 1.0 / 12};
 constexpr std::array kSlacks{0.0, 0.03, 0.08, 0.16, 0.3};
@@ -504,7 +504,6 @@ class AutoPolicy final : public PlannedPolicy {
   static Plan planned_by(std::string_view name, const Profile& profile, const Machine& machine,
                          PlanOptions options, double limit_s) {
     options.without.clear();
-    options.effort = 0;
     options.time_limit_s = std::clamp(limit_s / 2, 0.1, 1.0);
     const auto policy = make_policy(name);
     return dynamic_cast<PlannedPolicy&>(*policy).plan(profile, machine, options);
