@@ -2,40 +2,14 @@
 
 namespace sentinel {
 
-// Figures, formats, and the state that all parts share.
+// Figures, levels of heat, and the state that all parts share.
 const std::string_view html_script_base = R"js(
-(() => {
-'use strict';
-const $ = id => document.getElementById(id);
-const D = JSON.parse($('profile').textContent);
 const T = D.tensors, L = D.layers, O = D.ops;
 const tensorCount = T.name.length, layerCount = L.name.length, opCount = O.us.length;
 const KINDS = ['global', 'intermediate', 'workspace'];
 const LIVES = ['short-lived', 'long-lived', 'persistent'];
 const PHASES = ['forward', 'backward', 'optimizer'];
 
-// Names come from the profiled program: they only ever become text nodes.
-function el(tag, cls, text) {
-  const node = document.createElement(tag);
-  if (cls) node.className = cls;
-  if (text !== undefined) node.textContent = text;
-  return node;
-}
-function digits3(v) { return v.toFixed(v < 9.995 ? 2 : v < 99.95 ? 1 : 0); }
-function bytes(n) {
-  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
-  let u = 0;
-  if (n < 1024) return n + ' B';
-  while (n >= 999.5 && u < 5) { n /= 1024; u++; }
-  return digits3(n) + ' ' + units[u];
-}
-function micros(us) {
-  return us < 999.5 ? Number(us.toPrecision(3)) + ' µs'
-       : us < 999.5e3 ? Number((us / 1e3).toPrecision(3)) + ' ms'
-       : Number((us / 1e6).toPrecision(3)) + ' s';
-}
-const number = n => n >= 100 || Number.isInteger(n) ? Math.round(n).toLocaleString('en')
-                                                    : String(Number(n.toPrecision(3)));
 const pages = t => Math.max(1, Math.ceil(T.bytes[t] / D.page));
 const heat = (t, openings) => D.counted ? openings / pages(t) : openings;
 const unit = D.counted ? 'accesses per page' : 'ops that name it';
@@ -70,8 +44,6 @@ function cellAt(t, layer) {
 }
 const alive = (t, layer) => layer >= T.first[t] && layer <= T.last[t];
 
-const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-function rgb(hex) { return [1, 3, 5].map(i => parseInt(hex.slice(i, i + 2), 16)); }
 let palette = null;  // one packed colour a level, and the named colours; made anew for each theme
 function readPalette() {
   const stops = css('--ramp').split(',').map(s => rgb(s.trim()));

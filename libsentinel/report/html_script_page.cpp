@@ -74,20 +74,6 @@ function fillChoices(host, names, chosen) {
     host.append(label);
   });
 }
-// Storage may be refused for a page opened from disk; the theme then lasts as long as the page.
-function stored(value) {
-  try {
-    if (value) localStorage.setItem('sentinel-theme', value);
-    return localStorage.getItem('sentinel-theme');
-  } catch { return null; }
-}
-function setTheme(theme) {
-  document.documentElement.dataset.theme = theme;
-  $('theme').textContent = theme === 'dark' ? 'Light' : 'Dark';
-  $('theme').setAttribute('aria-label', 'Switch to ' + (theme === 'dark' ? 'light' : 'dark') + ' mode');
-  readPalette();
-  redraw();
-}
 function bind() {
   $('text').addEventListener('input', e => { filter.text = e.target.value; filtered(); });
   $('size').addEventListener('change', e => { filter.size = +e.target.value; filtered(); });
@@ -99,17 +85,10 @@ function bind() {
   $('in').addEventListener('click', () => zoomCursor(0.6));
   $('out').addEventListener('click', () => zoomCursor(1 / 0.6));
   $('reset').addEventListener('click', resetView);
-  $('theme').addEventListener('click', () => {
-    const next = document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark';
-    stored(next);
-    setTheme(next);
-  });
   new ResizeObserver(redraw).observe($('plot'));
 }
 
-const dark = matchMedia('(prefers-color-scheme: dark)');
-setTheme(stored() || (dark.matches ? 'dark' : 'light'));
-dark.addEventListener('change', e => { if (!stored()) setTheme(e.matches ? 'dark' : 'light'); });
+onTheme(() => { readPalette(); redraw(); });
 fillHeader();
 fillObservations();
 fillTicks();

@@ -8,6 +8,7 @@
 
 #include "sentinel/error.h"
 #include "trace/gz_lines.h"
+#include "trace/signature.h"
 #include "trace/tensor_trace.h"
 #include "trace/validate.h"
 
@@ -57,23 +58,6 @@ double time_us(const Json& value) {
   return us;
 }
 
-// FNV-1a over the shape of the step: op names, operands, sizes.
-class Signature {
- public:
-  void add(std::uint64_t number) {
-    for (int i = 0; i < 8; ++i, number >>= 8) byte(number & 0xff);
-  }
-  void add(std::string_view text) {
-    for (const char c : text) byte(static_cast<unsigned char>(c));
-    byte(0);
-  }
-  std::uint64_t value() const { return hash_; }
-
- private:
-  void byte(std::uint64_t b) { hash_ = (hash_ ^ b) * 0x100000001b3; }
-  std::uint64_t hash_ = 0xcbf29ce484222325;
-};
-
 class Import {
  public:
   void header(const Json& line);
@@ -88,7 +72,6 @@ class Import {
   void use(TensorId t, bool read_first);
   TensorId known(std::uint64_t id) const;
   std::vector<TensorId> operands(const Json& line, const char* key) const;
-  void sign();
 
   Profile profile_;
   std::unordered_map<std::uint64_t, TensorId> ids_;
@@ -221,22 +204,9 @@ Profile Import::finish() {
   std::ranges::sort(profile_.accesses, {},
                     [](const AccessCount& a) { return std::pair(a.tensor, a.op); });
   for (const Op& op : profile_.ops) profile_.meta.step_us += op.us;
-  sign();
+  profile_.meta.signature = step_signature(profile_);
   validate(profile_);
   return std::move(profile_);
-}
-
-void Import::sign() {
-  Signature signature;
-  for (const Tensor& tensor : profile_.tensors) signature.add(tensor.bytes);
-  for (const Op& op : profile_.ops) {
-    signature.add(op.name);
-    for (const auto* operands : {&op.in, &op.out}) {
-      signature.add(operands->size());
-      for (const TensorId t : *operands) signature.add(t.value);
-    }
-  }
-  profile_.meta.signature = signature.value();
 }
 
 }  // namespace

@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "sentinel/error.h"
 #include "terminal.h"
+#include "trace/pytorch_snapshot.h"
 #include "trace/store.h"
 #include "trace/tensor_trace.h"
 #include "verbs.h"
@@ -16,9 +16,8 @@ struct Settings {
 };
 
 int import(const Settings& s) {
-  if (s.format != "tensor-trace")
-    throw Error(fmt::format("importing {} is not built yet; tensor-trace is", s.format));
-  const auto profile = read_tensor_trace(s.trace);
+  const auto profile =
+      s.format == "tensor-trace" ? read_tensor_trace(s.trace) : read_pytorch_snapshot(s.trace);
   write_profile(s.output, profile);
   return print(fmt::format("{}: {} tensors, {} ops, {} layers\nNext\n  sentinel report {}\n",
                            s.output, profile.tensors.size(), profile.ops.size(),
@@ -32,12 +31,7 @@ Action declare_import(Form& form) {
   form.rows = {
       {"TRACE", "TRACE", "what to read; compressed or not", &s->trace, true},
       {"-o,--output", "FILE", "the profile to write", &s->output, true},
-      {"--format",
-       "FORMAT",
-       "what it is",
-       &s->format,
-       false,
-       {"tensor-trace", "pytorch-snapshot", "perfetto"}},
+      {"--format", "FORMAT", "what it is", &s->format, false, {"tensor-trace", "pytorch-snapshot"}},
   };
   return [s] { return import(*s); };
 }

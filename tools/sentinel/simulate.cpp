@@ -1,6 +1,7 @@
 // `simulate` and, with every policy by default, `compare`.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "bounds.h"
@@ -18,12 +19,12 @@ namespace sentinel::cli {
 namespace {
 
 struct Settings {
-  std::string file, machine, fast, sweep, jobs;
+  std::string file, machine, fast, sweep, jobs, html;
   std::vector<std::string> policies, without;
   std::uint64_t steps = 3, seed = 0, effort = 0;
   double time_limit = 10, noise = 0, target = 0;
   bool no_recompute = false;
-  bool json = false;
+  bool json = false, csv = false, features = false;
 };
 
 PlanOptions plan_options(const Settings& s, std::uint64_t fast_bytes) {
@@ -43,6 +44,9 @@ void check(const Settings& s) {
   if (s.noise >= 100) throw UsageError("--noise is in per cent of an op's time, below 100");
   if (!s.jobs.empty() && (s.target != 0 || !s.sweep.empty()))
     throw UsageError("--jobs goes with neither --sweep nor --target");
+  if (!s.jobs.empty() && (!s.html.empty() || s.csv || s.features))
+    throw UsageError("--jobs goes with neither --html, --csv nor --features");
+  if (s.json && s.csv) throw UsageError("--json and --csv both go to stdout: choose one");
   for (const auto& policy : policies_of(s.policies)) require_policy(policy);
 }
 
@@ -71,7 +75,24 @@ int simulate_jobs(const Settings& s) {
   return trials.size() == 1 && !trials.front().result && !s.json ? kFailed : kDone;
 }
 
-Trial one_trial(const Settings& s, const Variant& variant, const std::string& policy) {
+// A policy as it is, or with one more of its features left out.
+struct Contender {
+  std::string policy, without;
+};
+
+std::vector<Contender> contenders_of(const Settings& s) {
+  std::vector<Contender> all;
+  for (const auto& policy : policies_of(s.policies)) {
+    all.push_back({policy, ""});
+    if (!s.features) continue;
+    for (const auto feature : make_policy(policy)->features())
+      if (std::ranges::find(s.without, feature) == s.without.end())
+        all.push_back({policy, std::string(feature)});
+  }
+  return all;
+}
+
+Trial trial_at(const Settings& s, const Variant& variant, const std::string& policy) {
   if (s.target == 0) {
     auto trial = try_policy(variant.scenario, policy);
     trial.variant = variant.name;
@@ -86,17 +107,48 @@ Trial one_trial(const Settings& s, const Variant& variant, const std::string& po
   return *trial;
 }
 
+Trial one_trial(const Settings& s, Variant variant, const Contender& contender) {
+  if (!contender.without.empty()) variant.scenario.plan.without.push_back(contender.without);
+  auto trial = trial_at(s, variant, contender.policy);
+  trial.without = contender.without;
+  trial.at = variant.at;
+  return trial;
+}
+
 std::vector<Trial> trials_of(const Settings& s, const Scenario& scenario) {
   std::vector<Trial> trials;
   Bounds bounds;
   Progress progress;
+  const auto contenders = contenders_of(s);
   for (const auto& variant : variants_of(scenario, s.sweep))
-    for (const auto& policy : policies_of(s.policies)) {
-      progress.now(fmt::format("{} {}", policy, variant.name));
-      trials.push_back(one_trial(s, variant, policy));
+    for (const auto& contender : contenders) {
+      progress.now(fmt::format("{} {} {}", contender.policy, variant.name, contender.without));
+      trials.push_back(one_trial(s, variant, contender));
       bounds.set(variant.scenario, variant.name, trials.back());
     }
   return trials;
+}
+
+// A sweep's page shows its curve instead of timelines.
+std::size_t strip_parts(const Settings& s) {
+  constexpr std::size_t kFinest = 1000, kCoarsest = 200, kPoints = 40'000;  // in all: some 2 MB
+  if (s.html.empty() || !s.sweep.empty()) return 0;
+  return std::clamp(kPoints / contenders_of(s).size(), kCoarsest, kFinest);
+}
+
+void warn_of_largest_op(const Scenario& scenario) {
+  if (const auto largest = largest_op(scenario); !largest.fits)
+    say(too_large(scenario, largest) +
+        "; where a policy goes on, what finds no room passes through it while the op computes");
+}
+
+std::string rendered(const Settings& s, const Scenario& scenario,
+                     const std::vector<Trial>& trials) {
+  if (s.json) return trials_json(scenario, s.file, trials);
+  if (s.csv) return trials_csv(trials);
+  auto text = trials_text(scenario, trials);
+  if (!s.html.empty()) text += fmt::format("The page: {}\n", s.html);
+  return text;
 }
 
 // A single policy that cannot work is a failure; among several it is a row of the table.
@@ -106,10 +158,15 @@ int simulate(const Settings& s) {
   const auto profile = read_any(s.file);
   if (profile.ops.empty())
     throw Error(fmt::format("{} holds no operation: there is nothing to simulate", s.file));
-  const auto scenario = scenario_of(s, profile);
+  auto scenario = scenario_of(s, profile);
+  scenario.strip_parts = strip_parts(s);
+  warn_of_largest_op(scenario);
   const auto trials = trials_of(s, scenario);
-  print(s.json ? trials_json(scenario, s.file, trials) : trials_text(scenario, trials));
-  return trials.size() == 1 && !trials.front().result && !s.json ? kFailed : kDone;
+  if (trials.size() == 1 && !trials.front().result && !s.json && !s.csv)
+    throw Error(
+        fmt::format("{} cannot work here: {}", trials.front().policy, trials.front().reason));
+  if (!s.html.empty()) print_to(s.html, trials_html(scenario, swept(s.sweep), trials));
+  return print(rendered(s, scenario, trials));
 }
 
 Action declare(Form& form, std::vector<std::string> policies) {
@@ -123,7 +180,8 @@ Action declare(Form& form, std::vector<std::string> policies) {
       {"--no-recompute", "", "moves only", &s->no_recompute},
       {"--without", "FEATURE", "leave out a feature of the policy; may be repeated", &s->without},
       {"--steps", "N", "steps to run; the last one is shown", &s->steps},
-      {"--sweep", "WHAT=V,...", "vary fast, host, ssd-bw or interval", &s->sweep},
+      {"--sweep", "WHAT=V,...", "vary fast, host, ssd-bw or interval; ranges as 10%..100%",
+       &s->sweep},
       {"--target", "SHARE", "the smallest budget with that share of the ideal throughput",
        &s->target},
       {"--time-limit", "SECONDS", "for each policy's planning", &s->time_limit},
@@ -131,6 +189,9 @@ Action declare(Form& form, std::vector<std::string> policies) {
       {"--jobs", "A@0,B@5s", "several trainings at once: files and when they begin", &s->jobs},
       {"--noise", "PCT", "op times vary by up to so many per cent", &s->noise},
       {"--effort", "N", "bound of a policy's search, in its own unit", &s->effort},
+      {"--features", "", "also each policy with each of its features left out", &s->features},
+      {"--html", "OUT", "a page: the table, and timelines or the sweep's curve", &s->html},
+      {"--csv", "", "a row for each, for spreadsheets", &s->csv},
       {"--json", "", "all of it, for programs", &s->json},
   };
   return [s] { return simulate(*s); };

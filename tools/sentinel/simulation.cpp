@@ -1,5 +1,8 @@
 #include "simulation.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -20,18 +23,47 @@ void settle_rounding(sim::SimResult& result) {
   result.stall_us = 0;
 }
 
+// The timeline itself may be far larger than all else.
+void keep_strip(const Scenario& s, Trial& trial) {
+  if (s.strip_parts == 0) return;
+  auto& result = *trial.result;
+  trial.strip = strip_of(result.timeline, result.step_us, lanes_of(s.machine), s.strip_parts);
+  result.timeline = {};
+}
+
 }  // namespace
+
+LargestOp largest_op(const Scenario& s) {
+  const auto sets = working_set_bytes(s.profile);
+  const auto largest = std::ranges::max_element(sets);
+  if (largest == sets.end()) return {};
+  const bool in_place = std::any_of(s.machine.tiers.begin() + 1, s.machine.tiers.end(),
+                                    [](const TierSpec& t) { return t.byte_addressable; });
+  return {.op = OpId(static_cast<std::size_t>(largest - sets.begin())),
+          .bytes = *largest,
+          .fits = in_place || *largest <= s.plan.fast_bytes};
+}
+
+std::string too_large(const Scenario& s, const LargestOp& largest) {
+  return fmt::format("op {} (\"{}\") needs {} at once, more than the {} of fast memory",
+                     largest.op.value, s.profile.ops[largest.op.index()].name,
+                     print_bytes(largest.bytes), print_bytes(s.plan.fast_bytes));
+}
 
 Trial try_policy(const Scenario& s, const std::string& name) {
   Trial trial{.policy = name, .fast_bytes = s.plan.fast_bytes};
   try {
-    auto run = sim::run(*make_policy(name), s.profile, s.machine, s.plan,
-                        {.steps = s.steps, .noise = s.noise, .seed = s.plan.seed});
+    auto run = sim::run(
+        *make_policy(name), s.profile, s.machine, s.plan,
+        {.steps = s.steps, .noise = s.noise, .seed = s.plan.seed, .timeline = s.strip_parts > 0});
     trial.plan_ms = run.plan_ms;
     trial.result = std::move(run.result);
     settle_rounding(*trial.result);
+    keep_strip(s, trial);
   } catch (const Error& error) {
     trial.reason = error.what();
+    if (const auto largest = largest_op(s); !largest.fits)
+      trial.reason += "; " + too_large(s, largest);
   }
   return trial;
 }

@@ -20,17 +20,25 @@ std::uint64_t moved_bytes(const sim::SimResult& result) {
 }
 
 std::string label(const Trial& trial) {
-  return trial.variant.empty() ? trial.policy : trial.policy + " " + trial.variant;
+  auto text = trial.policy;
+  if (!trial.variant.empty()) text += " " + trial.variant;
+  if (!trial.without.empty()) text += " without " + trial.without;
+  return text;
+}
+
+std::string bound(const sim::SimResult& result, double lower_bound_us) {
+  return lower_bound_us > 0 ? fmt::format("{:.3f}", result.ideal_us / lower_bound_us) : "-";
 }
 
 std::string row(const Trial& trial, std::size_t width) {
   if (!trial.result)
     return fmt::format("{:<{}}  not feasible: {}\n", label(trial), width, trial.reason);
   const auto& r = *trial.result;
-  return fmt::format("{:<{}}  {:>9}  {:>10.3f}  {:>9}  {:>9}  {:>9}  {:>7}  {:>9}\n", label(trial),
-                     width, print_us(r.step_us), r.normalized_throughput(), print_us(r.stall_us),
-                     print_bytes(moved_bytes(r)), print_bytes(r.peak_fast_bytes), r.demand_faults,
-                     print_us(1e3 * trial.plan_ms));
+  return fmt::format(
+      "{:<{}}  {:>9}  {:>10.3f}  {:>5}  {:>8}  {:>9}  {:>9}  {:>9}  {:>7}  {:>9}\n", label(trial),
+      width, print_us(r.step_us), r.normalized_throughput(), bound(r, trial.lower_bound_us),
+      bound(r, trial.swap_lower_bound_us), print_us(r.stall_us), print_bytes(moved_bytes(r)),
+      print_bytes(r.peak_fast_bytes), r.demand_faults, print_us(1e3 * trial.plan_ms));
 }
 
 Json traffic_json(const sim::SimResult& result) {
@@ -68,8 +76,18 @@ Json feasible_json(const Trial& trial) {
           {"traffic", traffic_json(r)}};
 }
 
+Json largest_op_json(const Scenario& s) {
+  if (s.profile.ops.empty()) return nullptr;
+  const auto largest = largest_op(s);
+  return {{"k", largest.op.value},
+          {"name", s.profile.ops[largest.op.index()].name},
+          {"bytes", largest.bytes},
+          {"fits", largest.fits}};
+}
+
 Json trial_json(const Trial& trial) {
   auto json = trial.result ? feasible_json(trial) : infeasible_json(trial);
+  if (!trial.without.empty()) json["without"] = trial.without;
   if (trial.variant.empty()) return json;
   json["sweep"] = trial.variant;
   json["fast_bytes"] = trial.fast_bytes;
@@ -83,13 +101,15 @@ std::string trials_text(const Scenario& s, const std::vector<Trial>& trials) {
   for (const auto& trial : trials) width = std::max(width, label(trial).size());
   std::string text = fmt::format(
       "{} on {}: {} of fast memory, unlimited peak {}, ideal step {}\n\n"
-      "{:<{}}  {:>9}  {:>10}  {:>9}  {:>9}  {:>9}  {:>7}  {:>9}\n",
+      "{:<{}}  {:>9}  {:>10}  {:>5}  {:>8}  {:>9}  {:>9}  {:>9}  {:>7}  {:>9}\n",
       s.profile.meta.model.empty() ? "the step" : s.profile.meta.model, s.machine.name,
       print_bytes(s.plan.fast_bytes), print_bytes(peak_live_bytes(s.profile)),
-      print_us(ideal_us(s.profile)), "policy", width, "step", "throughput", "stalled", "moved",
-      "peak fast", "faults", "planning");
+      print_us(ideal_us(s.profile)), "policy", width, "step", "throughput", "bound", "swapping",
+      "stalled", "moved", "peak fast", "faults", "planning");
   for (const auto& trial : trials) text += row(trial, width);
-  return text + "\nThroughput is relative to unlimited fast memory.\n";
+  return text +
+         "\nThroughput is relative to unlimited fast memory; no plan for that budget exceeds the "
+         "bound,\nnor the one beside it if it only swaps.\n";
 }
 
 std::string trials_json(const Scenario& s, const std::string& file,
@@ -100,7 +120,8 @@ std::string trials_json(const Scenario& s, const std::string& file,
               {"batch", s.profile.meta.batch},
               {"ops", s.profile.ops.size()},
               {"tensors", s.profile.tensors.size()},
-              {"peak_bytes", peak_live_bytes(s.profile)}}},
+              {"peak_bytes", peak_live_bytes(s.profile)},
+              {"largest_op", largest_op_json(s)}}},
             {"machine", s.machine.name},
             {"fast_bytes", s.plan.fast_bytes},
             {"results", Json::array()}};

@@ -1,0 +1,163 @@
+#include "trace/plain_data.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "sentinel/error.h"
+
+namespace sentinel {
+namespace {
+
+using Ref = PlainData::Ref;
+using Kind = PlainData::Kind;
+
+constexpr std::uint64_t max_file = std::uint64_t{1} << 30;
+constexpr std::size_t max_depth = 1000;
+
+// Called by the parser for each piece, so that no depth of nesting needs a stack of calls.
+class Builder : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  explicit Builder(PlainData& data) : data_(data) {}
+  Ref root() const { return root_; }
+
+  bool null() override { return put(data_.add()); }
+  bool boolean(bool value) override { return put(data_.add(Kind::boolean, value)); }
+  bool number_integer(std::int64_t value) override { return put(data_.add(Kind::integer, value)); }
+  bool number_unsigned(std::uint64_t value) override {
+    return put(value > INT64_MAX ? data_.add_real(static_cast<double>(value))
+                                 : data_.add(Kind::integer, static_cast<std::int64_t>(value)));
+  }
+  bool number_float(double value, const std::string&) override {
+    return put(data_.add_real(value));
+  }
+  bool string(std::string& value) override { return put(data_.add_text(value)); }
+  bool binary(binary_t&) override { return put(data_.add()); }
+  bool start_object(std::size_t) override { return open(Kind::dictionary); }
+  bool key(std::string& name) override {
+    data_.append(open_.back(), data_.add_text(name));
+    return true;
+  }
+  bool end_object() override { return close(); }
+  bool start_array(std::size_t) override { return open(Kind::list); }
+  bool end_array() override { return close(); }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception& e) override {
+    throw Error(fmt::format("this is not JSON: {}", e.what()));
+  }
+
+ private:
+  bool put(Ref r) {
+    if (open_.empty())
+      root_ = r;
+    else
+      data_.append(open_.back(), r);
+    return true;
+  }
+  bool open(Kind kind) {
+    if (open_.size() == max_depth) throw Error("it is nested too deeply");
+    const Ref r = data_.add(kind);
+    put(r);
+    open_.push_back(r);
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  PlainData& data_;
+  Ref root_ = 0;
+  std::vector<Ref> open_;
+};
+
+}  // namespace
+
+std::optional<std::int64_t> PlainData::integer(Ref r) const {
+  if (kind(r) != Kind::integer) return std::nullopt;
+  return static_cast<std::int64_t>(nodes_[r].at);
+}
+
+std::optional<double> PlainData::number(Ref r) const {
+  if (kind(r) == Kind::real) return std::bit_cast<double>(nodes_[r].at);
+  if (const auto value = integer(r)) return static_cast<double>(*value);
+  return std::nullopt;
+}
+
+std::string_view PlainData::text(Ref r) const {
+  if (kind(r) != Kind::text) return {};
+  return std::string_view(texts_).substr(nodes_[r].at, nodes_[r].size);
+}
+
+std::span<const Ref> PlainData::list(Ref r) const {
+  if (kind(r) != Kind::list && kind(r) != Kind::dictionary) return {};
+  return lists_[nodes_[r].at];
+}
+
+std::optional<Ref> PlainData::find(Ref dictionary, std::string_view key) const {
+  if (kind(dictionary) != Kind::dictionary) return std::nullopt;
+  const auto items = list(dictionary);
+  for (std::size_t i = items.size() / 2; i-- > 0;)
+    if (kind(items[2 * i]) == Kind::text && text(items[2 * i]) == key) return items[2 * i + 1];
+  return std::nullopt;
+}
+
+Ref PlainData::add(Kind kind, std::int64_t integer) {
+  if (nodes_.size() >= UINT32_MAX) throw Error("it holds too many values");
+  Node node{.kind = kind, .at = static_cast<std::uint64_t>(integer)};
+  if (kind == Kind::list || kind == Kind::dictionary) {
+    node.at = lists_.size();
+    lists_.emplace_back();
+  }
+  nodes_.push_back(node);
+  return static_cast<Ref>(nodes_.size() - 1);
+}
+
+Ref PlainData::add_real(double value) {
+  return add(Kind::real, std::bit_cast<std::int64_t>(value));
+}
+
+Ref PlainData::add_text(std::string_view text) {
+  const Ref r = add(Kind::text, static_cast<std::int64_t>(texts_.size()));
+  nodes_[r].size = static_cast<std::uint32_t>(text.size());
+  texts_ += text;
+  return r;
+}
+
+Ref parse_json(std::string_view text, PlainData& into) {
+  Builder builder(into);
+  nlohmann::json::sax_parse(text, &builder);
+  return builder.root();
+}
+
+PlainFile parse_plain(std::string_view bytes, const std::string& where) {
+  PlainFile file;
+  try {
+    constexpr char kPickle = '\x80';
+    file.root =
+        bytes.starts_with(kPickle) ? unpickle(bytes, file.data) : parse_json(bytes, file.data);
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}: {}", where, error.what()));
+  }
+  return file;
+}
+
+PlainFile read_plain_file(const std::string& path) {
+  const auto attempt = fmt::format("cannot read {}", path);
+  std::error_code code;
+  const auto status = std::filesystem::status(path, code);
+  if (!std::filesystem::exists(status)) throw Error(attempt, ENOENT);
+  if (!std::filesystem::is_regular_file(status)) throw Error(attempt + ": it is no regular file");
+  if (std::filesystem::file_size(path, code) > max_file)
+    throw Error(fmt::format("{}: it is over {} bytes", attempt, max_file));
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw Error(attempt, errno);
+  const std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  if (in.bad()) throw Error(attempt, EIO);
+  return parse_plain(bytes, path);
+}
+
+}  // namespace sentinel

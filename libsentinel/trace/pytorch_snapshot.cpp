@@ -1,0 +1,238 @@
+#include "trace/pytorch_snapshot.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "sentinel/error.h"
+#include "trace/plain_data.h"
+#include "trace/signature.h"
+#include "trace/validate.h"
+
+namespace sentinel {
+namespace {
+
+using Ref = PlainData::Ref;
+
+struct Place {  // in the program
+  std::string line, caller;
+  Phase phase = Phase::forward;
+  bool python = false;
+  friend bool operator==(const Place&, const Place&) = default;
+};
+
+class Import {
+ public:
+  Import(const PlainData& data, Ref root) : data_(data), root_(root) {}
+  Profile run();
+
+ private:
+  std::span<const Ref> items(Ref dictionary, std::string_view key) const;
+  std::uint64_t natural(Ref dictionary, std::string_view key) const;
+  std::string_view text(Ref dictionary, std::string_view key) const;
+  Ref busiest_trace();
+  Place place_of(Ref event) const;
+  void event(Ref event);
+  void allocate(Ref event, std::uint64_t address);
+  void release(Ref event, std::uint64_t address);
+  void begin_op(Place place, Ref event);
+  void left_from_before();
+  void finish();
+  OpId last_op() const { return OpId(profile_.ops.size() - 1); }
+
+  const PlainData& data_;
+  const Ref root_;
+  std::int64_t device_ = 0;
+  Profile profile_;
+  std::unordered_map<std::uint64_t, TensorId> live_;  // by address
+  std::vector<double> begin_us_;                      // of each op, as recorded
+  std::vector<bool> python_;                          // of each op: it has a frame of Python
+  double last_us_ = 0;
+  std::optional<Place> place_;  // of the op that goes on
+  bool freed_ = false;          // in that op
+};
+
+std::span<const Ref> Import::items(Ref dictionary, std::string_view key) const {
+  const auto found = data_.find(dictionary, key);
+  return found ? data_.list(*found) : std::span<const Ref>();
+}
+
+std::uint64_t Import::natural(Ref dictionary, std::string_view key) const {
+  const auto found = data_.find(dictionary, key);
+  const auto value = found ? data_.integer(*found) : std::nullopt;
+  if (!value || *value < 0) throw Error(fmt::format("\"{}\" is not a whole number from 0 on", key));
+  return static_cast<std::uint64_t>(*value);
+}
+
+std::string_view Import::text(Ref dictionary, std::string_view key) const {
+  const auto found = data_.find(dictionary, key);
+  return found ? data_.text(*found) : std::string_view();
+}
+
+Ref Import::busiest_trace() {
+  const auto traces = data_.find(root_, "device_traces");
+  if (!traces || !data_.find(root_, "segments"))
+    throw Error("this is not a memory snapshot: it has no \"segments\" and \"device_traces\"");
+  std::optional<Ref> busiest;
+  double most = 0;
+  const auto devices = data_.list(*traces);
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    double bytes = 0;
+    for (const Ref event : data_.list(devices[i]))
+      if (text(event, "action") == "alloc") bytes += static_cast<double>(natural(event, "size"));
+    if (bytes <= most) continue;
+    most = bytes;
+    busiest = devices[i];
+    device_ = static_cast<std::int64_t>(i);
+  }
+  if (!busiest)
+    throw Error(
+        "no allocation was recorded; call torch.cuda.memory._record_memory_history() before the "
+        "step");
+  return *busiest;
+}
+
+Place Import::place_of(Ref event) const {
+  Place place;
+  for (const Ref frame : items(event, "frames")) {  // the innermost first
+    const auto file = text(frame, "filename"), name = text(frame, "name");
+    if (file.find("/optim/") != file.npos) place.phase = Phase::optimizer;
+    if (name == "backward" && place.phase == Phase::forward) place.phase = Phase::backward;
+    if (!file.ends_with(".py")) continue;
+    const auto number = data_.find(frame, "line");
+    const auto line = fmt::format("{}:{} {}", file.substr(file.rfind('/') + 1),
+                                  number ? data_.integer(*number).value_or(0) : 0, name);
+    place.python = true;
+    if (place.line.empty()) place.line = line;
+    if (place.caller.empty() && file.find("/torch/") == file.npos) place.caller = line;
+  }
+  if (place.caller.empty()) place.caller = place.line;
+  return place;
+}
+
+void Import::begin_op(Place place, Ref event) {
+  Op op{.name = place.line, .phase = place.phase, .parent = place.caller};
+  if (profile_.layers.empty() || profile_.ops.back().parent != op.parent)
+    profile_.layers.push_back({op.parent, op.phase});
+  op.layer = LayerId(profile_.layers.size() - 1);
+  const auto time = data_.find(event, "time_us");
+  last_us_ = std::max(last_us_, time ? data_.number(*time).value_or(0) : 0);
+  begin_us_.push_back(last_us_);
+  python_.push_back(place.python);
+  profile_.ops.push_back(std::move(op));
+  place_ = std::move(place);
+  freed_ = false;
+}
+
+void Import::allocate(Ref event, std::uint64_t address) {
+  auto place = place_of(event);
+  if (profile_.ops.empty() || freed_ || place != *place_) begin_op(std::move(place), event);
+  const TensorId t(profile_.tensors.size());
+  if (!live_.emplace(address, t).second)
+    throw Error(fmt::format("address {:#x} is allocated twice without a free between", address));
+  auto& op = profile_.ops.back();
+  profile_.tensors.push_back({.bytes = natural(event, "size"),
+                              .alloc_op = last_op(),
+                              .ordinal = static_cast<std::uint32_t>(op.out.size())});
+  op.out.push_back(t);
+}
+
+// What is freed and was never allocated was there before.
+void Import::release(Ref event, std::uint64_t address) {
+  if (profile_.ops.empty()) begin_op(place_of(event), event);
+  freed_ = true;
+  const auto found = live_.find(address);
+  TensorId t(profile_.tensors.size());
+  if (found == live_.end()) {
+    profile_.tensors.push_back(
+        {.name = fmt::format("before:{}", t.value), .bytes = natural(event, "size")});
+  } else {
+    t = found->second;
+    live_.erase(found);
+  }
+  auto& tensor = profile_.tensors[t.index()];
+  tensor.free_op = last_op();
+  if (tensor.alloc_op == tensor.free_op)
+    tensor.kind = TensorKind::workspace;
+  else
+    profile_.ops.back().in.push_back(t);
+}
+
+void Import::event(Ref event) {
+  const auto action = text(event, "action");
+  const auto time = data_.find(event, "time_us");
+  if (action == "alloc") allocate(event, natural(event, "addr"));
+  if (action == "free_requested") release(event, natural(event, "addr"));
+  if (time) last_us_ = std::max(last_us_, data_.number(*time).value_or(0));
+}
+
+// Blocks of the device that are in use at the end and not by what was recorded.
+void Import::left_from_before() {
+  const auto segments = data_.find(root_, "segments");
+  for (const Ref segment : data_.list(*segments)) {
+    const auto device = data_.find(segment, "device");
+    if (device && data_.integer(*device) != device_) continue;
+    std::uint64_t address = natural(segment, "address");
+    for (const Ref block : items(segment, "blocks")) {
+      const auto bytes = natural(block, "size");
+      if (text(block, "state") == "active_allocated" && !live_.contains(address))
+        profile_.tensors.push_back({.name = fmt::format("before:{}", profile_.tensors.size()),
+                                    .bytes = bytes,
+                                    .kind = TensorKind::global});
+      address += bytes;
+    }
+  }
+}
+
+void Import::finish() {
+  const bool told = std::ranges::find(python_, true) != python_.end();
+  for (std::size_t k = 0; k < profile_.ops.size(); ++k) {
+    Op& op = profile_.ops[k];
+    op.us = (k + 1 < begin_us_.size() ? begin_us_[k + 1] : last_us_) - begin_us_[k];
+    profile_.meta.step_us += op.us;
+    std::ranges::sort(op.in);
+    if (!python_[k]) {
+      op.name = profile_.layers[op.layer.index()].name = told ? "backward" : "allocations";
+      if (told) op.phase = profile_.layers[op.layer.index()].phase = Phase::backward;
+    }
+    for (const TensorId t : op.out) {
+      auto& tensor = profile_.tensors[t.index()];
+      tensor.name = fmt::format("{}:{}", op.name, tensor.ordinal);
+    }
+  }
+  auto& meta = profile_.meta;
+  meta.source = "trace";
+  meta.framework = "torch";
+  meta.exact = meta.complete = true;
+  meta.signature = step_signature(profile_);
+  validate(profile_);
+}
+
+Profile Import::run() {
+  const auto events = data_.list(busiest_trace());
+  for (std::size_t i = 0; i < events.size(); ++i) try {
+      event(events[i]);
+    } catch (const Error& error) {
+      throw Error(fmt::format("event {} of device {}: {}", i, device_, error.what()));
+    }
+  left_from_before();
+  finish();
+  return std::move(profile_);
+}
+
+}  // namespace
+
+Profile read_pytorch_snapshot(const std::string& path) {
+  const auto file = read_plain_file(path);
+  try {
+    return Import(file.data, file.root).run();
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}: {}", path, error.what()));
+  }
+}
+
+}  // namespace sentinel
