@@ -1,4 +1,4 @@
-// The access-source seam: where page access counts come from (DESIGN 6).
+// The access-source seam: where page access counts come from.
 //
 // Called by the recorder: arm() and disarm() from the training thread between and within ops,
 // drain() after every op. Implementations are thread-safe against the faults they take, and
@@ -35,6 +35,12 @@ struct ArmRange {
   std::uint32_t stride = 1;
   std::uint32_t tag = 0;  // the owner's (a tensor's id); comes back in PageCount
 };
+
+// What a source may be asked to arm; it answers -EINVAL to anything else.
+inline bool aligned(const ArmRange& range) {
+  constexpr std::size_t page = 4096;
+  return range.begin % page == 0 && range.bytes % page == 0 && range.stride > 0;
+}
 
 struct PageCount {
   std::uint32_t tag = 0;

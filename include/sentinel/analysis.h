@@ -32,7 +32,7 @@ struct TensorCount {
 // One per tensor: openings; hotness is openings per page. Without counts, one per naming op.
 std::vector<TensorCount> counts(const Profile&);
 
-// Page-rounded bytes of live tensors at each op, persistent ones included (DESIGN 8), foreign not.
+// Page-rounded bytes of live tensors at each op, persistent ones included, foreign not.
 std::vector<std::uint64_t> live_bytes(const Profile&);
 std::uint64_t peak_live_bytes(const Profile&);
 

@@ -1,4 +1,4 @@
-// A machine description: tiers, links, fault cost (DESIGN 9). Plain data, parsed from TOML in sim/.
+// A machine description: tiers, links, fault cost. Plain data, parsed from TOML in sim/.
 #pragma once
 
 #include <cstdint>

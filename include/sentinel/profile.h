@@ -1,7 +1,7 @@
 // The profile: everything known about one training step. Produced by capture, stored by trace,
 // read by plan, sim, execute and report. Plain data; no invariant beyond those stated per field.
 //
-// Glossary (DESIGN 5): a *tensor* is a storage (views alias it); an *op* is the outermost
+// Glossary: a *tensor* is a storage (views alias it); an *op* is the outermost
 // framework op that is not a mere composite; a *layer* is a contiguous run of ops;
 // an *opening* is one counted page access; *hotness* is openings per page (mean).
 // All sizes are bytes, all times microseconds unless the name says otherwise.
@@ -76,14 +76,14 @@ struct MachineRecord {                // the machine a profile was taken on
 struct ProfileMeta {
   std::string
       source;  // access source: "userfaultfd", "kernel", "samples", "ops", "synthetic", "trace"
-  bool exact = false;       // every opening was counted
-  bool read_write = false;  // reads and writes told apart
-  bool complete = false;    // false: the recording ended early (crash, interrupt)
-  std::string incomplete_reason;
+  bool exact = false;                     // every opening was counted
+  bool read_write = false;                // reads and writes told apart
+  bool complete = false;                  // false: the recording ended early (crash, interrupt)
+  std::string incomplete_reason;          // of a complete one: what was not counted, or empty
   std::string model, command, framework;  // framework: "torch 1.13.0", "c", …
   std::uint64_t batch = 0;
   std::uint32_t page_bytes = 4096;
-  std::uint32_t window_pages = 0;  // W of DESIGN 6; 0 where the source has no window
+  std::uint32_t window_pages = 0;  // W; 0 where the source has no window
   // Stated relative error of all counts together: two standard errors of the sample, and what the
   // source may have missed besides (SourceInfo::missed). 0 if exact.
   double sample_error = 0;

@@ -1,4 +1,4 @@
-// The tier and executor seams (DESIGN 3, 8). A tier is a place for frames; an executor moves frames
+// The tier and executor seams. A tier is a place for frames; an executor moves frames
 // between two tiers asynchronously with native error codes; a partial move is a normal result.
 #pragma once
 

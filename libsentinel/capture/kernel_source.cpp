@@ -19,14 +19,6 @@ namespace {
 constexpr const char* kDevice = "/dev/sentinel";
 constexpr std::size_t kPage = 4096;
 
-bool aligned(const ArmRange& range) {
-  return range.begin % kPage == 0 && range.bytes % kPage == 0 && range.stride > 0;
-}
-
-std::uint64_t loaded(const std::uint64_t& value) {
-  return __atomic_load_n(&value, __ATOMIC_ACQUIRE);
-}
-
 sentinel_create wanted(std::uint32_t window, std::uint32_t counters, bool in_company) {
   return {.version = SENTINEL_ABI_VERSION,
           .flags = in_company ? SENTINEL_IN_COMPANY : 0,
@@ -69,7 +61,7 @@ KernelSource::KernelSource(const Options& options)
   map_bytes_ = create.map_bytes;
   const auto* const bytes = static_cast<const char*>(at);
   status_ = reinterpret_cast<const sentinel_status*>(bytes);
-  groups_ = reinterpret_cast<const std::uint64_t*>(bytes + create.groups_offset);
+  groups_ = reinterpret_cast<const __u64*>(bytes + create.groups_offset);
   counters_ = reinterpret_cast<const sentinel_counter*>(bytes + create.counters_offset);
   group_counters_ = create.group_counters;
   const bool small = options.window_pages < SENTINEL_STEP_WINDOW;

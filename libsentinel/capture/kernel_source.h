@@ -23,6 +23,11 @@
 
 namespace sentinel {
 
+// A counter in the mapping, which the kernel goes on writing.
+inline std::uint64_t loaded(const __u64& value) {
+  return __atomic_load_n(&value, __ATOMIC_ACQUIRE);
+}
+
 class KernelSource final : public AccessSource {
  public:
   struct Options {
@@ -59,7 +64,7 @@ class KernelSource final : public AccessSource {
   int file_ = -1;
   std::size_t map_bytes_ = 0;
   const sentinel_status* status_ = nullptr;
-  const std::uint64_t* groups_ = nullptr;
+  const __u64* groups_ = nullptr;
   const sentinel_counter* counters_ = nullptr;
   std::size_t group_counters_ = 0, most_tags_ = 0;
 

@@ -1,4 +1,4 @@
-// Which hardware event of this processor samples data addresses (DESIGN 6). Reading the machine and
+// Which hardware event of this processor samples data addresses. Reading the machine and
 // choosing are apart, so that each processor's choice and each refusal can be tested on any other.
 //
 // Intel: PEBS load latency, and all stores. Load latency counts the loads that the processor picks

@@ -15,10 +15,6 @@ namespace {
 constexpr std::uintptr_t kPage = PageIndex::kPage;
 constexpr std::chrono::duration<double> kTick{0.01};  // of the slowest clock, CONFIG_HZ=100
 
-bool aligned(const ArmRange& range) {
-  return range.begin % kPage == 0 && range.bytes % kPage == 0 && range.stride > 0;
-}
-
 }  // namespace
 
 SampleSource::SampleSource(std::vector<SampleRing> rings, std::uint32_t period)

@@ -1,5 +1,6 @@
 // The access source that asks the processor: it picks one access in a great many, and says which
-// address it went to (DESIGN 6). Memory is not touched, shared or slowed down by faults.
+// address it went to (DESIGN.md, "Hardware samples"). Memory is not touched, shared or slowed down
+// by faults.
 //
 // A count is not an opening. It is the number of sampled loads or stores by the program, times the
 // sampling period: how often memory was used, however often it was found in a cache. Counts of

@@ -11,10 +11,6 @@ namespace {
 
 constexpr std::uintptr_t kPage = 4096;
 
-bool aligned(const ArmRange& range) {
-  return range.begin % kPage == 0 && range.bytes % kPage == 0 && range.stride > 0;
-}
-
 }  // namespace
 
 SyntheticSource::SyntheticSource(std::uint32_t window_pages, std::uint64_t seed)

@@ -1,5 +1,5 @@
 // An access source that is told the accesses: for tests of what lies behind the seam, and the
-// definition of an opening (DESIGN 6) in its plainest form.
+// definition of an opening in its plainest form.
 #pragma once
 
 #include <cstdint>

@@ -16,10 +16,6 @@ constexpr std::size_t kSlack = 128;  // openings beyond the width while an instr
 
 std::uintptr_t page_of(std::uintptr_t address) { return address & ~(kPage - 1); }
 
-bool aligned(const ArmRange& range) {
-  return range.begin % kPage == 0 && range.bytes % kPage == 0 && range.stride > 0;
-}
-
 }  // namespace
 
 UserfaultSource::UserfaultSource(FaultLoop& loop, const Options& options)

@@ -1,4 +1,5 @@
-// The access source that needs no kernel patch: MINOR faults of shared memory (DESIGN 6).
+// The access source that needs no kernel patch: MINOR faults of shared memory (DESIGN.md,
+// "Counting").
 //
 // Tracked memory is a MAP_SHARED memfd mapping that is registered for MINOR faults with the fault
 // loop and whose pages exist in the file (a hole is filled by the kernel without telling anyone).

@@ -1,7 +1,7 @@
-// A thread's window of DESIGN 6: the FIFO of pages that it opened and that are not armed again yet.
-// Pure bookkeeping. An opening weighs as many pages as it stands for; a page leaves when the weight
-// opened after it has reached the width. With all weights 1 the window holds the `width` last
-// pages.
+// A thread's window (DESIGN.md, "Counting"): the FIFO of pages that it opened and that are not
+// armed again yet. Pure bookkeeping. An opening weighs as many pages as it stands for; a page
+// leaves when the weight opened after it has reached the width. With all weights 1 the window holds
+// the `width` last pages.
 #pragma once
 
 #include <cstddef>

@@ -84,6 +84,10 @@ class Engine {
   using CountFault = bool (*)(void* source, const Fault&) noexcept;
   virtual void count_with(CountFault, void* source) noexcept = 0;
 
+  // The kernel's source has counted: it splits huge pages, which are made whole again where that is
+  // possible.
+  virtual void counted_in_kernel() noexcept {}
+
   // Around fork(): before() leaves nothing in flight and holds the lock. Nothing moves in a child.
   virtual void before_fork() noexcept = 0;
   virtual void after_fork_in_parent() noexcept = 0;

@@ -1,5 +1,6 @@
 // The switch between counting and moving: the arena's mapping is replaced at the same addresses,
-// atomically, while other threads may go on using it (DESIGN 6).
+// atomically, while other threads may go on using it (DESIGN.md, "From counting to moving and
+// back").
 #include <sys/mman.h>
 
 #include <cerrno>

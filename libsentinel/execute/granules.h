@@ -24,10 +24,13 @@ struct Granule {
   std::uint16_t live = 0;    // tensors that overlap it
   std::uint16_t wanted = 0;  // of these, those that the plan wants in fast memory
   Place place = Place::slow;
-  bool binds_fast = false;   // its first touch goes to the fast node
-  bool touched = false;      // it may hold pages
-  bool listed_dead = false;  // in the list of those that may be dropped
+  bool binds_fast = false;  // its first touch goes to the fast node
+  bool touched = false;     // it may hold pages
+  std::uint8_t listed = 0;  // kListedDead, kListedRefused
 };
+
+constexpr std::uint8_t kListedDead = 1;     // in the list of those that may be dropped
+constexpr std::uint8_t kListedRefused = 2;  // in the list of those that should leave and did not
 
 constexpr bool counted(Place place) { return place != Place::slow && place != Place::queued_in; }
 

@@ -1,4 +1,4 @@
-// Finds the place in the profiled step at which the running one is (DESIGN 6): the same op follows,
+// Finds the place in the profiled step at which the running one is: the same op follows,
 // an allocation is recognised by (op, ordinal, size). After a divergence it looks for the sequence
 // of the last few ops in the profile and goes on there, so that it re-synchronises instead of
 // drifting. A wrong guess costs time only: placements and moves are hints. Not thread-safe.

@@ -51,24 +51,48 @@ class NodeBuffer {
   std::uintptr_t begin_;
 };
 
-// By batches, as the engine does.
-double move(const NodeBuffer& buffer, int to, std::uint64_t granule_bytes) {
-  PageMover mover(buffer.calls(), granule_bytes);
+// By batches as large as the engine's. `move` takes one and answers the bytes that moved.
+template <class Move>
+double rate_of(const NodeBuffer& buffer, int to, std::uint64_t granule_bytes, Move&& move) {
   const auto batch = std::max<std::uint64_t>(kHuge / granule_bytes, 4);
   std::vector<std::uintptr_t> granules;
-  std::vector<Moved> moved(batch);
   std::uint64_t bytes = 0;
   const auto begin = Clock::now();
   for (std::uint64_t at = 0; at < buffer.bytes(); at += granule_bytes) {
     granules.push_back(reinterpret_cast<std::uintptr_t>(buffer.memory()) + at);
     if (granules.size() < batch && at + granule_bytes < buffer.bytes()) continue;
-    mover.move(granules, to, moved);
-    for (std::size_t i = 0; i < granules.size(); ++i) bytes += moved[i].bytes;
+    bytes += move(granules);
     granules.clear();
   }
   const double seconds = seconds_since(begin);
   if (bytes == 0) throw Error(fmt::format("no page could be moved to node{}", to));
   return static_cast<double>(bytes) / seconds;
+}
+
+// As the engine does.
+double move(const NodeBuffer& buffer, int to, std::uint64_t granule_bytes) {
+  PageMover mover(buffer.calls(), granule_bytes);
+  std::vector<Moved> moved;
+  return rate_of(buffer, to, granule_bytes, [&](const std::vector<std::uintptr_t>& granules) {
+    moved.resize(granules.size());
+    mover.move(granules, to, moved);
+    std::uint64_t bytes = 0;
+    for (const auto& one : moved) bytes += one.bytes;
+    return bytes;
+  });
+}
+
+// The call alone, whose answers are looked at and nothing else.
+double call(const NodeBuffer& buffer, int to, std::uint64_t granule_bytes) {
+  std::vector<void*> pages;
+  std::vector<int> status;
+  return rate_of(buffer, to, granule_bytes, [&](const std::vector<std::uintptr_t>& granules) {
+    pages.clear();
+    for (const auto at : granules) pages.push_back(reinterpret_cast<void*>(at));
+    status.assign(pages.size(), -1);
+    buffer.calls().move(pages, to, status);
+    return granule_bytes * static_cast<std::uint64_t>(std::count(status.begin(), status.end(), to));
+  });
 }
 
 TierSpec tier_of(const NumaNode& node) {
@@ -115,6 +139,30 @@ double measure_node_move(int from, int to, std::uint64_t granule_bytes, std::uin
   return move(NodeBuffer(from, bytes, granule_bytes), to, granule_bytes);
 }
 
+double measure_node_call(int from, int to, std::uint64_t granule_bytes, std::uint64_t bytes) {
+  return call(NodeBuffer(from, bytes, granule_bytes), to, granule_bytes);
+}
+
+NodeExchange measure_node_exchange(int from, int to, std::uint64_t granule_bytes,
+                                   std::uint64_t bytes) {
+  const NodeBuffer there(from, bytes, granule_bytes), back(to, bytes, granule_bytes);
+  NodeExchange exchange;
+  std::thread other([&] {
+    try {
+      exchange.back = move(back, from, granule_bytes);
+    } catch (const Error&) {  // the other direction tells
+    }
+  });
+  try {
+    exchange.there = move(there, to, granule_bytes);
+  } catch (...) {
+    other.join();
+    throw;
+  }
+  other.join();
+  return exchange;
+}
+
 // Each load needs the one before: a cycle over cache lines far apart.
 double measure_node_latency_us(int node) {
   constexpr std::uint64_t steps = 200'000, stride = 4096 + 64;
@@ -140,22 +188,8 @@ Machine measure_nodes(const NodeTiers& nodes, std::uint64_t granule_bytes) {
   const auto spec = [&](int id) {
     return tier_of(*std::find_if(all.begin(), all.end(), [&](auto& n) { return n.id == id; }));
   };
-  const NodeBuffer up(nodes.slow, bytes, granule_bytes), down(nodes.fast, bytes, granule_bytes);
-  double demoted = 0;
-  std::thread demotion([&] {
-    try {
-      demoted = move(down, nodes.slow, granule_bytes);
-    } catch (const Error&) {  // the other direction tells
-    }
-  });
-  double promoted = 0;
-  try {
-    promoted = move(up, nodes.fast, granule_bytes);
-  } catch (...) {
-    demotion.join();
-    throw;
-  }
-  demotion.join();
+  const auto [promoted, demoted] =
+      measure_node_exchange(nodes.slow, nodes.fast, granule_bytes, bytes);
   return {
       .name = "local-" + print(nodes),
       .source = "measured, or the firmware's HMAT",

@@ -16,6 +16,9 @@
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4
 #endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
 
 namespace sentinel {
 namespace {
@@ -48,6 +51,19 @@ void NodeEngine::count_with(CountFault count, void* source) noexcept {
   loop_->set_minor_handler(&NodeEngine::on_minor, this);  // waits for the former one
   count_source_ = source;
   count_fault_ = count;
+}
+
+// A huge page moves as one, its 512 parts one by one. Where the kernel cannot collapse them on
+// request (before Linux 6.1) or has no huge page to spare, they stay small and move so.
+void NodeEngine::counted_in_kernel() noexcept {
+  if (granule_ < kGranule) return;
+  const Guard guard(lock_);
+  for_runs(
+      {0, top_}, [](const Granule& g) { return g.touched && g.live != 0; },
+      [this](Run run) {
+        for (auto i = run.first; i < run.first + run.count; ++i)
+          madvise(pointer(i), granule_, MADV_COLLAPSE);
+      });
 }
 
 void NodeEngine::on_minor(void* self, const Fault& fault) noexcept {

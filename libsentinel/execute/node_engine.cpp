@@ -22,6 +22,13 @@ std::unique_ptr<FaultLoop> open_loop() {
   }
 }
 
+void append(Runs& runs, GranuleIndex index) {
+  if (!runs.empty() && runs.back().first + runs.back().count == index)
+    ++runs.back().count;
+  else
+    runs.push_back({index, 1});
+}
+
 class Stopwatch {
  public:
   explicit Stopwatch(double& us) : us_(us) {}
@@ -229,6 +236,7 @@ bool NodeEngine::make_room(Run run, Guard& guard) noexcept {
     return under_way != 0 && held_ + needed() <= budget_ + under_way;
   };
   if (room_for(needed())) return true;
+  retry_refused();
   if (!enough()) return false;
   const Stopwatch stalled(counters_.stall_us);
   settled_.wait(guard, [&] { return room_for(needed()) || !enough(); });
@@ -240,10 +248,10 @@ void NodeEngine::drop_dead(std::uint64_t most) noexcept {
   Run run{listed.first, 0};
   while (listed.count > 0 && run.count < most) {
     auto& granule = granules_[listed.first];
-    granule.listed_dead = false;
+    granule.listed &= ~kListedDead;
     const bool dead = granule.live == 0 && granule.place == Place::fast;
     if (!dead && run.count > 0) {
-      granule.listed_dead = true;  // looked at again next time
+      granule.listed |= kListedDead;  // looked at again next time
       break;
     }
     ++listed.first, --listed.count;
@@ -280,11 +288,27 @@ void NodeEngine::bind(Run run, bool fast) noexcept {
 }
 
 void NodeEngine::list_dead(GranuleIndex index) noexcept {
-  if (std::exchange(granules_[index].listed_dead, true)) return;
-  if (!dead_.empty() && dead_.back().first + dead_.back().count == index)
-    ++dead_.back().count;
-  else
-    dead_.push_back({index, 1});
+  if (granules_[index].listed & kListedDead) return;
+  granules_[index].listed |= kListedDead;
+  append(dead_, index);
+}
+
+void NodeEngine::list_refused(GranuleIndex index) noexcept {
+  if (granules_[index].listed & kListedRefused) return;
+  granules_[index].listed |= kListedRefused;
+  append(refused_, index);
+}
+
+// Room is lacking: what was pinned or shared with a child may have become free to leave. Asked once
+// an op, for it may as well stay so for ever.
+void NodeEngine::retry_refused() noexcept {
+  if (refused_.empty() || std::exchange(retried_, clock_.load()) == clock_.load()) return;
+  for (const auto& run : std::exchange(refused_, {}))
+    for (auto i = run.first; i < run.first + run.count; ++i) {
+      auto& granule = granules_[i];
+      granule.listed &= ~kListedRefused;
+      if (granule.place == Place::fast && granule.live != 0 && granule.wanted == 0) queue_out(i);
+    }
 }
 
 // Memory that the former kind of step has left behind.
@@ -308,20 +332,14 @@ void NodeEngine::reuse_dead_blocks() noexcept {
 
 void NodeEngine::queue_in(GranuleIndex index) noexcept {
   granules_[index].place = Place::queued_in;
-  if (!promotions_.empty() && promotions_.back().first + promotions_.back().count == index)
-    ++promotions_.back().count;
-  else
-    promotions_.push_back({index, 1});
+  append(promotions_, index);
   promoter_work_.notify_one();
 }
 
 void NodeEngine::queue_out(GranuleIndex index) noexcept {
   granules_[index].place = Place::queued_out;
   ++queued_out_;
-  if (!demotions_.empty() && demotions_.back().first + demotions_.back().count == index)
-    ++demotions_.back().count;
-  else
-    demotions_.push_back({index, 1});
+  append(demotions_, index);
   demoter_work_.notify_one();
 }
 

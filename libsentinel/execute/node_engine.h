@@ -57,6 +57,7 @@ class NodeEngine final : public Engine {
   int start_counting() noexcept override;
   int stop_counting() noexcept override;
   void count_with(CountFault, void* source) noexcept override;
+  void counted_in_kernel() noexcept override;
 
   // Pages shared with a child answer EACCES and stay until the child has gone.
   void before_fork() noexcept override;
@@ -69,7 +70,8 @@ class NodeEngine final : public Engine {
   using Guard = std::unique_lock<std::mutex>;
   using Batch = std::vector<GranuleIndex>;
 
-  // node_engine.cpp; the caller holds the lock
+  // node_engine.cpp; the caller holds the lock. bind() alone is called without it too, for granules
+  // that are arriving or leaving: they are their mover's until they have come or gone.
   Run run_of(std::uintptr_t address, std::uint64_t bytes) const noexcept;
   bool room_for(std::uint64_t granules) noexcept;
   bool make_room(Run, Guard&) noexcept;
@@ -79,6 +81,8 @@ class NodeEngine final : public Engine {
   void bind(Run, bool fast) noexcept;
   void born_fast(Run) noexcept;
   void list_dead(GranuleIndex) noexcept;
+  void list_refused(GranuleIndex) noexcept;
+  void retry_refused() noexcept;
   void unwant(GranuleIndex) noexcept;
   void queue_in(GranuleIndex) noexcept;
   void queue_out(GranuleIndex) noexcept;
@@ -138,10 +142,11 @@ class NodeEngine final : public Engine {
   Reserved<Granule> granules_;
   PageMover mover_in_, mover_out_;
 
-  mutable std::mutex lock_;              // guards all below
-  std::uint64_t budget_ = 0, held_ = 0;  // granules
-  GranuleIndex top_ = 0;                 // none from here on has ever been occupied
-  Runs promotions_, demotions_, dead_;   // may name granules that have changed meanwhile
+  mutable std::mutex lock_;                       // guards all below
+  std::uint64_t budget_ = 0, held_ = 0;           // granules
+  GranuleIndex top_ = 0;                          // none from here on has ever been occupied
+  Runs promotions_, demotions_, dead_, refused_;  // may name granules that have changed meanwhile
+  std::uint64_t retried_ = 0;                     // clock_ when those refused were asked again
   std::uint64_t queued_out_ = 0, arriving_ = 0, leaving_ = 0;  // granules
   bool roomless_ = false;                                      // the promoter waits for room
   bool frozen_ = false, stop_ = false;

@@ -57,6 +57,7 @@ void NodeEngine::fill_promotions(Batch& batch) noexcept {
     auto& granule = granules_[promotions_.front().first];
     if (granule.place == Place::queued_in && !room_for(1)) {
       roomless_ = true;
+      retry_refused();
       settled_.notify_all();  // who waits should know
       break;
     }
@@ -128,7 +129,10 @@ void NodeEngine::left(GranuleIndex index, const Moved& moved) noexcept {
   if (moved.left != 0) {
     granule.place = Place::fast;
     bind({index, 1}, true);
-    if (granule.live == 0) list_dead(index);
+    if (granule.live == 0)
+      list_dead(index);
+    else if (granule.wanted == 0)
+      list_refused(index);
     return;
   }
   granule.place = Place::slow;

@@ -7,9 +7,9 @@
 #include <cctype>
 #include <charconv>
 #include <cstdlib>
-#include <fstream>
 #include <string_view>
 
+#include "base/files.h"
 #include "execute/backing.h"
 #include "sentinel/error.h"
 
@@ -63,9 +63,7 @@ std::uint64_t granule_of(const std::string& text) {
       throw Error(fmt::format("--granule {}: NUMA tiers move 4K or 2M", text));
     return bytes;
   }
-  std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
-  std::string modes;
-  std::getline(file, modes);
+  const auto modes = first_line("/sys/kernel/mm/transparent_hugepage/enabled");
   return modes.empty() || modes.find("[never]") != modes.npos ? 4_KiB : kGranule;
 }
 
@@ -98,7 +96,7 @@ SessionOptions options_from_environment() {
   options.allow_tmpfs = number_of("SENTINEL_ALLOW_TMPFS", 0, 1) != 0;
   options.quiet = number_of("SENTINEL_QUIET", 0, 1) != 0;
   options.inspect = number_of("SENTINEL_INSPECT", 0, 1) != 0;
-  options.watch = number_of("SENTINEL_WATCH", 0, 1) != 0;
+  options.watch_every = static_cast<std::uint32_t>(number_of("SENTINEL_WATCH", 0, 1u << 20));
   options.depth = number_of("SENTINEL_DEPTH", 1, 256);
   options.arena_bytes = round_up(parse_bytes(value_of("SENTINEL_ARENA")), kGranule);
   options.nodes = parse_node_tiers(value_of("SENTINEL_TIERS"));

@@ -47,7 +47,7 @@ inline constexpr std::array kOptionTable{
               "late promotions between NUMA tiers: wait, leave, or try both"},
     OptionRow{"SENTINEL_INSPECT", "0", "1: the summary says on which node the bytes lie"},
     OptionRow{"SENTINEL_WATCH", "0",
-              "1: count by node in steady steps too (kernel source), for measurements"},
+              "count by node in every Nth steady step too (kernel source), for measurements"},
     OptionRow{"SENTINEL_INJECT", "", "fault to inject, for tests (write:3:EIO)"},
     OptionRow{"SENTINEL_COMMAND", "", "the program's command line, for the profile"},
     OptionRow{"SENTINEL_QUIET", "0", "1: say nothing but errors"},
@@ -62,7 +62,8 @@ struct SessionOptions {
   Budget fast;
   std::optional<NodeTiers> nodes;
   std::uint32_t window_pages = 0;  // 0: the last-level cache
-  bool exact = false, allow_tmpfs = false, quiet = false, inspect = false, watch = false;
+  bool exact = false, allow_tmpfs = false, quiet = false, inspect = false;
+  std::uint32_t watch_every = 0;  // steady steps; 0: none is watched
   std::size_t depth = 8;
   std::uint64_t arena_bytes = 0, granule_bytes = 0;
 };

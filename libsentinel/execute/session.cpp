@@ -12,6 +12,7 @@
 #include "execute/frame_engine.h"
 #include "execute/limits.h"
 #include "execute/node_engine.h"
+#include "execute/workable.h"
 #include "sentinel/error.h"
 
 namespace sentinel {
@@ -48,9 +49,7 @@ Session::Session(SessionOptions options, std::string framework)
       framework_(std::move(framework)),
       engine_(make_engine(options_)),
       space_(*engine_) {
-  if (const int code = options_.watch ? KernelSource::probe() : 0; code != 0)
-    throw Error("--watch counts with the patched kernel (kernel/README.md), which is not there",
-                -code);
+  require_counting(options_);
   trains_here = true;
   summary_.policy = options_.policy;
   summary_.tiers = options_.nodes;
@@ -248,20 +247,24 @@ void Session::note_step(const char* phase) {
   auto& row = summary_.step_ended(phase, counters);
   row.accesses = accesses_;
   row.fast_accesses = fast_accesses_;
-  if (watch_) row.openings = watch_->take();
-  if (options_.watch && state_ == State::steady && ++watchable_ > kSettled) watch();
+  watch(row);
   if (options_.inspect)
     row.nodes = bytes_by_node(engine_->arena(), engine_->arena() + engine_->arena_bytes());
   summary_.peak_fast_bytes = std::max(summary_.peak_fast_bytes, counters.peak_bytes);
 }
 
-// Counts the steps to come, without a hand in what is where.
-void Session::watch() {
-  if (watch_) return;
+// Counts in every Nth steady step, without a hand in what is where. In between nothing is armed:
+// the kernel's own tiering passes over armed pages, so it could not work while it is watched.
+void Session::watch(StepRow& ended) {
+  if (watch_) ended.openings = watch_->take();
+  if (options_.watch_every == 0 || state_ != State::steady) return;
+  const bool next = ++watchable_ > kSettled && (watchable_ - kSettled) % options_.watch_every == 0;
+  if (!next) watch_.reset();
+  if (!next || watch_) return;
   try {
     watch_ = std::make_unique<Watch>(engine_->arena());
   } catch (const Error& error) {
-    options_.watch = false;
+    options_.watch_every = 0;
     return say(error.what());
   }
   space_.table().for_each(
@@ -279,6 +282,7 @@ int Session::start_profile() {
   const Guard guard(lock_);
   if (manual_) return -EALREADY;
   end_counting();  // of a step that was chosen by itself
+  watch_.reset();
   count_next_ = false;
   manual_ = true;
   state_ = State::profiling;

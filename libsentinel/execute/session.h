@@ -77,7 +77,7 @@ class Session {
   bool knows(std::uint64_t signature) const;
   void plan_another(Profile profile);
   void note_step(const char* phase);
-  void watch();
+  void watch(StepRow& ended);
   void end_trial_step();
 
   bool will_count() const;
@@ -89,6 +89,8 @@ class Session {
   bool whole() const;
   void arm(const LiveTensor&);
   void disarm(const LiveTensor&);
+  void count_failed(int code);
+  std::string uncounted() const;  // empty: all were counted
   void drain();
   void snapshot();
 
@@ -140,6 +142,8 @@ class Session {
   std::unique_ptr<AccessSource> source_;
   SourceInfo source_info_;  // of the last one, as it ended
   std::string source_refused_;
+  std::uint64_t armed_ = 0, uncounted_ = 0;  // in this profiling step; what the source refused
+  int uncounted_code_ = 0;                   // what the first of them answered
 
   std::vector<std::unique_ptr<Bucket>> buckets_;
   Bucket* active_ = nullptr;

@@ -95,7 +95,7 @@ void Session::adopt_plan(Profile profile, Plan plan) {
   buckets_.push_back(std::make_unique<Bucket>(std::move(profile), std::move(plan), space_,
                                               parse_late(options_.late)));
   const auto& adopted = *buckets_.back();
-  summary_.planned(peak_live_bytes(adopted.profile()), adopted.plan());
+  summary_.planned(adopted.profile(), adopted.plan());
   if (!first) {  // the engine keeps its limit; the plan is followed when its step comes
     state_ = State::steady;
     return;

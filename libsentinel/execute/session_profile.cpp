@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <ctime>
 
 #include "capture/kernel_source.h"
@@ -64,14 +65,13 @@ bool Session::counts_in_kernel() const {
 // The one that SENTINEL_COUNT names. Throws Error where it is refused.
 std::unique_ptr<AccessSource> Session::make_source() {
   if (options_.count == "samples") return std::make_unique<SampleSource>(find_sample_events());
-  if (counts_in_kernel()) {
-    if (!engine_->in_place() && options_.mode != Mode::record)
-      throw Error(
-          "the kernel counts memory that stays where it is: use it with sentinel record, or "
-          "with --tiers of two nodes");
-    return std::make_unique<KernelSource>(
-        KernelSource::Options{.window_pages = window_of(options_), .in_company = !options_.exact});
-  }
+  if (counts_in_kernel()) try {
+      return std::make_unique<KernelSource>(KernelSource::Options{
+          .window_pages = window_of(options_), .in_company = !options_.exact});
+    } catch (const Error& error) {
+      if (options_.count == "kernel") throw;
+      say(fmt::format("{}; userfaultfd counts instead", error.what()));
+    }
   share_memory();
   auto source = std::make_unique<UserfaultSource>(
       *engine_->loop(),
@@ -84,11 +84,13 @@ std::unique_ptr<AccessSource> Session::make_source() {
 // takes op inputs and outputs as accesses and says so.
 void Session::begin_counting() {
   has_counts_ = false;
+  uncounted_ = armed_ = 0;
   if (options_.count == "ops") source_refused_ = "page counting was not asked for";
   if (!source_refused_.empty()) return;
   try {
     source_ = make_source();
   } catch (const Error& error) {
+    if (options_.count == "kernel") throw;
     source_refused_ = error.what();
     end_counting();
     return say(fmt::format(
@@ -122,6 +124,8 @@ void Session::end_counting() {
     source_info_ = source_->info();
     engine_->count_with(nullptr, nullptr);
     source_.reset();  // before its memory is replaced
+    if (source_info_.name == "kernel") engine_->counted_in_kernel();
+    if (uncounted_ != 0) say(uncounted());
   }
   if (!engine_->counting()) return;
   if (const int code = engine_->stop_counting(); code != 0)
@@ -135,13 +139,25 @@ void Session::arm(const LiveTensor& tensor) {
   if (tensor.record == StepRecorder::kNone) return;
   const auto range = range_of(tensor, whole());
   recorder_.sampled(tensor.record, range.stride);
-  source_->arm({&range, 1});
+  ++armed_;
+  if (const int code = source_->arm({&range, 1}); code != 0) count_failed(code);
 }
 
 void Session::disarm(const LiveTensor& tensor) {
   if (tensor.record == StepRecorder::kNone) return;
   const auto range = range_of(tensor, whole());
-  source_->disarm({&range, 1});
+  if (const int code = source_->disarm({&range, 1}); code != 0) count_failed(code);
+}
+
+// A tensor that is not armed is not counted; what is not disarmed counts on, for nobody.
+void Session::count_failed(int code) {
+  if (uncounted_++ == 0) uncounted_code_ = code;
+}
+
+std::string Session::uncounted() const {
+  if (uncounted_ == 0) return "";
+  return fmt::format("{} of {} tensors were not counted, or not to their end: {}", uncounted_,
+                     armed_, std::strerror(-uncounted_code_));
 }
 
 // After every op, so that each count is the op's that caused it.
@@ -155,22 +171,27 @@ void Session::drain() {
 Profile Session::take_profile(bool complete, const std::string& reason) const {
   const bool counts = has_counts_;
   const auto& source = source_ ? source_->info() : source_info_;
-  ProfileMeta meta{.source = counts ? source.name : "ops",
-                   .exact = counts && source.exact && options_.exact,
-                   .read_write = counts && source.reads_writes_apart,
-                   .complete = complete,
-                   .incomplete_reason = complete ? "" : reason,
-                   .model = model_,
-                   .command = options_.command,
-                   .framework = framework_,
-                   .batch = batch_,
-                   .window_pages = counts && source.exact ? window_of(options_) : 0,
-                   .sample_error = counts ? 2 * recorder_.sample_error() + source.missed : 0,
-                   .step_us = normal_us_,
-                   .profiled_step_us = recorder_.microseconds(),
-                   .signature = recorder_.signature(),
-                   .machine = this_machine(),
-                   .created = now_utc()};
+  const double not_armed =
+      uncounted_ == 0 ? 0 : static_cast<double>(uncounted_) / static_cast<double>(armed_);
+  ProfileMeta meta{
+      .source = counts ? source.name : "ops",
+      .exact = counts && source.exact && options_.exact && uncounted_ == 0,
+      .read_write = counts && source.reads_writes_apart,
+      .complete = complete,
+      .incomplete_reason = !complete ? reason
+                           : counts  ? uncounted()
+                                     : "",
+      .model = model_,
+      .command = options_.command,
+      .framework = framework_,
+      .batch = batch_,
+      .window_pages = counts && source.exact ? window_of(options_) : 0,
+      .sample_error = counts ? 2 * recorder_.sample_error() + source.missed + not_armed : 0,
+      .step_us = normal_us_,
+      .profiled_step_us = recorder_.microseconds(),
+      .signature = recorder_.signature(),
+      .machine = this_machine(),
+      .created = now_utc()};
   return recorder_.profile(
       meta, last_signature_ == recorder_.signature() ? normal_times_ : std::vector<double>());
 }

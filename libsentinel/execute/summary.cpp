@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/units.h"
+#include "sentinel/analysis.h"
 #include "sentinel/error.h"
 
 namespace sentinel {
@@ -36,14 +38,19 @@ double Summary::steady_ms() const {
   return ms[ms.size() / 2];
 }
 
-void Summary::planned(std::uint64_t peak_live_bytes, const Plan& plan) {
-  peak_unlimited_bytes = std::max(peak_unlimited_bytes, peak_live_bytes);
+void Summary::planned(const Profile& profile, const Plan& plan) {
+  peak_unlimited_bytes = std::max(peak_unlimited_bytes, peak_live_bytes(profile));
   streamed_ops = std::max<std::uint64_t>(streamed_ops, plan.streamed_ops.size());
-  if (plans++ == 0) predicted_us = plan.predicted_step_us;
+  if (plans++ != 0) return;
+  predicted_us = plan.predicted_step_us;
+  for (const auto& move : plan.moves)
+    (move.direction == Direction::promote ? planned_promoted_bytes : planned_demoted_bytes) +=
+        round_up(profile.tensors[move.tensor.index()].bytes, 4_KiB);
 }
 
 void Summary::forget_plans() {
   peak_unlimited_bytes = streamed_ops = plans = 0;
+  planned_promoted_bytes = planned_demoted_bytes = 0;
   predicted_us = 0;
 }
 
@@ -108,7 +115,9 @@ void Summary::write(const std::string& path,
             {"peak_unlimited_bytes", peak_unlimited_bytes},
             {"streamed_ops", streamed_ops},
             {"plans", plans},
-            {"predicted_ms", predicted_us / 1e3}};
+            {"predicted_ms", predicted_us / 1e3},
+            {"planned_promoted_bytes", planned_promoted_bytes},
+            {"planned_demoted_bytes", planned_demoted_bytes}};
   if (tiers) {
     json["tiers"] = {{"fast", fmt::format("node{}", tiers->fast)},
                      {"slow", fmt::format("node{}", tiers->slow)}};

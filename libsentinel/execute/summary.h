@@ -1,4 +1,5 @@
-// What `run --summary` writes (DESIGN 10, contract), and the table that a run ends with.
+// What `run --summary` writes (fields are never renamed or removed), and the table that a run ends
+// with.
 #pragma once
 
 #include <chrono>
@@ -13,6 +14,7 @@
 #include "execute/trial.h"
 #include "execute/watch.h"
 #include "sentinel/plan.h"
+#include "sentinel/profile.h"
 
 namespace sentinel {
 
@@ -36,12 +38,13 @@ struct Summary {
   std::uint64_t plans =
       0;  // kinds of step that have one; the figures above are the largest of them
   double predicted_us = 0;
+  std::uint64_t planned_promoted_bytes = 0, planned_demoted_bytes = 0;  // in a step of the first
   std::optional<NodeTiers> tiers;
   std::uint64_t granule_bytes = 0;
   std::vector<StepRow> steps;
 
   // A kind of step has got its plan / they were of another model, and none counts.
-  void planned(std::uint64_t peak_live_bytes, const Plan&);
+  void planned(const Profile&, const Plan&);
   void forget_plans();
   // The step that ends now, against the counters at its start.
   StepRow& step_ended(const char* phase, const EngineCounters& now);

@@ -6,10 +6,12 @@
 #include <numa.h>
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
 #include <map>
 #include <memory>
 
+#include "base/files.h"
 #include "base/units.h"
 #include "sentinel/error.h"
 
@@ -17,13 +19,6 @@ namespace sentinel {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string first_line(const fs::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
 
 long number(const fs::path& path, long otherwise) {
   const auto line = first_line(path);
@@ -34,19 +29,18 @@ long number(const fs::path& path, long otherwise) {
   }
 }
 
-// Whether "0-3,7" names the number.
+// Whether "0-3,7" names the number. Text of another form names none.
 bool lists(const std::string& text, int number) {
-  for (std::size_t at = 0; at < text.size();) {
-    std::size_t used = 0;
-    const int first = std::stoi(text.substr(at), &used);
-    at += used;
+  const char *at = text.data(), *const end = at + text.size();
+  while (at < end) {
+    int first = 0;
+    auto parsed = std::from_chars(at, end, first);
+    if (parsed.ec != std::errc()) return false;
     int last = first;
-    if (at < text.size() && text[at] == '-') {
-      last = std::stoi(text.substr(++at), &used);
-      at += used;
-    }
+    if (parsed.ptr < end && *parsed.ptr == '-') parsed = std::from_chars(parsed.ptr + 1, end, last);
+    if (parsed.ec != std::errc()) return false;
     if (first <= number && number <= last) return true;
-    ++at;  // the comma
+    at = parsed.ptr + 1;  // behind the comma
   }
   return false;
 }

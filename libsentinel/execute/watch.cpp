@@ -13,8 +13,6 @@ namespace {
 constexpr std::uint32_t kWindow = 64;
 constexpr std::uint64_t kAhead = 16u << 20;  // covered at once: each call is a system call
 
-std::uint64_t loaded(const __u64& value) { return __atomic_load_n(&value, __ATOMIC_RELAXED); }
-
 }  // namespace
 
 Watch::Watch(std::uintptr_t arena)

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/units.h"
+#include "capture/kernel_source.h"
 #include "execute/frame_engine.h"
 #include "execute/limits.h"
 #include "sentinel/error.h"
@@ -45,6 +46,23 @@ void require_workable(std::uint64_t fast_bytes, const SessionOptions& options,
       fmt::format("from {} on no op has to be streamed; the bound of the Sentinel paper (section "
                   "IV-E), short-lived peak and largest long-lived tensor, is {}",
                   print_bytes(ample.smallest_unstreamed_budget), print_bytes(ample.paper_bound)));
+}
+
+void require_counting(const SessionOptions& options) {
+  const bool stays = options.nodes || options.mode == Mode::record;
+  const bool kernel = options.count == "kernel", watch = options.watch_every != 0;
+  if (kernel && !stays)
+    throw Error(
+        "--count kernel: the kernel counts memory that stays where it is; use it with sentinel "
+        "record, or with --tiers of two nodes");
+  if (watch && !stays && !options.fast.unlimited())
+    throw Error(
+        "--watch counts memory that stays where it is; use it with --tiers of two nodes, or "
+        "without --fast");
+  if (const int code = kernel || watch ? KernelSource::probe() : 0; code != 0)
+    throw Error(fmt::format("{} needs the patched kernel (kernel/README.md), which is not there",
+                            kernel ? "--count kernel" : "--watch"),
+                -code);
 }
 
 void require_live(const Plan& plan, const SessionOptions& options) {

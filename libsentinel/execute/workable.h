@@ -20,6 +20,9 @@ void require_workable(std::uint64_t fast_bytes, const SessionOptions&);
 void require_workable(std::uint64_t fast_bytes, const SessionOptions&, const Profile&,
                       const Machine&, PlannedPolicy&);
 
+// Who counts, and what is watched: what is asked for by name and cannot be had is an error.
+void require_counting(const SessionOptions&);
+
 // A plan for this engine's granule.
 void require_live(const Plan&, const SessionOptions&);
 

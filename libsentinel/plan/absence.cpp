@@ -25,12 +25,18 @@ Absences::Absences(const Profile& profile, const Machine& machine)
       in_(gaps_.size(), 0),
       demand_(demand_of(profile, machine, storages_)),
       level_(demand_.all) {
+  for (const IdleGap& gap : gaps_) until_.push_back(gap.next);
   for (const IdleGap& gap : gaps_) ++first_gap_[gap.storage + 1];
   for (std::size_t i = 0; i < storages_.size(); ++i) first_gap_[i + 1] += first_gap_[i];
   const Footprint footprint(profile, {}, machine.granule_bytes);
   for (std::size_t i = 0; i < storages_.size(); ++i)
     for (UnitId u : footprint.units(storages_[i].tensor))
       if (footprint.members(u).size() == 1) bytes_[i] += footprint.bytes(u);
+  of_.resize(profile.tensors.size(), UINT32_MAX);
+  for (std::uint32_t i = 0; i < storages_.size(); ++i) {
+    of_[storages_[i].tensor.index()] = i;
+    if (storages_[i].carried) of_[storages_[i].carried->index()] = i;
+  }
   for (std::uint32_t g = 0; g < gaps_.size(); ++g) written_.push_back(written_before(g));
 }
 
@@ -56,6 +62,7 @@ bool Absences::written_before(std::uint32_t gap) const {
 
 void Absences::leave(std::uint32_t gap, std::uint32_t out, std::uint32_t in) {
   stay(gap);
+  in = std::min(in, until_[gap]);
   if (out >= in) return;
   out_[gap] = out;
   in_[gap] = in;
@@ -65,6 +72,19 @@ void Absences::leave(std::uint32_t gap, std::uint32_t out, std::uint32_t in) {
 void Absences::stay(std::uint32_t gap) {
   if (away(gap)) level_.add(out_[gap], in_[gap], static_cast<std::int64_t>(bytes(gap)));
   out_[gap] = in_[gap] = 0;
+}
+
+void Absences::need_back(std::span<const TensorId> tensors, std::uint32_t op) {
+  for (TensorId t : tensors) {
+    if (of_[t.index()] == UINT32_MAX) continue;
+    const auto [first, last] = gaps_of(of_[t.index()]);
+    for (std::uint32_t g = first; g < last; ++g) {
+      const std::uint32_t at = position(g, op);
+      if (at <= gaps_[g].use || at >= until_[g]) continue;
+      until_[g] = at;
+      if (away(g)) leave(g, out_[g], in_[g]);
+    }
+  }
 }
 
 void Absences::hold_more(std::uint32_t op, std::uint64_t bytes) {
@@ -86,7 +106,7 @@ std::vector<std::uint32_t> give_way(Absences& absences, std::uint64_t limit,
   for (std::uint32_t g = 0; g < gaps.size(); ++g) {
     // What is never read again is the farthest.
     const double next = gaps[g].next + (gaps[g].needed ? 0.0 : 2.0 * absences.ops());
-    idle.add(gaps[g].use + 1, gaps[g].next, next, next - absences.ops(), g);
+    idle.add(gaps[g].use + 1, absences.until(g), next, next - absences.ops(), g);
   }
   std::vector<std::uint32_t> gone;
   std::vector<bool> taken = closed;

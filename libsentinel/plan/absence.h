@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "plan/decisions.h"
@@ -36,10 +38,15 @@ class Absences {
     return op > gaps_[gap].use ? op : op + ops();
   }
 
-  // Absent during the positions [out, in); an earlier absence of the gap is forgotten.
+  // Absent during the positions [out, in), at most until need_back()'s; an earlier absence of the
+  // gap is forgotten.
   void leave(std::uint32_t gap, std::uint32_t out, std::uint32_t in);
   void stay(std::uint32_t gap);
   bool away(std::uint32_t gap) const { return out_[gap] < in_[gap]; }
+  // A replay before `op` reads the tensors: whichever gap of theirs the op lies in, its storage has
+  // to be back by then and stays until the gap's end.
+  void need_back(std::span<const TensorId>, std::uint32_t op);
+  std::uint32_t until(std::uint32_t gap) const { return until_[gap]; }
   std::uint32_t out(std::uint32_t gap) const { return out_[gap]; }
   std::uint32_t in(std::uint32_t gap) const { return in_[gap]; }
   void hold_more(std::uint32_t op, std::uint64_t bytes);  // what replays before it need
@@ -69,6 +76,8 @@ class Absences {
   std::vector<std::uint32_t> first_gap_;
   std::vector<std::uint64_t> bytes_;     // per storage
   std::vector<std::uint32_t> out_, in_;  // per gap
+  std::vector<std::uint32_t> until_;     // per gap: back by then
+  std::vector<std::uint32_t> of_;        // per tensor, its storage
   std::vector<bool> written_;            // per gap
   Demand demand_;
   Level level_;

@@ -25,7 +25,7 @@ class AutoTmModel {
  public:
   static constexpr std::size_t kMostBinaries = 10000;
   static constexpr std::size_t kMostRows = 400;
-  static constexpr std::uint64_t kNodes = 100;  // of the search tree, unless an effort is asked for
+  static constexpr std::uint64_t kNodes = 20;  // of the search tree, unless an effort is asked for
 
   AutoTmModel(const Profile&, const Machine&, const PlanOptions&);
 

@@ -11,8 +11,9 @@ namespace sentinel::plan {
 namespace {
 
 constexpr double kUnlimited = std::numeric_limits<double>::infinity();
-constexpr double kFastest = 1e12;  // bytes per microsecond, where the machine states no limit
-constexpr double kNothing = 1;     // bytes: less than this is rounding
+constexpr double kFastest = 1e12;     // bytes per microsecond, where the machine states no limit
+constexpr double kRoundingUs = 1e-3;  // of sums of times
+constexpr double kNothing = 1;        // bytes: less than this is rounding
 
 // Bytes per microsecond of what all transfers of a direction have in common.
 double common_rate(const Machine& machine, bool out) {
@@ -123,7 +124,7 @@ std::optional<std::uint32_t> BandwidthCalendar::last_free(Way& way,
 
 bool BandwidthCalendar::write_blocked(std::uint32_t tier, std::uint64_t bytes, std::uint32_t from) {
   const double done_us = times_.start_us(from) + write_us(tier, bytes);
-  return times_.start_us(next_free(out_[tier], common_out_, from)) >= done_us;
+  return times_.start_us(next_free(out_[tier], common_out_, from)) >= done_us - kRoundingUs;
 }
 
 std::optional<std::uint32_t> BandwidthCalendar::write_end(std::uint32_t tier, std::uint64_t bytes,

@@ -12,7 +12,10 @@ namespace {
 
 // A swap costs its transfer times as far as compute does not hide them: the unknown share of link
 // time that a step pays for.
-constexpr std::array kPrices{0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.5, 1e9};
+constexpr std::array kPrices{0.0, 0.1, 0.3, 0.6, 1.0, 2.0, 1e9};
+
+// How many items that are recomputed may follow from one another: the next one is a checkpoint.
+constexpr std::array kDepths{1u, 2u, 4u};
 
 struct Offer {  // the cheaper remedy of an item
   Remedy remedy = Remedy::swap;
@@ -27,6 +30,26 @@ Offer offer(const CostModel& model, std::uint32_t i, double price) {
     if (const auto replay = static_cast<double>(model.replay_ticks(i)); replay < best.cost)
       best = {Remedy::recompute, replay};
   return best;
+}
+
+std::vector<Offer> offers_at(const CostModel& model, double price, std::uint32_t depth) {
+  std::vector<Offer> offers;
+  std::vector<std::uint32_t> order(model.size()), depths(model.size(), 0);
+  std::iota(order.begin(), order.end(), 0u);
+  for (std::uint32_t i = 0; i < model.size(); ++i) offers.push_back(offer(model, i, price));
+  const auto maker = [&](std::uint32_t i) {
+    return model.recomputable(i) ? model.node(model.item(i).chain).op : 0;
+  };
+  std::ranges::stable_sort(order, {}, maker);  // what is read comes before what reads it
+  for (std::uint32_t i : order) {
+    if (offers[i].remedy != Remedy::recompute) continue;
+    for (std::uint32_t read : model.read_by_replay(i))
+      depths[i] = std::max(depths[i], depths[read]);
+    if (++depths[i] <= depth) continue;
+    depths[i] = 0;
+    offers[i] = {Remedy::swap, offers[i].cost};
+  }
+  return offers;
 }
 
 // Items in the order of `cost` over what they give, until no op holds too much.
@@ -63,17 +86,16 @@ std::vector<Remedy> as_needed(const CostModel& model, const std::vector<Offer>& 
 
 std::vector<std::vector<Remedy>> choice_seeds(const CostModel& model) {
   std::vector<std::vector<Remedy>> seeds;
-  for (double price : kPrices) {
-    std::vector<Offer> offers;
-    std::vector<Remedy> all;
-    for (std::uint32_t i = 0; i < model.size(); ++i) {
-      offers.push_back(offer(model, i, price));
-      all.push_back(offers.back().remedy);
+  for (double price : kPrices)
+    for (std::uint32_t depth : kDepths) {
+      if (price == 0 && depth != kDepths.front()) continue;  // nothing is recomputed
+      const std::vector<Offer> offers = offers_at(model, price, depth);
+      std::vector<Remedy> all;
+      for (const Offer& o : offers) all.push_back(o.remedy);
+      seeds.push_back(std::move(all));
+      seeds.push_back(as_needed(model, offers, false));
+      seeds.push_back(as_needed(model, offers, true));
     }
-    seeds.push_back(std::move(all));
-    seeds.push_back(as_needed(model, offers, false));
-    seeds.push_back(as_needed(model, offers, true));
-  }
   return seeds;
 }
 

@@ -15,7 +15,8 @@
 namespace sentinel::plan {
 namespace {
 
-// A replay so many transfer times before an item's own use decides when it is fetched.
+// A replay so many transfer times, of the larger of both, before an item's own use decides when it
+// is fetched.
 constexpr double kNear = 2;
 
 std::int64_t ticks_of(double us) { return std::llround(us * kTicksPerUs); }
@@ -47,7 +48,9 @@ class CostModel::Chains {
     const TensorId t = in_.storages[model_.gaps_[i].storage].at(item.use, ops);
     const std::size_t nodes = model_.nodes_.size(), edges = model_.edges_.size();
     first_ = nodes;
-    const std::uint32_t root = node(t, OpId(item.next), i, true);
+    wanted_ = {i, t};
+    before_ = OpId(item.next);
+    const std::uint32_t root = node(t, before_);
     if (root != kNone && replayable(root)) {
       model_.items_[i].chain = root;
     } else {
@@ -64,37 +67,35 @@ class CostModel::Chains {
     return kNone;
   }
 
-  // `must`: only then is the wanted item itself excluded as an input of its own chain.
-  std::uint32_t node(TensorId t, OpId k, std::uint32_t wanted, bool root) {
+  // What makes the contents of `t` that op `at` reads. Nodes of a chain that turns out illegal stay
+  // allocated and unused; the cap on their number bounds that.
+  std::uint32_t node(TensorId t, OpId at) {
     if (model_.nodes_.size() - first_ >= kMostReplays) return kNone;
-    const auto maker = replay_.maker(t, k);
+    const auto maker = replay_.maker(t, at);
     if (!maker || !replay_.possible(*maker)) return kNone;
-    std::vector<TensorId> dead;
-    if (!replay_.inputs_valid(*maker, k, dead)) return kNone;
     const Op& op = in_.profile.ops[maker->index()];
     const auto id = static_cast<std::uint32_t>(model_.nodes_.size());
     model_.nodes_.push_back({.op = maker->value, .ticks = ticks_of(op.us)});
     for (TensorId o : op.out)
-      if (!root || o != t)
+      if (o != wanted_.tensor)
         model_.nodes_[id].held +=
             round_up(in_.profile.tensors[o.index()].bytes, in_.machine.granule_bytes);
     std::vector<Edge> edges;
     for (TensorId x : op.in) {
-      const bool gone = std::ranges::find(dead, x) != dead.end();
-      const std::uint32_t item = gone ? kNone : spanning(x, k.value);
-      if (item == wanted) return fail(id);
-      if (!gone && item == kNone) continue;
-      edges.push_back({item, node(x, k, wanted, false)});
-      if (gone && edges.back().node == kNone) return fail(id);
+      if (replay_.own_statistic(x, *maker)) continue;
+      const bool there =
+          replay_.version(x, *maker) == replay_.version(x, before_) && replay_.alive(x, before_);
+      const std::uint32_t item = there ? spanning(x, before_.value) : kNone;
+      if (there && item == kNone) continue;
+      if (item == wanted_.item) return kNone;
+      edges.push_back({item, node(x, *maker)});
+      if (!there && edges.back().node == kNone) return kNone;
     }
     model_.nodes_[id].edges = static_cast<std::uint32_t>(model_.edges_.size());
     model_.edges_.insert(model_.edges_.end(), edges.begin(), edges.end());
     model_.nodes_[id].edges_end = static_cast<std::uint32_t>(model_.edges_.size());
     return id;
   }
-
-  // Nodes after `id` stay allocated and unused; the cap on their number bounds that.
-  std::uint32_t fail(std::uint32_t) const { return kNone; }
 
   bool replayable(std::uint32_t root) const {
     return std::ranges::all_of(model_.edges(model_.nodes_[root]), [&](const Edge& e) {
@@ -106,7 +107,12 @@ class CostModel::Chains {
   const CostInput& in_;
   Replay replay_;
   std::vector<std::vector<std::uint32_t>> of_tensor_;
-  std::size_t first_ = 0;
+  std::size_t first_ = 0;  // node of the present chain
+  struct {
+    std::uint32_t item = kNone;
+    TensorId tensor;
+  } wanted_;
+  OpId before_;
 };
 
 CostModel::CostModel(const CostInput& in) : limit_(in.limit), gaps_(in.gaps) {
@@ -174,7 +180,8 @@ void CostModel::find_needs(const CostInput& in) {
       for (const Edge& e : edges(nodes_[n])) {
         if (e.item == kNone) continue;
         const Item& read = items_[e.item];
-        const double near = std::max(in.lead, kNear) * static_cast<double>(read.in_ticks[1]);
+        const double near = std::max(in.lead, kNear) *
+                            static_cast<double>(std::max(read.in_ticks[1], reader.in_ticks[1]));
         if (reader.next < read.next && reader.next > read.use &&
             static_cast<double>(starts_at(read.next) - starts_at(reader.next)) <= near)
           needs_[e.item] = std::min(needs_[e.item], reader.next);
@@ -249,6 +256,14 @@ std::vector<std::uint32_t> CostModel::chain_nodes(const Item& item) const {
     for (const Edge& e : edges(nodes_[nodes[at]]))
       if (e.item == kNone) nodes.push_back(e.node);
   return nodes;
+}
+
+std::vector<std::uint32_t> CostModel::read_by_replay(std::uint32_t item) const {
+  std::vector<std::uint32_t> read;
+  for (std::uint32_t n : chain_nodes(items_[item]))
+    for (const Edge& e : edges(nodes_[n]))
+      if (e.item != kNone) read.push_back(e.item);
+  return read;
 }
 
 std::int64_t CostModel::replay_ticks(std::uint32_t item) const {

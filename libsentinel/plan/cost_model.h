@@ -98,6 +98,8 @@ class CostModel {
   std::span<const std::uint32_t> needed_at(std::uint32_t op) const { return next_.at(op); }
 
   bool recomputable(std::uint32_t item) const { return items_[item].chain != kNone; }
+  // Items whose choices decide what the item's replays find there.
+  std::vector<std::uint32_t> read_by_replay(std::uint32_t item) const;
   // With everything else kept: what the item's replays take.
   std::int64_t replay_ticks(std::uint32_t item) const;
 

@@ -100,6 +100,7 @@ std::int64_t CostRun::start_fetches(std::uint32_t op, State& s) {
   for (std::uint32_t i : model_.fetched_at(op)) {
     if (choices_[i] != Remedy::swap) continue;
     const CostModel::Item& item = model_.item(i);
+    if (room < 0 && held_[op] + s.pending <= limit()) room = s.now;
     if (room < 0) {
       State then = s;
       wait_for_room(held_[op], then);

@@ -48,6 +48,13 @@ class Cutter {
     return result;
   }
 
+  std::vector<std::uint32_t> first_parts() const {
+    std::vector<std::uint32_t> first;
+    for (const Cut& cut : cuts_) first.push_back(cut.first);
+    first.push_back(cuts_.empty() ? 0 : cuts_.back().first + cuts_.back().parts);
+    return first;
+  }
+
  private:
   Tensor part(std::size_t i, std::uint32_t p) const {
     Tensor t = whole_.tensors[i];
@@ -84,6 +91,10 @@ class Cutter {
 };
 
 }  // namespace
+
+std::vector<std::uint32_t> first_parts(const Profile& profile, std::uint64_t part_bytes) {
+  return Cutter(profile, part_bytes == 0 ? UINT64_MAX : part_bytes).first_parts();
+}
 
 Profile in_parts(const Profile& profile, std::uint64_t part_bytes) {
   return part_bytes == 0 ? profile : Cutter(profile, part_bytes).cut();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "sentinel/profile.h"
 
@@ -15,5 +16,8 @@ namespace sentinel::plan {
 // part_bytes 0, all tensors stay whole. Counts are divided in proportion; the step's signature
 // stays. Linear in the profile and the number of parts named.
 Profile in_parts(const Profile&, std::uint64_t part_bytes);
+
+// The first part of each tensor, by its id in parts, and the number of all parts at the end.
+std::vector<std::uint32_t> first_parts(const Profile&, std::uint64_t part_bytes);
 
 }  // namespace sentinel::plan

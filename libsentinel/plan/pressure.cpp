@@ -2,12 +2,11 @@
 
 #include <algorithm>
 
-#include "base/units.h"
-
 namespace sentinel::plan {
 namespace {
 
 constexpr std::uint64_t kUnlimited = std::uint64_t{1} << 60;
+constexpr double kRoundingUs = 1e-3;                  // of sums of times
 constexpr std::int64_t kFar = std::int64_t{1} << 61;  // more than any sum of tensors
 
 }  // namespace
@@ -23,47 +22,27 @@ double StepTimes::start_us(std::uint32_t position) const {
 std::uint32_t StepTimes::first_from(double us) const {
   const double step = starts_.back();
   const auto lap = step > 0 && us > 0 ? static_cast<std::uint32_t>(us / step) : 0;
-  const auto at = std::ranges::lower_bound(starts_, us - lap * step);
+  const auto at = std::ranges::lower_bound(starts_, us - lap * step - kRoundingUs);
   return lap * ops() + std::min(ops(), static_cast<std::uint32_t>(at - starts_.begin()));
 }
 
 std::uint32_t StepTimes::last_until(double us) const {
   const double step = starts_.back();
   const auto lap = step > 0 && us > 0 ? static_cast<std::uint32_t>(us / step) : 0;
-  const auto after = std::ranges::upper_bound(starts_, us - lap * step);
+  const auto after = std::ranges::upper_bound(starts_, us - lap * step + kRoundingUs);
   const auto count = static_cast<std::uint32_t>(after - starts_.begin());
   return lap * ops() + std::min(ops(), count > 0 ? count - 1 : 0);
 }
 
-std::vector<std::uint64_t> alive_bytes(const Profile& profile, const std::vector<Storage>& storages,
-                                       std::uint64_t granule_bytes) {
-  const std::size_t ops = profile.ops.size();
-  std::vector<std::uint64_t> change(ops + 1, 0);  // wraps around below zero on purpose
-  const auto hold = [&](std::size_t first, std::size_t last, std::uint64_t bytes) {
-    change[first] += bytes;
-    change[last + 1] -= bytes;
-  };
-  for (const Storage& s : storages) {
-    const std::uint64_t bytes = round_up(s.bytes, granule_bytes);
-    if (s.persistent) {
-      hold(0, ops - 1, bytes);
-    } else {
-      hold(s.first, std::min<std::size_t>(s.last, ops - 1), bytes);
-      if (s.last >= ops) hold(0, s.last - ops, bytes);
-    }
-  }
-  for (std::size_t k = 1; k < ops; ++k) change[k] += change[k - 1];
-  change.resize(ops);
-  return change;
+Demand whole_demand(const Profile& profile, const std::vector<Storage>& storages,
+                    const Footprint& footprint) {
+  return demand(profile, storages, std::vector<bool>(storages.size(), true), footprint);
 }
 
-std::vector<std::uint64_t> operand_bytes(const Profile& profile,
-                                         const std::vector<Storage>& storages,
-                                         std::uint64_t granule_bytes) {
-  std::vector<std::uint64_t> bytes(profile.ops.size(), 0);
-  for (const Storage& s : storages)
-    for (std::uint32_t use : s.uses)
-      bytes[use % profile.ops.size()] += round_up(s.bytes, granule_bytes);
+std::uint64_t freed_bytes(const Footprint& footprint, const Storage& storage) {
+  std::uint64_t bytes = 0;
+  for (UnitId unit : footprint.units(storage.tensor))
+    if (footprint.members(unit).size() == 1) bytes += footprint.bytes(unit);
   return bytes;
 }
 

@@ -7,7 +7,9 @@
 #include <span>
 #include <vector>
 
+#include "plan/footprint.h"
 #include "plan/level.h"
+#include "plan/schedule.h"
 #include "plan/storage.h"
 #include "sentinel/profile.h"
 
@@ -29,12 +31,10 @@ class StepTimes {
   std::vector<double> starts_;  // per op, and the step's end
 };
 
-// Bytes that everything alive holds at each op, in granules, if nothing ever leaves.
-std::vector<std::uint64_t> alive_bytes(const Profile&, const std::vector<Storage>&,
-                                       std::uint64_t granule_bytes);
-// Bytes that each op's own operands hold.
-std::vector<std::uint64_t> operand_bytes(const Profile&, const std::vector<Storage>&,
-                                         std::uint64_t granule_bytes);
+// What everything alive holds at each op if nothing ever leaves, and what each op itself needs.
+Demand whole_demand(const Profile&, const std::vector<Storage>&, const Footprint&);
+// What a storage frees when it leaves: granules that it shares with another do not count.
+std::uint64_t freed_bytes(const Footprint&, const Storage&);
 
 // How full fast memory is, and for how long it is too full.
 class Pressure {

@@ -79,13 +79,13 @@ class Relief {
     return true;
   }
 
+  // To where nothing is too full any more: once for each period, not op by op.
   bool fetch_later(std::uint32_t k) {
     if (early_.empty()) return false;
-    const Key key = *early_.rbegin();
     Period& p = pop_last(early_);
-    pressure_.release(p.in, within(p, k) + 1, p.bytes);
-    p.in = within(p, k) + 1;
-    if (p.in < p.next && k + 1 < ops_) changes_[k + 1].push_back({&early_, key, true});
+    const std::uint32_t in = pressure_.room_since(within(p, k), p.next, 0);
+    pressure_.release(p.in, in, p.bytes);
+    p.in = in;
     return true;
   }
 

@@ -21,7 +21,7 @@ std::vector<std::uint32_t> ReplayCost::making(TensorId tensor, OpId k) const {
   for (std::size_t next = 0; next < found.size() && found.size() < kMost; ++next) {
     const OpId op(found[next]);
     for (TensorId t : profile_.ops[op.index()].in) {
-      if (available(t, op, k)) continue;
+      if (replay_.own_statistic(t, op) || available(t, op, k)) continue;
       const auto before = replay_.maker(t, op);
       if (!before || !replay_.possible(*before)) return {};
       if (std::ranges::find(found, before->value) == found.end()) found.push_back(before->value);

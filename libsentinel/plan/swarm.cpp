@@ -16,10 +16,11 @@ namespace {
 using Choices = std::vector<Remedy>;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::uint32_t kTrialsPerLook = 32;          // at the clock
-constexpr std::array kChanged{0.01, 0.03, 0.1, 0.3};  // share of choices drawn anew
+constexpr std::uint32_t kTrialsPerLook = 32;  // at the clock
+// Share of choices that a particle draws anew when it begins: mostly few, which costs few trials.
+constexpr std::array kChanged{0.004, 0.01, 0.02, 0.05};
 constexpr std::size_t kSeedParticles = 4;
-constexpr std::uint32_t kRandomOneIn = 20;  // particles that begin anywhere
+constexpr std::uint32_t kSeedEvery = 100, kRandomEvery = 50;  // particles that begin far away
 
 struct Particle {
   Choices now, best;
@@ -68,7 +69,7 @@ class Swarm {
     best_ = seeds[order.front().second];
     best_cost_ = order.front().first;
     for (std::size_t n = 1; n < std::min(order.size(), kSeedParticles + 1); ++n)
-      particles_[n].now = seeds[order[n].second];
+      particles_[n * kSeedEvery].now = seeds[order[n].second];
   }
 
   void move(std::uint32_t first, std::uint32_t count, std::uint64_t turn) {
@@ -107,7 +108,7 @@ class Swarm {
   }
 
   Choices first_choices(std::uint32_t index, Random& random) const {
-    if (options_.as_published || index % kRandomOneIn == kRandomOneIn - 1)
+    if (options_.as_published || index % kRandomEvery == kRandomEvery - 1)
       return changed(best_, 1, random);
     return changed(best_, kChanged[index % kChanged.size()], random);
   }

@@ -71,8 +71,11 @@ std::string fidelity(const StepView& step) {
                           ? std::string("no window")
                           : fmt::format("window of {} pages ({})", meta.window_pages,
                                         print_bytes(meta.window_pages * step.page()));
-  return fmt::format("{}, {}, reads and writes {}, {}", source, sampling(step),
-                     meta.read_write ? "apart" : "together", window);
+  const auto missing = meta.complete && !meta.incomplete_reason.empty()
+                           ? fmt::format("; {}", meta.incomplete_reason)
+                           : "";
+  return fmt::format("{}, {}, reads and writes {}, {}{}", source, sampling(step),
+                     meta.read_write ? "apart" : "together", window, missing);
 }
 
 std::vector<Fact> provenance(const StepView& step) {

@@ -16,7 +16,7 @@
 namespace sentinel::sim {
 namespace {
 
-constexpr double kSteadyTime = 1e-3, kSteadyFaults = 1e-4;
+constexpr double kSteadyTime = 1e-3, kLearnedFaults = 1e-4;
 
 std::uint64_t mix(std::uint64_t h, std::uint64_t value) {
   return std::rotl((h ^ value) * 0x9e3779b97f4a7c15, 31);
@@ -50,8 +50,7 @@ class PagedRun {
     const std::uint32_t least = std::max(options_.steps, 1u);
     const std::uint32_t most = least + (least > 1 ? kMoreSteps : 0);
     do step();
-    while (times_.size() < least ||
-           (times_.size() < most && touched_bytes_ < kMostTouchedBytes && !steady()));
+    while (times_.size() < least || (times_.size() < most && !worn_out() && !steady()));
     result_.step_times_us = times_;
     result_.peak_fast_bytes = commons_.peak();
     result_.traffic = commons_.traffic(memory_.account());
@@ -61,15 +60,19 @@ class PagedRun {
   }
 
  private:
-  // Faults that more learning cannot avoid, for want of room in a table, are not waited for. Three
-  // steps, since a policy may need to see two before it acts on them.
+  bool worn_out() const {
+    return touched_bytes_ >= kMostTouchedBytes || times_.size() * profile_.ops.size() >= kMostOps;
+  }
+
+  // Three steps, since a policy may need to see two before it acts on them. One that learns has to
+  // have learned: faults are left only where more learning cannot avoid them, for want of room in a
+  // table.
   bool steady() const {
-    const auto still = [](const std::vector<double>& v, double tolerance) {
-      const auto [least, most] = std::minmax_element(v.end() - 3, v.end());
-      return *most - *least <= tolerance;
-    };
-    return times_.size() >= 3 && still(times_, kSteadyTime * times_.back()) &&
-           still(faults_, kSteadyFaults * faults_.front());
+    if (times_.size() < 3) return false;
+    const auto [least, most] = std::minmax_element(times_.end() - 3, times_.end());
+    const bool learns = pager_.table_bytes() > 0;
+    return *most - *least <= kSteadyTime * times_.back() &&
+           (!learns || faults_.back() <= kLearnedFaults * faults_.front());
   }
 
   void step() {

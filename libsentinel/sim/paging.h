@@ -7,9 +7,10 @@
 // memory evicts its own, counted as streamed.
 //
 // Such policies learn: after SimOptions::steps the simulation goes on until three steps in a row
-// take the same time within 0.1 % and fault on as many blocks within 0.01 % of the first step's,
-// for at most kMoreSteps and until ops have named kMostTouchedBytes in all; not where a single step
-// was asked for. The last step is the one reported.
+// take the same time within 0.1 % and a policy with tables faults, where its tables suffice, on no
+// more than 0.01 % of the blocks of the first step; for at most kMoreSteps and until kMostOps ops,
+// or ops that name kMostTouchedBytes, have run; not where a single step was asked for. The last
+// step is the one reported.
 #pragma once
 
 #include "sentinel/paging.h"
@@ -18,7 +19,8 @@
 namespace sentinel::sim {
 
 constexpr std::uint32_t kMoreSteps = 40;
-constexpr std::uint64_t kMostTouchedBytes = 64ull << 40;
+constexpr std::uint64_t kMostTouchedBytes = 32ull << 40;
+constexpr std::uint64_t kMostOps = 1 << 20;
 
 // Throws Error where fast memory holds less than a block, where the slow tier of a hardware cache
 // is not byte-addressable, and what the policy throws.

@@ -6,18 +6,12 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/files.h"
 #include "base/units.h"
 #include "sentinel/error.h"
 
 namespace sentinel {
 namespace {
-
-std::string first_line(const std::filesystem::path& file) {
-  std::ifstream in(file);
-  std::string line;
-  std::getline(in, line);
-  return line;
-}
 
 std::string cpu_model() {
   std::ifstream in("/proc/cpuinfo");

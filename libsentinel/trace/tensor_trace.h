@@ -1,4 +1,4 @@
-// Tensor trace, version 1: the exchange format of DESIGN 9. One JSON object a line, optionally
+// Tensor trace, version 1: the exchange format. One JSON object a line, optionally
 // compressed by gzip: a header, the tensors, the ops in execution order.
 //
 // Fields written beyond the contract, which a reader may ignore: "page_bytes" in the header,

@@ -35,7 +35,7 @@ struct Settings {
 
 struct Row {  // what a child writes into the pipe
   std::uint64_t tensors = 0, ops = 0;
-  double plan_ms = 0, simulate_ms = 0, rss_mb = 0, base_mb = 0, throughput = 0;
+  double plan_ms = 0, simulate_ms = 0, cpu_s = 0, rss_mb = 0, base_mb = 0, throughput = 0;
   char failure[160] = {};
 };
 
@@ -43,6 +43,15 @@ double resident_mb() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+double processor_s() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) / 1e6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
 // About ten tensors a layer.
@@ -60,10 +69,12 @@ void measure(const Settings& s, const std::string& name, std::uint64_t tensors, 
   const PlanOptions options{.fast_bytes = peak_live_bytes(profile) * s.percent / 100,
                             .time_limit_s = s.time_limit_s};
   const auto begin = Clock::now();
+  const double used = processor_s();
   const sim::Run run = sim::run(*make_policy(name), profile, machine, options, {});
   row.plan_ms = run.plan_ms;
   row.simulate_ms = ns_since(begin) / 1e6 - run.plan_ms;
   row.throughput = run.result.normalized_throughput();
+  row.cpu_s = processor_s() - used;
   row.rss_mb = resident_mb();
 }
 
@@ -101,10 +112,10 @@ void print(const std::string& policy, const Row& row, const Row& before) {
   if (row.failure[0] != 0) {
     fmt::print("| {} | {} | {} |\n", policy, row.tensors, row.failure);
   } else {
-    fmt::print("| {} | {} | {} | {:.0f} | {} | {:.0f} | {} | {:.0f} | {:.3f} |\n", policy,
-               row.tensors, row.ops, row.plan_ms, growth(row.plan_ms, before.plan_ms),
-               row.simulate_ms, growth(row.simulate_ms, before.simulate_ms),
-               row.rss_mb - row.base_mb, row.throughput);
+    fmt::print("| {} | {} | {} | {:.0f} | {:.0f} | {:.2f} | {} | {:.0f} | {} | {:.3f} |\n", policy,
+               row.tensors, row.ops, row.plan_ms, row.simulate_ms, row.cpu_s,
+               growth(row.cpu_s, before.cpu_s), row.rss_mb - row.base_mb,
+               growth(row.rss_mb - row.base_mb, before.rss_mb - before.base_mb), row.throughput);
   }
   std::fflush(stdout);
 }
@@ -133,9 +144,11 @@ Settings settings(int argc, char** argv) {
 
 int run(const Settings& s) {
   fmt::print(
-      "Exponents: 1 is linear in the number of tensors; MB beyond the profile itself.\n\n"
-      "| policy | tensors | ops | plan ms | exponent | simulate ms | exponent | MB | of ideal |\n"
-      "| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
+      "Times by the clock; processor s of both; MB beyond the profile; an exponent of 1 is "
+      "linear.\n\n"
+      "| policy | tensors | ops | plan ms | simulate ms | cpu s | exponent | MB | exponent | of "
+      "ideal "
+      "|\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
   for (const std::string& policy : s.policies) {
     Row before;
     for (std::uint64_t tensors = 1000; tensors <= s.most; tensors *= 10) {

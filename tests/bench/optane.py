@@ -27,6 +27,7 @@ import math
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -76,26 +77,23 @@ def script(args, name):
     return [args.python, str(HERE.parent / "workloads" / file), *rest, "--threads", "1"]
 
 
-# Processor seconds of a plain step: the difference of two runs, so that what precedes them drops out.
+# Runs a workload with its clock replaced by that of the processor.
 MEASURE = """
-import resource, runpy, sys
-sys.argv = sys.argv[1:]
-try:
-    runpy.run_path(sys.argv[0], run_name="__main__")
-except SystemExit as e:
-    if e.code: raise
-used = resource.getrusage(resource.RUSAGE_SELF)
-print("CPU", used.ru_utime + used.ru_stime)
+import runpy, sys, time
+time.perf_counter = time.process_time
+sys.path.insert(0, sys.argv[1])
+sys.argv = sys.argv[2:]
+runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-def processor_seconds(args, name, steps):
+def processor_us(args, name):
+    """Of one step without Sentinel, the last of a few."""
     command = script(args, name)
-    folder = str(HERE.parent / "workloads")
-    run = subprocess.run([command[0], "-c", f"import sys; sys.path.insert(0, {folder!r})\n" + MEASURE,
-                          *command[1:], "--steps", str(steps)],
-                         check=True, capture_output=True, text=True)
-    return float(run.stdout.strip().splitlines()[-1].split()[1])
+    with tempfile.NamedTemporaryFile(suffix=".json") as out:
+        subprocess.run([command[0], "-c", MEASURE, str(HERE.parent / "workloads"), *command[1:],
+                        "--steps", "2", "--json", out.name], check=True, capture_output=True)
+        return json.loads(pathlib.Path(out.name).read_text())["steps"][-1]["ms"] * 1e3
 
 
 def record(args, name):
@@ -109,9 +107,7 @@ def record(args, name):
                             str(STEPS)], check=True, stdout=subprocess.DEVNULL)
     if not step.exists():
         with locked(args.lock):
-            seconds = (processor_seconds(args, name, STEPS) - processor_seconds(args, name, 1)) / (
-                STEPS - 1)
-        step.write_text(json.dumps({"step_us": seconds * 1e6}))
+            step.write_text(json.dumps({"step_us": processor_us(args, name)}))
     return profile, json.loads(step.read_text())["step_us"]
 
 

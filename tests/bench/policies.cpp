@@ -42,8 +42,11 @@ void leave_to_faults(Plan& plan) {
   });
 }
 
+// The artifact's simulator of these two gives them four times the memory.
+void quadruple_memory(Plan& plan) { plan.fast_bytes *= 4; }
+
 Run run(const Profile& profile, const Machine& machine, std::string_view policy,
-        PlanOptions options = {}, sim::SimOptions sim = {}, bool faults = false) {
+        PlanOptions options = {}, sim::SimOptions sim = {}, void (*tweak)(Plan&) = nullptr) {
   if (options.fast_bytes == 0) options.fast_bytes = machine.tiers[0].capacity;
   Run r;
   const auto made = make_policy(policy);
@@ -51,7 +54,7 @@ Run run(const Profile& profile, const Machine& machine, std::string_view policy,
   Plan plan = dynamic_cast<PlannedPolicy&>(*made).plan(profile, machine, options);
   r.plan_ms = cpu_ms() - start;
   r.wrong = plan::verify(plan, profile).size();
-  if (faults) leave_to_faults(plan);
+  if (tweak) tweak(plan);  // after verify(): it need not be a legal plan any more
   const double begin = cpu_ms();
   r.result = sim::simulate(profile, machine, plan, sim);
   r.sim_ms = cpu_ms() - begin;
@@ -97,7 +100,8 @@ void host(const Profile& profile, const Machine& machine) {
     tier(with, "host").capacity = gib * 1_GiB;
     if (gib == 0) std::erase_if(with.tiers, [](const TierSpec& t) { return t.name == "host"; });
     print(fmt::format("g10, host {} GiB", gib), [&] { return run(profile, with, "g10"); });
-    print("  the rest by faults", [&] { return run(profile, with, "g10", {}, {}, true); });
+    print("  the rest by faults",
+          [&] { return run(profile, with, "g10", {}, {}, leave_to_faults); });
   }
 }
 
@@ -113,6 +117,8 @@ void artifact(const Profile& profile, const Machine& machine) {
     print("  42 GiB", [&] { return run(profile, machine, policy, {.fast_bytes = 42_GiB}); });
     print("  GiB/s", [&] { return run(profile, gib, policy); });
     print("  both", [&] { return run(profile, gib, policy, {.fast_bytes = 42_GiB}); });
+    print("  both, then 160 GiB",
+          [&] { return run(profile, gib, policy, {.fast_bytes = 42_GiB}, {}, quadruple_memory); });
   }
 }
 

@@ -1,10 +1,17 @@
 """Sentinel beside Linux's own tiering on the same training, in a machine with a fast and a slow NUMA node.
 
-Both train with the same allocator, model and data, in a process that has locked what it has in memory after
-its imports, so that only tensors are moved. Sentinel holds its tensors in a share of node0; Linux
-(numa_balancing = 2, demotion) gets a node0 in which just as much is free, above the watermark below
-which allocations turn to another node: the rest is locked away. Where accesses go is counted by the same counter for both: the
-kernel's access source, by the node in which each page lies when it is opened (--watch).
+Both train with the same allocator, model and data, on pages of 4 KiB, in a process that has locked what
+is no tensor, so that only tensors are moved. Sentinel holds its tensors in a share of node0. Linux
+(numa_balancing = 2, demotion) gets a node0 in which just as much can still be allocated: the rest is
+locked away, and the watermarks are as low as they go.
+
+Where accesses go is counted by the same counter for both: the kernel's access source, by the node in which
+each page lies when it is opened, in every Nth step (--watch). In between nothing is armed, because NUMA
+balancing passes over armed pages: it works undisturbed until it has settled, and in all steps but the
+counted ones after that. Figures are of the last steps of both, counted or not.
+
+What Linux moves is read from /proc/vmstat, which counts for the whole machine: nothing else of it moves.
+Where tensors lie is the process's own numa_maps.
 
 Needs root, two nodes of which node1 is in a slower memory tier, and /dev/sentinel:
 
@@ -12,6 +19,7 @@ Needs root, two nodes of which node1 is in a slower memory tier, and /dev/sentin
 """
 
 import argparse
+import contextlib
 import ctypes
 import json
 import mmap
@@ -19,43 +27,60 @@ import os
 import pathlib
 import re
 import runpy
+import statistics
 import subprocess
 import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("SENTINEL_BUILD", ROOT / "build"))
 PAGE = 4096
+RESNET = [ROOT / "tests/workloads/resnet_cifar.py", "--depth", "20", "--width", "16", "--batch", "16"]
+
+# As little as can be is kept free of tensors beyond what is locked away, for Linux has to choose.
+SCARCE = {"/proc/sys/vm/min_free_kbytes": "1024", "/proc/sys/vm/watermark_scale_factor": "1",
+          "/proc/sys/vm/watermark_boost_factor": "0", "/proc/sys/vm/percpu_pagelist_high_fraction": "100000",
+          "/sys/kernel/mm/transparent_hugepage/enabled": "never"}
+TIERING = {"/proc/sys/kernel/numa_balancing": "2", "/sys/kernel/mm/numa/demotion_enabled": "true"}
+LINUX = {"promoted": ["pgpromote_success"], "demoted": ["pgdemote_kswapd", "pgdemote_direct"],
+         "hint_faults": ["numa_hint_faults"]}
+
+
+def settle(values):
+    for file, value in values.items():
+        pathlib.Path(file).write_text(value)
 
 
 def vmstat():
-    return {k: int(v) for k, v in (line.split() for line in pathlib.Path("/proc/vmstat").read_text().splitlines())}
+    counts = dict(line.split() for line in pathlib.Path("/proc/vmstat").read_text().splitlines())
+    return {name: sum(int(counts.get(key, 0)) for key in keys) for name, keys in LINUX.items()}
 
 
-def node_free(node):
-    text = pathlib.Path(f"/sys/devices/system/node/node{node}/meminfo").read_text()
-    return int(re.search(r"MemFree:\s+(\d+) kB", text).group(1)) * 1024
-
-
-def low_watermark(node):
-    """Bytes free on a node, all zones, below which allocations turn to another."""
-    zones = pathlib.Path("/proc/zoneinfo").read_text().split("Node ")
-    return PAGE * sum(int(value) for zone in zones if zone.startswith(f"{node},")
-                      for value in re.findall(r"^\s+low\s+(\d+)", zone, re.M))
+def room(node):
+    """Bytes that movable pages can still take on a node before allocations turn to another."""
+    pages = 0
+    for zone in pathlib.Path("/proc/zoneinfo").read_text().split("Node ")[1:]:
+        value = {key: int(number) for key, number in re.findall(r"^\s+(?:pages )?(free|low)\s+(\d+)", zone, re.M)}
+        kept = re.search(r"protection: \((.*)\)", zone)
+        if zone.startswith(f"{node},") and "low" in value:
+            pages += max(0, value["free"] - value["low"] - int(kept.group(1).split(",")[-1]))
+    return pages * PAGE
 
 
 def lock_what_is_there(libc):
-    """All but the tensors' arena, which is the one mapping of many GiB."""
+    """All but the tensors' arena, which is the one mapping of many GiB, now and later."""
     for line in pathlib.Path("/proc/self/maps").read_text().splitlines():
         begin, end = (int(at, 16) for at in line.split()[0].split("-"))
         if end - begin < 4 << 30 and " r" in line and "[v" not in line:
             libc.mlock(ctypes.c_void_p(begin), ctypes.c_ulong(end - begin))
+    future_on_fault = 2 | 4
+    if libc.mlockall(future_on_fault):
+        raise OSError(ctypes.get_errno(), "mlockall")
 
 
 def lock_away(libc, leave):
-    """Memory of node0, so that only `leave` bytes stay free there. Returns what keeps it."""
-    size = max(0, node_free(0) - leave) // PAGE * PAGE
-    if size == 0:
-        return None
+    """Memory of node0, so that only `leave` bytes can be had there. Returns what keeps it."""
+    size = max(PAGE, room(0) - leave) // PAGE * PAGE
     memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     at = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(memory)))
     node0 = ctypes.c_ulong(1)
@@ -67,84 +92,122 @@ def lock_away(libc, leave):
     return memory
 
 
-def be_trained(tensor_bytes, script, *arguments):
+def note_each_step(notes):
+    """/proc/vmstat after each of the workload's steps."""
+    import common
+    step = common.Run.step
+
+    @contextlib.contextmanager
+    def noted(self, number):
+        with step(self, number) as report:
+            yield report
+        notes.append(vmstat())
+    common.Run.step = noted
+
+
+def be_trained(notes_file, tensor_bytes, script, *arguments):
     """In the training process: imports, locks, goes on as the script. 0 bytes: node0 as it is."""
     import torch  # noqa: F401, with what it brings
     import numpy, sklearn.datasets  # noqa: F401
     libc = ctypes.CDLL(None, use_errno=True)
     lock_what_is_there(libc)
     pathlib.Path("/proc/sys/vm/drop_caches").write_text("1")
-    kept = lock_away(libc, int(tensor_bytes) + low_watermark(0)) if int(tensor_bytes) else None
+    kept = lock_away(libc, int(tensor_bytes)) if int(tensor_bytes) else None
     sys.argv = [script, *arguments]
     sys.path.insert(0, os.path.dirname(script))
+    notes = []
+    note_each_step(notes)
     runpy.run_path(script, run_name="__main__")
+    pathlib.Path(notes_file).write_text(json.dumps(notes))
     del kept
 
 
 def train(folder, name, tensor_bytes, options, command):
-    files = {kind: folder / f"{name}-{kind}.json" for kind in ("summary", "record")}
-    before = vmstat()
-    subprocess.run([ROOT / "build/bin/sentinel", "run", "--watch", "--summary", files["summary"], *options,
-                    "--", "/usr/bin/python3", __file__, "be-trained", str(tensor_bytes), *command,
-                    "--json", files["record"]], check=True, stdout=subprocess.DEVNULL)
-    after = vmstat()
-    result = {kind: json.loads(file.read_text()) for kind, file in files.items()}
-    result["moved"] = {key: after[key] - before[key]
-                       for key in ("pgpromote_success", "pgdemote_kswapd", "pgdemote_direct") if key in after}
-    return result
+    files = {kind: folder / f"{name}-{kind}.json" for kind in ("summary", "record", "notes")}
+    subprocess.run([BUILD / "bin/sentinel", "run", "--inspect", "--summary", files["summary"], *options,
+                    "--", "/usr/bin/python3", __file__, "be-trained", files["notes"], str(tensor_bytes),
+                    *command, "--json", files["record"]], check=True, stdout=subprocess.DEVNULL)
+    return {kind: json.loads(file.read_text()) for kind, file in files.items()}
 
 
 def figures(result, last):
-    """Of the last steps, in which both have settled."""
-    rows = [row for row in result["summary"]["steps"] if "openings" in row][-last:]
-    sums = {}
-    for row in rows:
-        for node, count in row["openings"].items():
-            sums[node] = sums.get(node, 0) + count
-    placed = sum(count for node, count in sums.items() if node != "unplaced")
-    return {"share": sums.get("node0", 0) / max(1, placed), "openings": placed // max(1, len(rows)),
-            "first_touches": sums.get("unplaced", 0) // max(1, len(rows)),
-            "promoted_pages": sum(row["promoted_bytes"] for row in rows) // PAGE // max(1, len(rows)),
-            "demoted_pages": sum(row["demoted_bytes"] for row in rows) // PAGE // max(1, len(rows)),
-            "ms": sorted(row["ms"] for row in rows)[len(rows) // 2] if rows else None}
+    """Of the last steps; pages are pages a step."""
+    rows, notes = result["summary"]["steps"], result["notes"]
+    rows = rows[:len(notes)][-last:]
+    counted = [row["openings"] for row in rows if "openings" in row]
+    to = {node: sum(row.get(node, 0) for row in counted) for node in ("node0", "node1", "unplaced")}
+    moved = {name: (notes[-1][name] - notes[-1 - last][name]) / last for name in notes[-1]}
+    plain = [row["ms"] for row in rows if "openings" not in row]
+    return {"share": to["node0"] / max(1, to["node0"] + to["node1"]),
+            "openings": (to["node0"] + to["node1"]) // max(1, len(counted)),
+            "first_touches": to["unplaced"] // max(1, len(counted)),
+            "counted_steps": len(counted),
+            "node0_bytes": statistics.median(row["nodes"].get("node0", 0) for row in rows),
+            "node1_bytes": statistics.median(row["nodes"].get("node1", 0) for row in rows),
+            "promoted_pages": sum(row["promoted_bytes"] for row in rows) // PAGE // last + moved["promoted"],
+            "demoted_pages": sum(row["demoted_bytes"] for row in rows) // PAGE // last + moved["demoted"],
+            "hint_faults": moved["hint_faults"],
+            "hint_faults_before": notes[-1 - last]["hint_faults"] - notes[0]["hint_faults"],
+            "promoted_before": notes[-1 - last]["promoted"] - notes[0]["promoted"],
+            "ms": statistics.median(plain) if plain else None}
+
+
+COLUMNS = [("share of accesses", lambda r: f"{r['share']:.2%}"),
+           ("accesses", lambda r: f"{r['openings']}"),
+           ("first touches", lambda r: f"{r['first_touches']}"),
+           ("promoted", lambda r: f"{r['promoted_pages']:.0f}"),
+           ("demoted", lambda r: f"{r['demoted_pages']:.0f}"),
+           ("hint faults", lambda r: f"{r['hint_faults']:.0f}"),
+           ("MiB in node0", lambda r: f"{r['node0_bytes'] / 2**20:.1f}"),
+           ("in node1", lambda r: f"{r['node1_bytes'] / 2**20:.1f}"),
+           ("ms", lambda r: f"{r['ms']:.0f}")]
+
+
+def show(table):
+    print("".join(f"{head:>{len(head) + 2}}" for head in ["contender", *(head for head, _ in COLUMNS)]))
+    for name, row in table.items():
+        print(f"{name:>11}" + "".join(f"{text(row):>{len(head) + 2}}" for head, text in COLUMNS))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--percent", type=int, default=20)
-    parser.add_argument("--steps", type=int, default=14)
-    parser.add_argument("--last", type=int, default=5, help="steps that are compared")
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--last", type=int, default=8, help="steps that are compared")
+    parser.add_argument("--watch", type=int, default=4, help="of these, count accesses in every Nth")
+    parser.add_argument("--spare", type=float, default=0,
+                        help="MiB of node0 that Linux gets beyond the share, for what is no tensor")
     parser.add_argument("--json", metavar="FILE")
-    parser.add_argument("command", nargs="*", help="the training's script and arguments; a ResNet-20 by default")
+    parser.add_argument("command", nargs=argparse.REMAINDER,
+                        help="the training's script and arguments; a ResNet-20 by default")
     args = parser.parse_args()
-    command = args.command or [str(ROOT / "tests/workloads/resnet_cifar.py"), "--depth", "20", "--width", "16",
-                               "--batch", "4", "--threads", "2"]
-    command += ["--steps", str(args.steps)]
+    command = [str(word) for word in args.command if word != "--"] or [str(word) for word in RESNET]
+    command += ["--threads", "2", "--steps", str(args.steps)]
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     folder = pathlib.Path(tempfile.mkdtemp())
 
-    sentinel = train(folder, "sentinel", 0, ["--tiers", "fast=node0,slow=node1", "--granule", "4K", "--late", "wait",
-                                          "--fast", f"{args.percent}%", "--count", "kernel"], command)
-    peak = sentinel["summary"]["peak_unlimited_bytes"]
-    tensors = peak * args.percent // 100
-    for file, value in (("/proc/sys/kernel/numa_balancing", "2"),
-                        ("/sys/kernel/mm/numa/demotion_enabled", "true")):
-        pathlib.Path(file).write_text(value)
-    linux = train(folder, "linux", tensors, [], command)
-    pathlib.Path("/proc/sys/kernel/numa_balancing").write_text("0")
+    settle(SCARCE)
+    counting = ["--watch", str(args.watch)]
+    sentinel = train(folder, "sentinel", 0,
+                     ["--tiers", "fast=node0,slow=node1", "--granule", "4K", "--late", "wait",
+                      "--fast", f"{args.percent}%", "--count", "kernel", *counting], command)
+    peak, limit = (sentinel["summary"][key] for key in ("peak_unlimited_bytes", "fast_limit_bytes"))
+    settle(TIERING)
+    linux = train(folder, "linux", limit + int(args.spare * 2**20), ["--count", "ops", *counting], command)
+    settle({"/proc/sys/kernel/numa_balancing": "0"})
 
     same = all(sentinel["record"][key] == linux["record"][key] for key in ("params_sha256", "optimizer_sha256"))
-    table = {"sentinel": figures(sentinel, args.last), "linux": figures(linux, args.last)}
-    steps = len(linux["summary"]["steps"])
-    table["linux"]["promoted_pages"] = linux["moved"].get("pgpromote_success", 0) // steps
-    table["linux"]["demoted_pages"] = sum(v for k, v in linux["moved"].items() if "demote" in k) // steps
-    print(f"{peak / 2**20:.1f} MiB of tensors, {args.percent} % of them in fast memory; "
-          f"the same parameters: {same}")
-    print(f"{'':10}{'share of accesses':>18}{'to node0':>9}{'accesses':>10}{'promoted':>10}{'demoted':>9}  pages a step")
-    for name, row in table.items():
-        print(f"{name:10}{'':18}{row['share']:9.2%}{row['openings']:10}{row['promoted_pages']:10}{row['demoted_pages']:9}")
+    table = {name: figures(result, args.last) for name, result in (("Sentinel", sentinel), ("Linux", linux))}
+    print(f"{peak / 2**20:.1f} MiB of tensors, {limit / 2**20:.1f} of them in fast memory; the last {args.last} of "
+          f"{args.steps} steps, accesses counted in {table['Linux']['counted_steps']} of them; the same "
+          f"parameters: {same}")
+    print("pages a step; the share is of those accesses that were to node0")
+    show(table)
+    print(f"before these steps Linux had {table['Linux']['hint_faults_before']} hint faults and promoted "
+          f"{table['Linux']['promoted_before']} pages")
     if args.json:
-        pathlib.Path(args.json).write_text(json.dumps({"percent": args.percent, "same_parameters": same, **table}))
+        pathlib.Path(args.json).write_text(json.dumps({"percent": args.percent, "peak_bytes": peak,
+                                                       "limit_bytes": limit, "same_parameters": same, **table}))
     return 0 if same else 1
 
 

@@ -39,7 +39,7 @@ TEST_P(PagingContract, IsKnownByItsName) {
 }
 
 TEST_P(PagingContract, StaysWithinItsMemoryAndRepeatsItself) {
-  for (std::uint64_t seed = 1; seed <= 12; ++seed)
+  for (std::uint64_t seed = 1; seed <= 5; ++seed)
     for (const Profile& profile : {testing::random_training(seed), testing::random_graph(seed)})
       for (const std::uint64_t percent : {10, 40, 80}) {
         const std::uint64_t fast = budget(profile, percent);

@@ -56,3 +56,25 @@ def test_a_failing_slow_tier_stops_it(fault, io, reason, plain, under):
 
 def losses_of(text):
     return [line.split()[:4] for line in text.splitlines() if line.startswith("step ")]
+
+
+NO_KERNEL = not pathlib.Path("/dev/sentinel").exists()
+REFUSED = {
+    "kernel-with-an-ssd": (("--count", "kernel", "--fast", "64M"), "--tiers of two nodes"),
+    "watch-with-an-ssd": (("--watch", "1", "--fast", "64M"), "--tiers of two nodes"),
+    "kernel-absent": (("--count", "kernel", "--tiers", "fast=node0,slow=node0"), "patched kernel"),
+    "watch-absent": (("--watch", "1"), "patched kernel"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_counting_that_was_asked_for_and_cannot_be_had(name, sentinel, tmp_path):
+    """Not a fallback: who names a source wants that one. It shows before the command starts."""
+    if name.endswith("absent") and not NO_KERNEL:
+        pytest.skip("this kernel has /dev/sentinel")
+    options, words = REFUSED[name]
+    outcome = sentinel("run", *options, "--", "touch", tmp_path / "started",
+                       env={"SENTINEL_INJECT": "one-node" if "--tiers" in options else ""})
+    assert outcome.status == OWN_FAILURE
+    assert words in outcome.err
+    assert not (tmp_path / "started").exists()

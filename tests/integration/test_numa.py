@@ -58,6 +58,14 @@ def test_pages_that_do_not_move(inject, plain, between_nodes, expect_same):
     assert outcome.summary["moves"][inject.rpartition(":")[2]] > 0
 
 
+def test_room_is_made_before_it_is_needed(between_nodes):
+    """Case 2 of the paper, a promotion without room, does not occur under a plan, which demotes early. That it
+    does where nothing left early: node_engine_test.cpp, RoomIsLackingOnlyWhereNothingLeftEarly."""
+    outcome = between_nodes("20%", *RESNET, options=("--granule", "4K", "--late", "wait"))
+    assert outcome.summary["intervals"]
+    assert all(row["case2"] == 0 for row in outcome.summary["intervals"])
+
+
 def test_plan_from_a_profile(profile_of, plain, between_nodes, expect_same):
     profile = profile_of(*RESNET)
     outcome = between_nodes("20%", *RESNET, options=("--granule", "4K", "--profile", profile))

@@ -1,5 +1,6 @@
 """Real trainings between two nodes in the guest: counted in the kernel, moved by move_pages."""
 
+import csv
 import json
 
 import pytest
@@ -12,11 +13,12 @@ WORKLOADS = {
                     "--batch", "4", "--vocab", "500"),
 }
 STEPS = 8
+OFF_PLAN = 0.1
 TRAIN = """
 set -e
 python=/usr/bin/python3 out=$LAB_OUT
 $python "$@" --json $out/plain.json >/dev/null
-"$SENTINEL_BUILD"/bin/sentinel run --tiers fast=node0,slow=node1 --granule 4K --late wait --inspect --watch \\
+"$SENTINEL_BUILD"/bin/sentinel run --tiers fast=node0,slow=node1 --granule 4K --late wait --inspect --watch 1 \\
   --count kernel --fast 20% --summary $out/summary.json -o $out/profile.sentinel -- \\
   $python "$@" --json $out/sentinel.json >/dev/null
 """
@@ -39,17 +41,26 @@ def test_training_between_nodes(lab, tell, name):
     # Where the bytes lie (numa_maps): in the slow node before there is a plan, within the limit after.
     before = [step for step in summary["steps"] if step["phase"] in ("warmup", "profile")]
     steady = [step for step in summary["steps"] if step["phase"] == "steady"]
-    assert before and all(step["nodes"].get("node0", 0) == 0 for step in before)
+    for step in before[-1:] + steady[-1:]:
+        tell(f"{name}: numa_maps after step {step['step']} ({step['phase']}): "
+             + ", ".join(f"{node} {size / 2**20:.2f} MiB" for node, size in step["nodes"].items()))
+    assert before
+    assert all(step["nodes"].get("node0", 0) == 0 and step["nodes"]["node1"] > 0 for step in before)
     assert len(steady) >= 3
     limit = summary["fast_limit_bytes"]
     assert all(0 < step["nodes"]["node0"] <= limit for step in steady)
     assert summary["peak_fast_bytes"] <= limit
 
-    # What a step brings in goes out again, give or take what stays at its end.
+    # A step moves what the plan says. Not to the byte: tensors that share a page with others move with them
+    # or not at all, and what an earlier move left where it is wanted is not moved again.
+    planned = {way: summary[f"planned_{way}_bytes"] for way in ("promoted", "demoted")}
     for step in steady[1:]:
-        assert step["promoted_bytes"] > 0
-        assert abs(step["promoted_bytes"] - step["demoted_bytes"]) <= limit
+        for way, size in planned.items():
+            assert size > 0 and abs(step[f"{way}_bytes"] / size - 1) <= OFF_PLAN, (way, size, step)
         assert step["fast_access_share"] >= 0.95
+
+    # Case 2, lack of room, does not occur: the plan demotes early. Case 3 is what emulation makes of it.
+    assert summary["intervals"] and all(row["case2"] == 0 for row in summary["intervals"])
     watched = [step["openings"] for step in steady if "openings" in step]
     to = {node: sum(step.get(node, 0) for step in watched) for node in ("node0", "node1")}
     assert to["node0"] / (to["node0"] + to["node1"]) >= 0.95
@@ -57,7 +68,37 @@ def test_training_between_nodes(lab, tell, name):
     report = passed(lab.run(BUILD / "bin/sentinel", "report", lab.folder / "profile.sentinel"))
     assert "kernel" in next(line for line in report.splitlines() if line.lstrip().startswith("counts"))
     last = steady[-1]
+    tell(f"{name}: planned to promote {planned['promoted'] / 2**20:.2f} and to demote "
+         f"{planned['demoted'] / 2**20:.2f} MiB a step")
     tell(f"{name}: limit {limit / 2**20:.2f} MiB of {summary['peak_unlimited_bytes'] / 2**20:.1f}; a step "
-         f"promotes {last['promoted_bytes'] / 2**20:.1f} and demotes {last['demoted_bytes'] / 2**20:.1f} MiB; "
+         f"promotes {last['promoted_bytes'] / 2**20:.2f} and demotes {last['demoted_bytes'] / 2**20:.2f} MiB; "
          f"{last['fast_access_share']:.2%} of accesses to node0 by the profile's counts, "
          f"{to['node0'] / (to['node0'] + to['node1']):.2%} by the kernel's at their time")
+
+
+FORKS = """
+set -e
+python=/usr/bin/python3 out=$LAB_OUT
+$python "$@" --json $out/plain.json >/dev/null
+"$SENTINEL_BUILD"/bin/sentinel record --exact --count kernel -o $out/profile.sentinel -- \\
+  $python "$@" --json $out/sentinel.json >/dev/null
+"$SENTINEL_BUILD"/bin/sentinel report $out/profile.sentinel tensors --format csv -o $out/tensors.csv
+"$SENTINEL_BUILD"/bin/sentinel report $out/profile.sentinel
+"""
+
+
+def test_forks_while_the_kernel_counts(lab, tell):
+    """DataLoader's workers are forked in each epoch, here in each step, the profiled one among them. They read
+    their parent's memory and are not counted; counting goes on."""
+    command = [ROOT / "tests/workloads/resnet_cifar.py", "--depth", "8", "--width", "8", "--batch", "4",
+               "--images", "4", "--workers", "2", "--steps", "5", "--threads", 1]
+    report = passed(lab.run("bash", "-c", FORKS, "forks", *command, SENTINEL_BUILD=str(BUILD)))
+    plain, sentinel = (json.loads((lab.folder / f"{file}.json").read_text()) for file in ("plain", "sentinel"))
+    assert plain["params_sha256"] == sentinel["params_sha256"]
+    counts = next(line for line in report.splitlines() if line.lstrip().startswith("counts"))
+    assert "kernel, exact" in counts, counts
+    with open(lab.folder / "tensors.csv") as file:
+        rows = list(csv.DictReader(file))
+    opened = sum(int(row["reads"]) + int(row["writes"]) > 0 for row in rows)
+    tell(f"{opened} of {len(rows)} tensors were opened in the step that forked")
+    assert opened > len(rows) / 2

@@ -10,6 +10,7 @@
 #include <sstream>
 #include <utility>
 
+#include "base/files.h"
 #include "base/units.h"
 #include "capture/availability.h"
 #include "capture/kernel_source.h"
@@ -31,11 +32,6 @@ std::string read_text(const fs::path& path) {
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();
-}
-
-std::string first_line(const fs::path& path) {
-  const auto text = read_text(path);
-  return text.substr(0, text.find('\n'));
 }
 
 Finding io_uring(const SlowFile& file) {
@@ -106,8 +102,9 @@ Finding kernel_patch() {
     return {"kernel source", false, "this kernel has no /dev/sentinel",
             "none needed: userfaultfd counts the same. To have it: kernel/README.md"};
   return {"kernel source", false, fmt::format("/dev/sentinel: {}", std::strerror(-code)),
-          code == -EPROTO ? "the kernel's version of the interface is another: build its patches anew"
-                          : "let this user open it: mode 0666"};
+          code == -EPROTO
+              ? "the kernel's version of the interface is another: build its patches anew"
+              : "let this user open it: mode 0666"};
 }
 
 Finding hardware_samples() {

@@ -12,7 +12,7 @@
 
 namespace sentinel::cli {
 
-// A share is of the profile's unlimited peak (DESIGN 8). Unlimited: 0.
+// A share is of the profile's unlimited peak. Unlimited: 0.
 std::uint64_t budget_bytes(const Budget&, const Profile&);
 
 // The same of an option's text; the machine's own fast memory where it is empty. Throws UsageError.

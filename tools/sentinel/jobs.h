@@ -42,8 +42,10 @@ struct JobsTrial {
 
 // TENSILE's measures (its section 5.1), of all jobs together.
 struct JobsMeasures {
-  double msr = 0;             // memory saved: 1 - peak / plain peak
-  double eor = 0;             // extra time: sum of the jobs' steps / that of the plain ones - 1
+  double msr = 0;  // memory saved: 1 - peak / plain peak
+  // Extra time: all steps of all jobs / those of the plain jobs - 1. All steps: with noise or jobs
+  // of different lengths the last one alone has other company than its plain counterpart.
+  double eor = 0;
   std::optional<double> cbr;  // msr / eor; absent where there is no extra time
 };
 JobsMeasures measures(const JobsTrial&);

@@ -10,6 +10,7 @@
 #include "execute/executors.h"
 #include "execute/node_calls.h"
 #include "execute/trial.h"
+#include "execute/workable.h"
 #include "sentinel/error.h"
 #include "sentinel/policy.h"
 #include "terminal.h"
@@ -42,7 +43,7 @@ constexpr LaunchRow kLaunchRows[] = {
     {"--summary", "SENTINEL_SUMMARY", "FILE", kRun, Kind::path},
     {"--late", "SENTINEL_LATE", "HOW", kRun},
     {"--inspect", "SENTINEL_INSPECT", "", kRun, Kind::flag},
-    {"--watch", "SENTINEL_WATCH", "", kRun, Kind::flag},
+    {"--watch", "SENTINEL_WATCH", "N", kRun},
     {"--machine", "SENTINEL_MACHINE", "NAME|FILE", kRun},
     {"--io", "SENTINEL_IO", "BACKEND", kRun},
     {"--move", "SENTINEL_MOVE", "HOW", kRun},
@@ -189,6 +190,7 @@ SessionOptions enter_environment(const Launch& launch) {
   }
   const auto options = checked_options();
   check_nodes(options);
+  require_counting(options);
   return options;
 }
 

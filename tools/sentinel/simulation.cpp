@@ -17,6 +17,7 @@ namespace {
 // Sums of many times differ in their last bits with the order of summing.
 void settle_rounding(sim::SimResult& result) {
   constexpr double kRounding = 1e-9;
+  if (std::abs(result.stall_us) < kRounding * result.step_us) result.stall_us = 0;
   if (std::abs(result.step_us - result.ideal_us) > kRounding * result.ideal_us) return;
   result.step_us = result.ideal_us;
   result.stall_us = 0;

@@ -62,6 +62,10 @@ double vary_interval(Scenario& s, const std::string& value) {
   s.plan.max_interval_layers = static_cast<std::uint32_t>(parse_bytes(value));
   return s.plan.max_interval_layers;
 }
+double vary_look_ahead(Scenario& s, const std::string& value) {
+  s.plan.look_ahead = static_cast<std::uint32_t>(parse_bytes(value));
+  return s.plan.look_ahead;
+}
 
 struct Knob {
   std::string_view name;
@@ -71,7 +75,8 @@ struct Knob {
 constexpr Knob kKnobs[] = {{"fast", vary_fast},
                            {"host", vary_host},
                            {"ssd-bw", vary_ssd},
-                           {"interval", vary_interval, true}};
+                            {"interval", vary_interval, true},
+                            {"look-ahead", vary_look_ahead, true}};
 
 Variant varied(const Scenario& scenario, const Knob& knob, const std::string& value) {
   Variant variant{fmt::format("{}={}", knob.name, value), scenario};
@@ -94,8 +99,8 @@ std::vector<Variant> variants_of(const Scenario& scenario, const std::string& sw
                                   [&](const Knob& k) { return k.name == sweep.substr(0, equals); });
   if (knob == std::end(kKnobs) || equals + 1 >= sweep.size())
     throw UsageError(fmt::format(
-        "--sweep {}: write fast=, host=, ssd-bw= or interval= and values, as fast=10%,20% or "
-        "fast=10%..100%",
+        "--sweep {}: write fast=, host=, ssd-bw=, interval= or look-ahead= and values, as "
+        "fast=10%,20% or fast=10%..100%",
         sweep));
   std::vector<Variant> variants;
   for (const auto& value : sweep_values(sweep.substr(equals + 1), knob->whole))

@@ -1,4 +1,5 @@
-// One thing varied: "fast=10%..100%", "host=0,64G,128G", "ssd-bw=3.2..25.6GB/s", "interval=1..16".
+// One thing varied: "fast=10%..100%", "host=0,64G,128G", "ssd-bw=3.2..25.6GB/s", "interval=1..16",
+// "look-ahead=8,32" (kernels that deepum predicts).
 #pragma once
 
 #include <string>

@@ -24,6 +24,7 @@
 #include "plan/decisions.h"
 #include "plan/policies/all.h"
 #include "plan/rates.h"
+#include "plan/tensile/channel.h"
 #include "sentinel/error.h"
 
 namespace sentinel::plan {
@@ -53,6 +54,9 @@ class Capuchin {
         source_(absences_.storages().size(), false),
         time_(1, 0) {
     for (const Op& op : profile.ops) time_.push_back(time_.back() + op.us);
+    const std::vector<tensile::Channel::Job> step{{.step_us = time_.back()}};
+    out_lane_.emplace(step);
+    in_lane_.emplace(step);
     const auto& storages = absences_.storages();
     for (std::uint32_t i = 0; i < storages.size(); ++i) {
       of_[storages[i].tensor.index()] = i;
@@ -64,8 +68,7 @@ class Capuchin {
     choose(recompute);
     std::vector<bool> closed(absences_.gaps().size(), false);
     for (std::uint32_t g = 0; g < closed.size(); ++g)
-      closed[g] = absences_.bytes(g) == 0 || remedy_[g] == Remedy::recompute ||
-                  source_[absences_.gaps()[g].storage];
+      closed[g] = absences_.bytes(g) == 0 || remedy_[g] == Remedy::recompute;
     for (std::uint32_t g : give_way(absences_, options_.fast_bytes, closed)) {
       remedy_[g] = Remedy::swap;
       on_demand_[g] = true;
@@ -142,12 +145,25 @@ class Capuchin {
     for (const Candidate& c : rest) {
       if (!absences_.gaps()[c.gap].needed)
         take(c.gap, Remedy::swap);  // nobody reads it: for nothing
-      else if (c.free_us < 0)
-        costly.push_back(c.gap);
-      else if (helps(c.gap))
+      else if (helps(c.gap) && c.free_us >= 0 && finds_lanes(c.gap))
         take(c.gap, Remedy::swap);
+      else
+        costly.push_back(c.gap);
     }
     if (absences_.peak() > options_.fast_bytes) choose_costly(costly, recompute);
+  }
+
+  // Behind and before the swaps chosen so far, each way being used by one at a time.
+  bool finds_lanes(std::uint32_t g) {
+    const IdleGap& gap = absences_.gaps()[g];
+    const double until = begin(gap.next);
+    const auto leaves = out_lane_->earliest(0, begin(gap.use + 1), until - in_us(g), out_us(g));
+    if (!leaves) return false;
+    const auto comes = in_lane_->latest(0, *leaves + out_us(g), until, in_us(g));
+    if (!comes) return false;
+    out_lane_->book(0, *leaves, out_us(g));
+    in_lane_->book(0, *comes, in_us(g));
+    return true;
   }
 
   // By value as it was first; one that has lost value since goes back to its new place.
@@ -166,7 +182,7 @@ class Capuchin {
       const auto [value, inverse] = heap.back();
       heap.pop_back();
       const std::uint32_t g = UINT32_MAX - inverse;
-      if (!helps(g) || source_[absences_.gaps()[g].storage]) continue;
+      if (!helps(g)) continue;
       const Cost now = cost(g, recompute);
       if (static_cast<double>(absences_.bytes(g)) < 0.999 * value * now.us)
         push(g);
@@ -176,8 +192,9 @@ class Capuchin {
   }
 
   Cost cost(std::uint32_t g, bool recompute) const {
-    Cost best{.us = -free_us(g)};
-    if (!recompute || absences_.storage_of(g).persistent) return best;
+    Cost best{.us = std::max(-free_us(g), in_us(g))};  // with the lanes full its way back shows
+    if (!recompute || absences_.storage_of(g).persistent || source_[absences_.gaps()[g].storage])
+      return best;
     const auto replays = chain(g);
     double us = 0;
     for (const Recompute& r : replays) us += profile_.ops[r.op.index()].us;
@@ -202,13 +219,16 @@ class Capuchin {
     const IdleGap& gap = absences_.gaps()[g];
     remedy_[g] = remedy;
     absences_.leave(g, gap.use + 1, gap.next);
-    given_up_[gap.storage] = true;
     if (remedy != Remedy::recompute) return;
+    given_up_[gap.storage] = true;
     const auto replays = chain(g);
     absences_.hold_more(gap.next, replay_bytes(profile_, replays, machine_.granule_bytes));
-    for (const Recompute& r : replays)
-      for (TensorId t : profile_.ops[r.op.index()].in)
+    for (const Recompute& r : replays) {
+      const auto& in = profile_.ops[r.op.index()].in;
+      absences_.need_back(in, gap.next);
+      for (TensorId t : in)
         if (of_[t.index()] != UINT32_MAX) source_[of_[t.index()]] = true;
+    }
   }
 
   // The ways back one behind the other, each as late as it can be: the last one needed first.
@@ -254,9 +274,10 @@ class Capuchin {
   std::vector<bool> on_demand_;    // per gap
   std::vector<double> lead_us_;    // per gap: learnt
   std::vector<std::uint32_t> of_;  // per tensor, its storage
-  std::vector<bool> given_up_;     // per storage
+  std::vector<bool> given_up_;     // per storage: recomputed
   std::vector<bool> source_;       // per storage: of a recomputation
   std::vector<double> time_;
+  std::optional<tensile::Channel> out_lane_, in_lane_;
   Clock::time_point begin_ = Clock::now();
 };
 

@@ -36,8 +36,9 @@ class FlashNeuronPlanner {
         machine_(machine),
         options_(options),
         storages_(storages(profile)),
-        alive_(alive_bytes(profile, storages_, machine.granule_bytes)),
-        largest_op_(std::ranges::max(operand_bytes(profile, storages_, machine.granule_bytes))) {}
+        footprint_(profile, {}, machine.granule_bytes),
+        demand_(whole_demand(profile, storages_, footprint_)),
+        largest_op_(std::ranges::max(demand_.must)) {}
 
   Plan plan();
 
@@ -52,14 +53,17 @@ class FlashNeuronPlanner {
   const Machine& machine_;
   const PlanOptions& options_;
   std::vector<Storage> storages_;
-  std::vector<std::uint64_t> alive_;
+  Footprint footprint_;
+  Demand demand_;
   std::uint64_t largest_op_;
 };
 
-// The first op of the backward pass.
+// The first op of the backward pass; where no op is marked, memory is fullest when it begins.
 std::uint32_t FlashNeuronPlanner::backward() const {
   const auto at =
       std::ranges::find_if(profile_.ops, [](const Op& op) { return op.phase != Phase::forward; });
+  if (at == profile_.ops.end())
+    return static_cast<std::uint32_t>(std::ranges::max_element(demand_.all) - demand_.all.begin());
   return static_cast<std::uint32_t>(at - profile_.ops.begin());
 }
 
@@ -70,7 +74,8 @@ std::vector<Offload> FlashNeuronPlanner::offloadable() const {
   for (const IdleGap& gap : idle_gaps(profile_, storages_)) {
     const Storage& s = storages_[gap.storage];
     if (s.persistent || s.carried || !gap.needed || gap.use >= begin || gap.next < begin) continue;
-    all.push_back({gap, round_up(s.bytes, machine_.granule_bytes)});
+    if (const std::uint64_t bytes = freed_bytes(footprint_, s); bytes > 0)
+      all.push_back({gap, bytes});
   }
   std::ranges::stable_sort(all, {}, [](const Offload& o) { return o.gap.use; });
   return all;
@@ -92,7 +97,7 @@ std::size_t FlashNeuronPlanner::selection(const std::vector<Offload>& all) const
 // fit with it, selection goes on until it does.
 std::size_t FlashNeuronPlanner::smallest_fit(std::vector<Offload>& all,
                                              std::size_t selected) const {
-  Level held(alive_);
+  Level held(demand_.all);
   const auto leave = [&](const Offload& o) {
     held.add(o.gap.use + 1, o.gap.next, -static_cast<std::int64_t>(o.bytes));
   };
@@ -113,7 +118,7 @@ std::size_t FlashNeuronPlanner::smallest_fit(std::vector<Offload>& all,
 std::vector<Decision> FlashNeuronPlanner::decisions(std::vector<Offload> selected) const {
   const std::uint32_t begin = backward();
   const StepTimes times(profile_);
-  Pressure pressure(alive_, options_.fast_bytes - std::min(options_.fast_bytes, largest_op_),
+  Pressure pressure(demand_.all, options_.fast_bytes - std::min(options_.fast_bytes, largest_op_),
                     times);
   for (const Offload& o : selected) pressure.release(o.gap.use + 1, o.gap.next, o.bytes);
   std::ranges::stable_sort(selected, {}, [](const Offload& o) { return o.gap.next; });
@@ -135,7 +140,7 @@ std::vector<Decision> FlashNeuronPlanner::decisions(std::vector<Offload> selecte
 
 Plan FlashNeuronPlanner::plan() {
   std::vector<Offload> all;
-  if (std::ranges::max(alive_) > options_.fast_bytes) {
+  if (std::ranges::max(demand_.all) > options_.fast_bytes) {
     all = offloadable();
     all.resize(smallest_fit(all, selection(all)));
   }

@@ -20,7 +20,6 @@
 #include <set>
 #include <span>
 
-#include "base/units.h"
 #include "plan/bandwidth_calendar.h"
 #include "plan/compaction.h"
 #include "plan/decisions.h"
@@ -42,9 +41,9 @@ struct Variant {
 };
 
 // A candidate this near to the best counts as the best. Benefits shrink together, and to find the
-// very best of nearly equal ones would take time quadratic in their number; so each is looked at
-// again only when it has lost as much.
-constexpr double kSlack = 0.01;
+// very best of nearly equal ones takes time quadratic in their number; so the more often a
+// candidate has been looked at in vain, the less near it has to be: twice as much each time.
+constexpr double kSlack = 0.001, kMostSlack = 0.1;
 constexpr std::size_t kBetweenClocks = 1024;  // candidates between two looks at the clock
 
 class G10Planner {
@@ -57,8 +56,8 @@ class G10Planner {
         options_(options),
         storages_(storages(profile)),
         times_(profile),
-        pressure_(alive_bytes(profile, storages_, machine.granule_bytes), options.fast_bytes,
-                  times_),
+        footprint_(profile, {}, machine.granule_bytes),
+        pressure_(whole_demand(profile, storages_, footprint_).all, options.fast_bytes, times_),
         calendar_(times_, machine, variant.unified),
         ssd_(static_cast<std::uint32_t>(machine.tiers.size()) - 1),
         host_(variant.host && uses(options, kHostTier) && ssd_ > 1 ? ssd_ - 1 : 0),
@@ -92,6 +91,7 @@ class G10Planner {
   const PlanOptions& options_;
   std::vector<Storage> storages_;
   StepTimes times_;
+  Footprint footprint_;
   Pressure pressure_;
   BandwidthCalendar calendar_;
   std::uint32_t ssd_, host_;  // tiers; host_ 0: not used
@@ -103,11 +103,12 @@ class G10Planner {
 void G10Planner::find_periods() {
   for (const IdleGap& gap : idle_gaps(profile_, storages_)) {
     const Storage& s = storages_[gap.storage];
-    if (variant_.unified && below_granule(s, machine_.granule_bytes)) continue;
+    const std::uint64_t bytes = freed_bytes(footprint_, s);
+    if (bytes == 0 || (variant_.unified && below_granule(s, machine_.granule_bytes))) continue;
     periods_.push_back({.storage = gap.storage,
                         .use = gap.use,
                         .next = gap.next,
-                        .bytes = round_up(gap.bytes, machine_.granule_bytes),
+                        .bytes = bytes,
                         .out = gap.use + 1,
                         .in = gap.next});
   }
@@ -132,6 +133,7 @@ double G10Planner::ratio(const Period& p) const {
 // benefit was computed anew is the best of all: no sorting at every turn.
 void G10Planner::schedule_evictions() {
   const auto start = std::chrono::steady_clock::now();
+  std::vector<double> slacks(periods_.size(), kSlack);
   std::priority_queue<Candidate> queue;
   for (std::uint32_t i = 0; i < periods_.size(); ++i)
     if (const double r = ratio(periods_[i]); r > 0) queue.push({r, i});
@@ -140,10 +142,13 @@ void G10Planner::schedule_evictions() {
     queue.pop();
     const Candidate now{ratio(periods_[best.period]), best.period};
     if (now.ratio <= 0) continue;
-    if (!queue.empty() && now.ratio < (1 - kSlack) * queue.top().ratio)
+    double& slack = slacks[best.period];
+    if (!queue.empty() && now.ratio < (1 - slack) * queue.top().ratio) {
+      slack = std::min(2 * slack, kMostSlack);
       queue.push(now);
-    else
+    } else {
       evict(periods_[best.period]);
+    }
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     if (turn % kBetweenClocks == 0 && elapsed.count() > options_.time_limit_s) break;
   }

@@ -10,6 +10,8 @@
 // long before its use a prefetch begins is chosen once for the step.
 // Left out: the framework's own costs of allocation and of host calls. Weights, gradients and
 // optimizer state stay, as in the paper: where they leave too little, the method fails.
+#include <tbb/parallel_for.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -19,6 +21,7 @@
 #include "plan/cost_run.h"
 #include "plan/feature_maps.h"
 #include "plan/policies/all.h"
+#include "plan/search.h"
 #include "plan/swarm.h"
 #include "sentinel/error.h"
 
@@ -32,9 +35,10 @@ constexpr std::array kFeatures{kSeeds};
 struct Prefetch {
   double lead, window;  // CostInput's
 };
-constexpr std::array kPrefetches{Prefetch{0, 1},   Prefetch{0.5, 0.5}, Prefetch{1, 0.5},
-                                 Prefetch{1, 1},   Prefetch{2, 0.5},   Prefetch{2, 1},
-                                 Prefetch{4, 0.5}, Prefetch{4, 1}};
+// The likeliest first: a short time limit ends the comparison.
+constexpr std::array kPrefetches{Prefetch{1, 0.5}, Prefetch{2, 1},  Prefetch{0, 1},
+                                 Prefetch{2, 0.5}, Prefetch{1, 1},  Prefetch{0.5, 0.5},
+                                 Prefetch{4, 1},   Prefetch{4, 0.5}};
 // Of the limit: the plan rounds where the model does not, and may need a little more.
 constexpr std::array kMargins{1.0, 0.99, 0.97, 0.94};
 constexpr double kSearchShare = 0.9;  // of the time limit; the rest is for making the plan
@@ -95,18 +99,27 @@ class HomePlanner {
     return decided_plan("home", profile_, machine_, options_, decisions);
   }
 
-  // The way to prefetch whose best seed is best.
+  // The way to prefetch whose best seed is best; past the deadline, of those looked at so far.
   Start best_start(std::uint64_t limit) const {
-    Start best;
-    for (const Prefetch& prefetch : kPrefetches) {
-      Start start;
-      start.model.emplace(model(limit, prefetch));
-      start.seeds = choice_seeds(*start.model);
-      CostRun run(*start.model);
-      for (const auto& seed : start.seeds) start.best = std::min(start.best, run.evaluate(seed));
-      if (!best.model || start.best < best.best) best = std::move(start);
-    }
-    return best;
+    std::array<Start, kPrefetches.size()> starts;
+    in_quiet_thread([&] {
+      tbb::parallel_for(
+          std::size_t{0}, starts.size(),
+          [&](std::size_t n) {
+            if (n == 0 || Clock::now() < deadline_) starts[n] = start(limit, kPrefetches[n]);
+          },
+          tbb::simple_partitioner());
+    });
+    return std::move(*std::ranges::min_element(starts, {}, &Start::best));
+  }
+
+  Start start(std::uint64_t limit, const Prefetch& prefetch) const {
+    Start result;
+    result.model.emplace(model(limit, prefetch));
+    result.seeds = choice_seeds(*result.model);
+    CostRun run(*result.model);
+    for (const auto& seed : result.seeds) result.best = std::min(result.best, run.evaluate(seed));
+    return result;
   }
 
   SwarmResult search(const Start& start) const {

@@ -39,7 +39,8 @@ class LmsPlanner {
         machine_(machine),
         options_(options),
         storages_(storages(profile)),
-        alive_(alive_bytes(profile, storages_, machine.granule_bytes)),
+        footprint_(profile, {}, machine.granule_bytes),
+        alive_(whole_demand(profile, storages_, footprint_).all),
         ops_(static_cast<std::uint32_t>(profile.ops.size())) {
     for (const IdleGap& gap : idle_gaps(profile, storages_)) {
       const Storage& s = storages_[gap.storage];
@@ -63,6 +64,7 @@ class LmsPlanner {
   const Machine& machine_;
   const PlanOptions& options_;
   std::vector<Storage> storages_;
+  Footprint footprint_;
   std::vector<std::uint64_t> alive_;
   std::uint32_t ops_;
   std::vector<IdleGap> gaps_;
@@ -84,7 +86,7 @@ std::optional<std::uint32_t> LmsPlanner::overflow(const Parameters& p) const {
     if (swapped(gap, p)) {
       const std::uint32_t out = gap.use + (p.synchronous ? 1 : 2);
       held.add(out, swap_in(gap, p),
-               -static_cast<std::int64_t>(round_up(gap.bytes, machine_.granule_bytes)));
+               -static_cast<std::int64_t>(freed_bytes(footprint_, storages_[gap.storage])));
     }
   return held.last_above(0, ops_, static_cast<std::int64_t>(options_.fast_bytes));
 }

@@ -96,10 +96,9 @@ class SuperNeuronsPlanner {
   bool recomputable(const IdleGap& map) const {
     const TensorId t = storages_[map.storage].tensor;
     const auto maker = replay_.maker(t, OpId(map.next));
-    std::vector<TensorId> dead;
-    return options_.recompute && maker && replay_.possible(*maker) &&
-           replay_.inputs_valid(*maker, OpId(map.next), dead) &&
-           !compute_intensive(profile_.ops[maker->index()]);
+    const auto alive = [&](TensorId x) { return replay_.alive(x, OpId(map.next)); };
+    return options_.recompute && maker && !compute_intensive(profile_.ops[maker->index()]) &&
+           !replay_chain(profile_, replay_, t, OpId(map.next), alive).empty();
   }
 
   void leave(const IdleGap& map, std::uint32_t until) {

@@ -10,6 +10,7 @@
 
 #include "base/units.h"
 #include "execute/numa_maps.h"
+#include "execute/trial.h"
 #include "fake_nodes.h"
 
 namespace sentinel {
@@ -194,6 +195,32 @@ TEST_P(NodeEngineTest, PromotionsWithoutRoomStayInSlowMemory) {
   EXPECT_EQ(fast(2), kTensor);
 }
 
+// Case 2 of the paper, and how a plan avoids it.
+TEST_P(NodeEngineTest, RoomIsLackingOnlyWhereNothingLeftEarly) {
+  Trials trials(1, Choice::wait);
+  const auto step = [&](std::uint64_t tensor) {
+    trials.begin_step(0);
+    trials.promotion(0, arrival(tensor));
+    trials.end_step(0, true);
+    return trials.rows()[0].cases;
+  };
+  for (std::uint64_t t = 0; t < 3; ++t) born(t);
+  engine->set_budget(kTensor);
+  promote(0);
+  await(0);
+  promote(1);
+  usleep(20000);
+  EXPECT_THAT(step(1), ::testing::ElementsAre(0, 1, 0));
+  demote(0);
+  await(1);
+
+  demote(1);
+  demoted(2 * kTensor);
+  promote(2);
+  await(2);
+  EXPECT_THAT(step(2), ::testing::ElementsAre(1, 1, 0));
+}
+
 TEST_P(NodeEngineTest, AShrunkenBudgetHoldsWhenItReturns) {
   engine->set_budget(8 * kTensor);
   for (std::uint64_t t = 0; t < 8; ++t) born(t);
@@ -344,6 +371,48 @@ TEST_P(NodeFaultTest, PagesSharedWithAChildStayAndAreCounted) {
   EXPECT_GT(engine->counters().pages_left, 0u);
   EXPECT_LE(bytes_in(kFast), 2 * kTensor);
   EXPECT_TRUE(intact(0));
+}
+
+TEST_P(NodeFaultTest, WhatCouldNotLeaveIsAskedAgainWhenRoomIsLacking) {
+  std::atomic<bool> shared = true;
+  fake->answer = [&](std::uintptr_t, int) { return shared ? EACCES : 0; };
+  born(2);
+  engine->set_budget(2 * kTensor);
+  born(0), born(1);
+  demote(0);
+  while (engine->counters().pages_left == 0) usleep(1000);
+  shared = false;  // the child has gone
+  engine->tick();
+  EXPECT_TRUE(born(3));  // in the room of the first
+  EXPECT_EQ(fast(0), 0u);
+  EXPECT_TRUE(intact(0));
+
+  shared = true;
+  const auto left = engine->counters().pages_left;
+  demote(1);
+  while (engine->counters().pages_left == left) usleep(1000);
+  shared = false;
+  engine->tick();
+  promote(2);
+  await(2);
+  EXPECT_EQ(fast(2), kTensor);
+  EXPECT_TRUE(intact(1) && intact(2));
+}
+
+// Where it stays so, nobody waits for it for ever, and it is not asked for ever.
+TEST_P(NodeFaultTest, WhatNeverLeavesIsAskedOnceAnOp) {
+  fake->answer = [](std::uintptr_t, int) { return EACCES; };
+  born(1);
+  engine->set_budget(kTensor);
+  born(0);
+  demote(0);
+  promote(1);
+  await(1);
+  EXPECT_EQ(fast(1), 0u);
+  usleep(20000);
+  const auto calls = fake->calls.load();
+  usleep(50000);
+  EXPECT_EQ(fake->calls, calls);
 }
 
 TEST_P(NodeFaultTest, AFullNodeLeavesPromotionsWhereTheyAre) {

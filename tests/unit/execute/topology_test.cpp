@@ -78,6 +78,10 @@ TEST_F(Sys, MemoryTiersListTheirNodes) {
   EXPECT_EQ(memory_tier(2, root), 22);
   EXPECT_EQ(memory_tier(3, root), -1);
   EXPECT_EQ(memory_tier(0, root / "nowhere"), -1);
+  for (const char* odd : {"", ",", "none", "1-", "-1", "99999999999999999999"}) {
+    write("devices/virtual/memory_tiering/memory_tier9/nodelist", odd);
+    EXPECT_EQ(memory_tier(3, root), -1) << odd;
+  }
 }
 
 TEST_F(Sys, DaxDevicesTellWhetherTheyAreMemory) {

@@ -27,6 +27,9 @@ Plan sentinel_plan(const Profile& profile, const Machine& machine, std::uint64_t
 }
 
 INSTANTIATE_TEST_SUITE_P(Sentinel, PolicyContract, ::testing::Values("sentinel"));
+INSTANTIATE_TEST_SUITE_P(Swapping, PolicyContract,
+                         ::testing::Values("g10", "g10-gds", "g10-host", "flashneuron", "lms",
+                                           "ideal"));
 
 // One layer an op, pages of 4 KiB, 6 ops of 100 us each:
 //   op        0    1    2    3    4    5

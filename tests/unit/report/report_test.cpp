@@ -101,6 +101,17 @@ TEST(Summary, SamplesAreNotTakenForOpenings) {
               HasSubstr("samples, sampled loads and stores, not openings, stated error ±2 %"));
 }
 
+// A complete profile in which the source refused some tensors says so where it says how far to
+// trust it.
+TEST(Summary, WhatWasNotCountedIsStated) {
+  auto profile = small_profile();
+  profile.meta.complete = true;
+  profile.meta.exact = false;
+  profile.meta.incomplete_reason =
+      "2 of 40 tensors were not counted, or not to their end: No space left on device";
+  EXPECT_THAT(rendered(profile, "summary", "text"), HasSubstr("2 of 40 tensors were not counted"));
+}
+
 TEST(Summary, ObservationsInJson) {
   const auto summary = parsed(small_profile(), "summary");
   EXPECT_EQ(summary["tensors"], 8);  // of nine, one is foreign

@@ -45,20 +45,21 @@ Profile random_step(std::mt19937_64& random) {
     const TensorId t = b.persistent(bytes());
     for (std::uint64_t u = 1 + random() % 3; u > 0; --u) use(t, random() % ops);
   }
-  for (std::uint64_t n = 2 + random() % 5; n > 0; --n) {
+  for (std::uint64_t n = 3 + random() % 5; n > 0; --n) {
     const std::size_t first = random() % (ops / 2), last = ops - 1 - random() % (ops / 2);
     const TensorId t = b.temporary(bytes(), first, last);
     out[first].push_back(t);
     if (random() % 3 == 0) use(t, first + random() % (last - first + 1));
     in[last].push_back(t);
-    if (first > 0 && random() % 2)
-      for (std::uint32_t i = 0; i < t.index(); ++i)
-        if (b.profile.tensors[i].alloc_op && b.profile.tensors[i].alloc_op->index() < first &&
-            b.profile.tensors[i].free_op->index() >= first)
-          in[first].push_back(TensorId(i));
+    if (t.index() == 0) continue;
+    const TensorId earlier(random() % t.index());  // that op's input, where it is alive
+    const Tensor& tensor = b.profile.tensors[earlier.index()];
+    const bool alive =
+        !tensor.alloc_op || (tensor.alloc_op->index() < first && tensor.free_op->index() >= first);
+    if (alive) in[first].push_back(earlier);
   }
   for (std::size_t k = 0; k < ops; ++k)
-    b.op(static_cast<std::uint32_t>(k), static_cast<double>(random() % 8) * 5, in[k], out[k]);
+    b.op(static_cast<std::uint32_t>(k), static_cast<double>(random() % 8) * 2, in[k], out[k]);
   return b.profile;
 }
 
@@ -206,9 +207,10 @@ struct Instance {
                   ? random_training(seed, {2 + static_cast<std::uint32_t>(seed % 2), 1, 4 * kPage})
                   : random_step(random);
     machine = random_machine(random);
-    const std::uint64_t least = *std::ranges::max_element(working_set_bytes(profile));
+    const auto sets = working_set_bytes(profile);
+    const std::uint64_t least = *std::ranges::max_element(sets);
     const std::uint64_t peak = std::max(peak_live_bytes(profile), least);
-    budget = least + (peak - least) * (random() % 4) / 4 + 2000;
+    budget = least + (peak - least) * (random() % 3) / 4 + 2000;
     swap_us = bound(false);
     any_us = bound(true);
   }

@@ -45,8 +45,8 @@ TEST(Lru, FaultsEvictThenFetch) {
   b.op(0, 300, {v});
   b.op(1, 300, {w});
   const SimResult r = simulated("lru", b.profile, block_machine(), {.fast_bytes = 8_MiB});
-  EXPECT_THAT(r.step_times_us,
-              ElementsAre(DoubleNear(1160, 1e-6), DoubleNear(2360, 1e-6), DoubleNear(2360, 1e-6)));
+  EXPECT_THAT(r.step_times_us, ElementsAre(DoubleNear(1160, 1e-6), DoubleNear(2360, 1e-6),
+                                           DoubleNear(2360, 1e-6), DoubleNear(2360, 1e-6)));
   EXPECT_NEAR(r.stall_us, 1760, 1e-6);
   EXPECT_EQ(r.demand_faults, 16u);
   EXPECT_EQ(r.paging.faulted_blocks, 8u);

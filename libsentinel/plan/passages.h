@@ -1,0 +1,22 @@
+// What limits the traffic between fast memory and the slower tiers, all transfers together.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <vector>
+
+#include "sentinel/machine.h"
+
+namespace sentinel::plan {
+
+// A tier's port or a link, one way, in the bound's units.
+struct Passage {
+  double mib_per_ms;
+  std::set<std::uint32_t> out, in;  // slower tiers whose traffic crosses it
+};
+
+// Those that could ever hold traffic up: not what another passage of no more bandwidth, crossed by
+// the same traffic and more, always would before. As in sim/fabric.h.
+std::vector<Passage> passages(const Machine&);
+
+}  // namespace sentinel::plan
