@@ -71,6 +71,11 @@ void require_live(const Plan& plan, const SessionOptions& options) {
         "the plan is for machine {}, whose memory is managed by {}; here it is by {}. "
         "Make one for this machine: sentinel plan --machine local",
         plan.machine, print_bytes(plan.granule_bytes), print_bytes(options.granule_bytes)));
+  if (plan.part_bytes != 0 || !plan.recomputations.empty())
+    throw Error(
+        "the plan moves parts of tensors or recomputes; a training run moves whole tensors and "
+        "nothing "
+        "else. Make one for this machine: sentinel plan --machine local");
 }
 
 }  // namespace sentinel

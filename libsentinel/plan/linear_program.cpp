@@ -13,6 +13,8 @@
 namespace sentinel::plan {
 namespace {
 
+constexpr double kRounding = 1e-12;  // of the sums that make the proven bound, relative
+
 class Clp {
  public:
   static const Clp& get() {
@@ -104,7 +106,7 @@ double LinearProgram::proven(const double* prices) const {
     reduced[static_cast<std::size_t>(e.column)] -= e.value * price[static_cast<std::size_t>(e.row)];
   for (std::size_t j = 0; j < columns(); ++j)
     bound += reduced[j] * (reduced[j] > 0 ? lower_[j] : upper_[j]);
-  return bound;
+  return bound - kRounding * std::abs(bound);
 }
 
 bool LinearProgram::solvable() { return Clp::get().complete; }

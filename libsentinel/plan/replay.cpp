@@ -27,9 +27,20 @@ std::string lower(std::string_view text) {
 }  // namespace
 
 bool random(const Op& op) {
-  static constexpr std::array<std::string_view, 10> kMarks{
-      "dropout",     "bernoulli",    "rand",    "normal_", "uniform_",
-      "multinomial", "exponential_", "poisson", "rrelu",   "gumbel"};
+  static constexpr std::array<std::string_view, 14> kMarks{"scaled_dot_product",
+                                                           "efficient_attention",
+                                                           "flash_attention",
+                                                           "cudnn_rnn",
+                                                           "dropout",
+                                                           "bernoulli",
+                                                           "rand",
+                                                           "normal_",
+                                                           "uniform_",
+                                                           "multinomial",
+                                                           "exponential_",
+                                                           "poisson",
+                                                           "rrelu",
+                                                           "gumbel"};
   const std::string name = lower(op.name);
   return std::ranges::any_of(kMarks, [&](std::string_view mark) {
     const auto at = name.find(mark);
@@ -125,6 +136,7 @@ class Chain {
 std::vector<Recompute> replay_chain(const Profile& profile, const Replay& replay, TensorId wanted,
                                     OpId before, const std::function<bool(TensorId)>& available,
                                     std::size_t most) {
+  if (replay.persistent(wanted)) return {};
   Chain chain(profile, replay, before, available, most);
   if (!chain.add(wanted, before)) return {};
   auto order = chain.take();
@@ -194,7 +206,9 @@ std::vector<std::string> illegal_replays(const Plan& plan, const Profile& profil
         if (!remade.contains({t, replay.version(t, r.op)}))
           add(r, tensor(t) + " is dead by then and not remade");
     for (TensorId t : r.keep) {
-      if (!std::ranges::binary_search(op.out, t))
+      if (replay.persistent(t))
+        add(r, tensor(t) + " is kept, but a replay does not write what outlives the step");
+      else if (!std::ranges::binary_search(op.out, t))
         add(r, tensor(t) + " is kept but no output of the op");
       else if (replay.version(t, r.before) != replay.version(t, r.op) + 1)
         add(r, tensor(t) + " is kept although its contents are wanted no longer");

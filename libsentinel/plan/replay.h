@@ -34,6 +34,8 @@ class Replay {
   // Version of the tensor when op k starts: how many ops before k (of this step) wrote it.
   std::uint32_t version(TensorId, OpId k) const;
 
+  bool persistent(TensorId t) const { return persistent_[t.index()]; }
+
   // Whether the tensor still exists when op k starts, if it was made before.
   bool alive(TensorId t, OpId k) const { return persistent_[t.index()] || k <= last_[t.index()]; }
 

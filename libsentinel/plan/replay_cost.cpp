@@ -16,7 +16,7 @@ bool ReplayCost::available(TensorId t, OpId reader, OpId k) const {
 
 std::vector<std::uint32_t> ReplayCost::making(TensorId tensor, OpId k) const {
   const auto maker = replay_.maker(tensor, k);
-  if (!maker || !replay_.possible(*maker)) return {};
+  if (!maker || !replay_.possible(*maker) || replay_.persistent(tensor)) return {};
   std::vector<std::uint32_t> found{maker->value};
   for (std::size_t next = 0; next < found.size() && found.size() < kMost; ++next) {
     const OpId op(found[next]);

@@ -1,7 +1,12 @@
 #include "sim/commons.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
+
+#include "base/units.h"
+#include "sentinel/error.h"
 
 namespace sentinel::sim {
 
@@ -71,6 +76,10 @@ std::uint32_t Commons::tier_with_room(std::uint32_t tier, std::uint64_t bytes) c
   for (std::uint32_t t = std::clamp(tier, 1u, last); t < last; ++t)
     if (machine_.tiers[t].capacity == 0 || stored_[t] + bytes <= machine_.tiers[t].capacity)
       return t;
+  const TierSpec& lowest = machine_.tiers[last];
+  if (lowest.capacity != 0 && stored_[last] + bytes > lowest.capacity)
+    throw Error(fmt::format("{} of machine {} is full: its {} do not hold what leaves fast memory",
+                            lowest.name, machine_.name, print_bytes(lowest.capacity)));
   return last;
 }
 

@@ -45,7 +45,7 @@ class Commons {
   std::uint64_t peak() const { return peak_; }
   std::uint64_t times_given() const { return times_given_; }
 
-  // The tier from `tier` on that has room for so much; the last one if none has. Space in slower
+  // The tier from `tier` on that has room for so much; throws Error if none has. Space in slower
   // tiers is taken and given with it.
   std::uint32_t tier_with_room(std::uint32_t tier, std::uint64_t bytes) const;
   void store(std::uint32_t tier, std::uint64_t bytes) { stored_[tier] += bytes; }

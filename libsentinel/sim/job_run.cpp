@@ -6,9 +6,11 @@
 #include <limits>
 #include <set>
 
+#include "base/units.h"
 #include "plan/rates.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
+#include "sim/noise.h"
 
 namespace sentinel::sim {
 namespace {
@@ -29,7 +31,8 @@ JobRun::JobRun(const Job& job, Commons& commons, const SimOptions& options, std:
       job_(job),
       noise_(options.noise),
       timed_(options.timeline),
-      random_(options.seed + index),
+      seed_(options.seed),
+      index_(index),
       openings_(profile_, residence_.storages()),
       ends_(profile_.ops.size()),
       uses_(profile_.ops.size()) {
@@ -188,27 +191,38 @@ void JobRun::begin_op() {
 // written.
 void JobRun::plan_replays(OpId before) {
   const auto replays = controller_.replays(before);
-  std::set<StorageId> kept, beside;
+  std::set<StorageId> kept;
   for (const Recompute& r : replays)
     for (TensorId t : r.keep) kept.insert(residence_.of(t));
-  std::map<StorageId, std::size_t> last;  // made and not kept: the task that reads it last
+  std::map<StorageId, std::size_t> last;    // made and not kept: the task that reads it last
+  std::map<StorageId, std::size_t> beside;  // made beside a later version: the same
   for (const Recompute& r : replays) {
     Task task{.op = r.op, .replay = true};
     for (Operand o : uses_[r.op.index()]) {
+      const plan::Storage& storage = residence_.storage(o.storage);
       const Place place = residence_.place(o.storage);
       const bool gone = place == Place::nowhere || place == Place::lost;
-      o.written &= !residence_.storage(o.storage).persistent;
-      if (o.written && !gone && !kept.contains(o.storage)) beside.insert(o.storage);
-      if (beside.contains(o.storage)) {
-        if (o.written) task.scratch_bytes += residence_.storage(o.storage).bytes;
+      const bool apart =
+          o.written && !gone && !kept.contains(o.storage) && !(storage.persistent && o.read);
+      if (apart && !beside.contains(o.storage))
+        task.scratch_bytes += round_up(storage.bytes, machine_.granule_bytes);
+      if (apart || beside.contains(o.storage)) {
+        beside[o.storage] = tasks_.size();
         continue;
       }
+      if (gone && !o.written && !last.contains(o.storage) && !kept.contains(o.storage))
+        throw Error(fmt::format("the replay of op {} before op {} reads tensor {}, which is gone",
+                                r.op.value, before.value, storage.tensor.value));
       if (gone && !kept.contains(o.storage)) last[o.storage] = tasks_.size();
+      o.written &= !storage.persistent;
       task.operands.push_back(o);
     }
     tasks_.push_back(std::move(task));
   }
   for (const auto& [storage, task] : last) tasks_[task].drop.push_back(storage);
+  for (const auto& [storage, task] : beside)
+    tasks_[task].scratch_ends +=
+        round_up(residence_.storage(storage).bytes, machine_.granule_bytes);
 }
 
 void JobRun::begin_task() {
@@ -297,8 +311,11 @@ void JobRun::stream_rest() {
     streamed_.push_back(o);
     streams = true;
   }
+  // Scratch that finds no room is written out and read back.
   if (!scratch_held_) {
-    tasks_[task_].scratch_bytes = 0;
+    const double bytes = static_cast<double>(tasks_[task_].scratch_bytes);
+    in_place_us_ += bytes / plan::rate(machine_, 0, 1) + bytes / plan::rate(machine_, 1, 0);
+    scratch_streamed_ += tasks_[task_].scratch_bytes;
     scratch_held_ = true;
   }
   if (streams) ++result_.streamed_ops;
@@ -318,11 +335,9 @@ void JobRun::note_uses() {
 }
 
 double JobRun::compute_us() const {
-  double us = profile_.ops[tasks_[task_].op.index()].us;
-  if (noise_ > 0) {
-    auto random = random_;  // the next number; drawn for good in end_task()
-    us *= std::uniform_real_distribution(1 - noise_, 1 + noise_)(random);
-  }
+  const Task& task = tasks_[task_];
+  const double us = profile_.ops[task.op.index()].us *
+                    noise_factor(noise_, seed_, index_, step_, task.op.value, task.replay);
   double in = 0, out = 0;
   for (const Operand& o : streamed_) {
     const std::uint32_t tier = residence_.tier(o.storage);
@@ -336,7 +351,6 @@ double JobRun::compute_us() const {
 
 void JobRun::end_task() {
   Task& task = tasks_[task_];
-  if (noise_ > 0) random_.discard(1);
   if (timed_) note_uses();
   for (const Operand& o : task.operands) {
     residence_.used(o.storage, o.written);
@@ -347,7 +361,9 @@ void JobRun::end_task() {
     if (residence_.place(o.storage) != Place::arriving)
       residence_.stream(o.storage, o.read && !in_place, o.written && !in_place);
   }
-  if (task.scratch_bytes > 0) commons_.give(account_, task.scratch_bytes);
+  const std::uint64_t streamed = std::min(scratch_streamed_, task.scratch_ends);
+  scratch_streamed_ -= streamed;
+  if (task.scratch_ends > streamed) commons_.give(account_, task.scratch_ends - streamed);
   const double took = commons_.now_us() - compute_begin_us_;
   shared_us_ += std::max(0.0, took - compute_us_);
   if (!task.replay) computed_us_.push_back(took);

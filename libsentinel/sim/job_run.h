@@ -48,8 +48,10 @@ class JobRun {
     OpId op;
     bool replay = false;
     std::vector<Operand> operands;
-    std::vector<StorageId> drop;      // replayed outputs that nothing reads after this one
-    std::uint64_t scratch_bytes = 0;  // replayed outputs that exist elsewhere already
+    std::vector<StorageId> drop;  // replayed outputs that nothing reads after this one
+    // Replayed outputs that exist in a later version already: what begins with this task, and what
+    // nothing reads after it.
+    std::uint64_t scratch_bytes = 0, scratch_ends = 0;
   };
 
   void index();
@@ -81,7 +83,7 @@ class JobRun {
   const Job job_;
   double noise_;
   bool timed_;
-  std::mt19937_64 random_;
+  std::uint64_t seed_, index_;  // of the noise
 
   plan::Openings openings_;
   std::vector<std::vector<StorageId>> ends_;  // per op: freed
@@ -93,8 +95,9 @@ class JobRun {
   std::vector<Task> tasks_;  // of the current op: replays, then itself
   std::size_t task_ = 0;
   bool scratch_held_ = false;
-  std::vector<Operand> streamed_;  // of the current task
-  double in_place_us_ = 0;         // of the current task: use of tensors left in a slow tier
+  std::uint64_t scratch_streamed_ = 0;  // of the current op, held nowhere
+  std::vector<Operand> streamed_;       // of the current task
+  double in_place_us_ = 0;              // of the current task: use of tensors left in a slow tier
   double task_begin_us_ = 0, left_us_ = 0, op_begin_us_ = 0, step_begin_us_ = 0, end_us_ = 0;
   double compute_begin_us_ = 0, compute_us_ = 0;  // of the current task: from when, how long alone
   double replayed_us_ = 0, shared_us_ = 0;        // of the current op

@@ -11,6 +11,7 @@
 #include "sentinel/error.h"
 #include "sim/addresses.h"
 #include "sim/cache_run.h"
+#include "sim/noise.h"
 #include "sim/unified_memory.h"
 
 namespace sentinel::sim {
@@ -41,8 +42,7 @@ class PagedRun {
         options_(options),
         commons_(machine, options),
         memory_(commons_, pager, options.fast_bytes),
-        addresses_(profile),
-        random_(options.seed) {
+        addresses_(profile) {
     for (std::uint32_t s : addresses_.carried()) memory_.hand_out(range_of(addresses_, s));
   }
 
@@ -138,8 +138,7 @@ class PagedRun {
 
   void compute(OpId op) {
     double us = profile_.ops[op.index()].us;
-    if (options_.noise > 0)
-      us *= std::uniform_real_distribution(1 - options_.noise, 1 + options_.noise)(random_);
+    us *= noise_factor(options_.noise, options_.seed, 0, times_.size(), op.value);
     const double end = commons_.now_us() + us;
     while (commons_.now_us() < end) {
       commons_.advance_to(std::min(end, commons_.next_event_us()));
@@ -153,7 +152,6 @@ class PagedRun {
   Commons commons_;
   UnifiedMemory memory_;
   Addresses addresses_;
-  std::mt19937_64 random_;
   double begin_us_ = 0;
   std::uint64_t touched_bytes_ = 0;     // by ops, over all steps
   std::vector<double> times_, faults_;  // of every step; blocks

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <utility>
 
+#include "plan/verify.h"
 #include "sentinel/error.h"
 #include "sentinel/paging.h"
 #include "sim/paging.h"
@@ -23,6 +24,9 @@ Run run_planned(PlannedPolicy& policy, const Profile& profile, const Machine& ma
   const auto begin = Clock::now();
   Run run{.plan = policy.plan(profile, machine, plan_options)};
   run.plan_ms = ms_since(begin);
+  if (const auto wrong = plan::verify(*run.plan, profile); !wrong.empty())
+    throw Error(fmt::format("the plan is not valid ({} objections), for one: {}", wrong.size(),
+                            wrong.front()));
   run.result = simulate(profile, machine, *run.plan, options);
   return run;
 }

@@ -8,6 +8,8 @@
 namespace sentinel::cli {
 namespace {
 
+constexpr double kBoundSeconds = 2;  // more checkpoints hardly raise it (tests/bench/policies.md)
+
 // Noise shortens an op by up to its share.
 Profile shortest(const Profile& profile, double noise) {
   Profile result = profile;
@@ -26,7 +28,8 @@ void Bounds::set(const Scenario& s, const std::string& variant, Trial& trial) {
   Pair& pair = at->second;
   if (missing) {
     const Profile profile = shortest(s.profile, s.noise);
-    plan::BoundOptions options{.fast_bytes = trial.fast_bytes, .time_limit_s = s.plan.time_limit_s};
+    plan::BoundOptions options{.fast_bytes = trial.fast_bytes,
+                               .time_limit_s = std::min(s.plan.time_limit_s, kBoundSeconds)};
     pair.swap_us = plan::lower_bound(profile, s.machine, options).step_us;
     options.recompute = true;
     pair.any_us =

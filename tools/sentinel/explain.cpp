@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "plan/parts.h"
 #include "plan/plan_file.h"
 #include "plan/verify.h"
 #include "sentinel/error.h"
@@ -24,11 +25,12 @@ int explain(const Settings& s) {
   if (path.empty())
     throw Error(fmt::format(
         "{} does not say which profile it was made from; name it with --profile", s.plan));
-  const auto profile = read_any(path);
+  auto profile = read_any(path);
   plan::check_matches(plan, profile);
   if (const auto wrong = plan::verify(plan, profile); !wrong.empty())
     throw Error(fmt::format("{} is damaged ({} objections), for one: {}", s.plan, wrong.size(),
                             wrong.front()));
+  profile = plan::in_parts(profile, plan.part_bytes);
   return print(s.tensor.empty() ? plan::explain(plan, profile)
                                 : plan::explain_tensor(plan, profile, s.tensor));
 }

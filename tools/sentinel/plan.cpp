@@ -10,6 +10,7 @@
 #include "sentinel/error.h"
 #include "sentinel/policy.h"
 #include "sim/machine_file.h"
+#include "sim/simulator.h"
 #include "terminal.h"
 #include "trace/read_any.h"
 #include "verbs.h"
@@ -36,10 +37,15 @@ void require_writable_plan(const std::string& path) try {
 
 Plan make_plan(const Settings& s, const Profile& profile) {
   const auto machine = sim::find_machine(s.machine);
+  // What a training run executes: moves of whole tensors.
+  const bool here = machine.granule_bytes == kGranule;
   const PlanOptions options{.fast_bytes = budget_bytes(s.fast, profile, machine),
                             .max_interval_layers = static_cast<std::uint32_t>(s.interval),
                             .seed = s.seed,
                             .time_limit_s = s.time_limit,
+                            .recompute = !here,
+                            .judge = sim::judge(),
+                            .parts = !here,
                             .without = s.without};
   auto made = planned_policy(s.policy)->plan(profile, machine, options);
   if (const auto wrong = plan::verify(made, profile); !wrong.empty())

@@ -75,8 +75,8 @@ struct Knob {
 constexpr Knob kKnobs[] = {{"fast", vary_fast},
                            {"host", vary_host},
                            {"ssd-bw", vary_ssd},
-                            {"interval", vary_interval, true},
-                            {"look-ahead", vary_look_ahead, true}};
+                           {"interval", vary_interval, true},
+                           {"look-ahead", vary_look_ahead, true}};
 
 Variant varied(const Scenario& scenario, const Knob& knob, const std::string& value) {
   Variant variant{fmt::format("{}={}", knob.name, value), scenario};

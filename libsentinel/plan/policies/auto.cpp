@@ -8,9 +8,8 @@
 // single tensors where its time goes (plan/automatic/). The simulator judges each plan; the best
 // one seen is the answer, so more effort is never worse.
 //
-// Within the time limit the plans of the quick published policies are judged too, and the best of
-// them is a floor (left out by --without floor). Moves in place on byte-addressable tiers are
-// planned by them alone.
+// The plans of the quick published policies are judged first; the best of them is a floor (left out
+// by --without floor). Moves in place on byte-addressable tiers are planned by them alone.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -30,6 +29,8 @@ constexpr std::array kFeatures{kFloor, kParts, kRefine};
 
 constexpr std::uint64_t kPartsOfBudget = 160;  // parts are at most this share of the budget
 constexpr std::uint64_t kMostParts = 20000;    // in the whole step
+
+constexpr double kFloorShare = 0.08;  // of the time limit, for each policy of the floor
 
 // Whose plans are a floor, the quick ones first.
 constexpr std::array<std::string_view, 6> kOthers{"sentinel", "g10",  "lms",
@@ -67,15 +68,14 @@ class AutoPolicy final : public PlannedPolicy {
       }
     };
     const auto begin = std::chrono::steady_clock::now();
-    const auto left_s = [&] {
-      const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
-      return options.time_limit_s - passed.count();
-    };
-    consider([&] { return searched(profile, machine, options); });
     const double least_us = ideal_us(profile) * (1 + 1e-9);
     for (std::string_view other : kOthers)
-      if (uses(options, kFloor) && best_us > least_us && (left_s() > 0 || !best))
-        consider([&] { return planned_by(other, profile, machine, options, left_s()); });
+      if (uses(options, kFloor) && best_us > least_us)
+        consider([&] { return planned_by(other, profile, machine, options); });
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+    PlanOptions rest = options;
+    rest.time_limit_s = std::max(options.time_limit_s - passed.count(), 0.0);
+    if (best_us > least_us) consider([&] { return searched(profile, machine, rest); });
     if (!best) throw Error(reason);
     best->policy = "auto";
     best->predicted_step_us = best_us;
@@ -95,9 +95,9 @@ class AutoPolicy final : public PlannedPolicy {
   }
 
   static Plan planned_by(std::string_view name, const Profile& profile, const Machine& machine,
-                         PlanOptions options, double limit_s) {
+                         PlanOptions options) {
     options.without.clear();
-    options.time_limit_s = std::clamp(limit_s / 2, 0.1, 1.0);
+    options.time_limit_s *= kFloorShare;
     const auto policy = make_policy(name);
     return dynamic_cast<PlannedPolicy&>(*policy).plan(profile, machine, options);
   }
