@@ -50,7 +50,7 @@ void JobRun::index() {
       const TensorId t = s.at(use, ops);
       const bool in = std::ranges::binary_search(op.in, t),
                  out = std::ranges::binary_search(op.out, t);
-      uses_[use % ops].push_back({id, in || !out, out});
+      uses_[use % ops].push_back({id, in || !out, out, in || out});
     }
   }
 }
@@ -199,6 +199,7 @@ void JobRun::plan_replays(OpId before) {
   for (const Recompute& r : replays) {
     Task task{.op = r.op, .replay = true};
     for (Operand o : uses_[r.op.index()]) {
+      if (!o.named) continue;
       const plan::Storage& storage = residence_.storage(o.storage);
       const Place place = residence_.place(o.storage);
       const bool gone = place == Place::nowhere || place == Place::lost;

@@ -42,6 +42,8 @@ class JobRun {
   struct Operand {
     StorageId storage;
     bool read, written;
+    bool named;  // by the op; otherwise it is only there (what exists from the step's start) or
+                 // counted
   };
   // An op of the profile, or a replay of one.
   struct Task {
