@@ -1,4 +1,4 @@
-// How often each op opens pages of each storage, and what that costs in a slower tier (DESIGN 6).
+// How often each op opens pages of each storage, and what that costs in a slower tier.
 #pragma once
 
 #include <cstdint>

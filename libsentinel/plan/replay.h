@@ -1,4 +1,4 @@
-// Which ops may be replayed, and when (DESIGN 9). A tensor's *version* is the number of ops of the
+// Which ops may be replayed, and when. A tensor's *version* is the number of ops of the
 // step that have written it; an op reads the version that the writes before it left.
 //
 // Replaying op r right before op k is legal if every tensor r reads has, at k, the version that r

@@ -1,5 +1,5 @@
 // Replays a profile under a controller on a machine: compute and transfers as fluid, tensors whole,
-// space by granules (DESIGN 9).
+// space by granules.
 //
 // What an op costs: it starts when everything it reads is in fast memory and everything it makes
 // has room; it then computes for its own time. A tensor that only gets written needs room and no
@@ -56,7 +56,7 @@ struct Timeline {
     OpId op;
     friend bool operator==(const Wait&, const Wait&) = default;
   };
-  struct Use {  // an op, or a replay of one, and what it touched (DESIGN 6) in each kind of tier
+  struct Use {  // an op, or a replay of one, and what it touched in each kind of tier
     double begin_us, end_us;
     double fast_bytes = 0, slow_bytes = 0;
     friend bool operator==(const Use&, const Use&) = default;

@@ -1,4 +1,4 @@
-// Trials of several jobs as the table of a terminal and as JSON: the fields of DESIGN 10 for all
+// Trials of several jobs as the table of a terminal and as JSON: the same fields for all
 // jobs together, sums of theirs, and the same for each job under "jobs".
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-// Trials as the table of a terminal and as the JSON of DESIGN 10.
+// Trials as the table of a terminal and as JSON.
 #include <fmt/format.h>
 
 #include <algorithm>

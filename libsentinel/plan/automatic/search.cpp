@@ -97,6 +97,8 @@ void Search::sharpen() {
 }
 
 Candidate Search::run() {
+  // First what is seldom bad, for those who give it little time.
+  if (facts_.options.recompute) try_recipe({.price = 0.4, .stride = 1.0 / 48});
   for (double slack : kBoundSlacks)
     if (!finished()) try_bound(slack);
   try_grid();
