@@ -30,10 +30,16 @@ MAY_SKIP = {f"Granules/NodeEngineTest.{test}/{nodes}4K": "the test's tensors sha
             for nodes in ("Fake", "Kernel")}
 
 
+# Selftests that may skip: the guest has all that the others need. Whether memory that was just made has
+# anything to compact is the allocator's luck; the stress compacts while all else goes on.
+MAY_SKIP_SELFTESTS = ("memory.compaction # SKIP compaction found nothing to move",)
+
+
 def results(output):
-    """Names of selftests that passed; none may have failed or been skipped: the guest has all they need."""
-    found = re.findall(RESULT, output, re.M)
-    assert all(ok == "ok" and "SKIP" not in name for ok, name in found), found
+    """Names of selftests that passed; none may have failed, and none but these been skipped."""
+    found = [(ok, name) for ok, name in re.findall(RESULT, output, re.M) if name not in MAY_SKIP_SELFTESTS]
+    bad = [name for ok, name in found if ok != "ok" or "SKIP" in name]
+    assert not bad, bad
     return [name for _, name in found]
 
 
