@@ -42,11 +42,12 @@ struct PlanOptions {
   std::uint32_t max_interval_layers = 0;  // 0: no limit
   std::uint32_t look_ahead = 0;           // kernels that deepum predicts ahead; 0: its default
   std::uint64_t seed = 0;
-  std::uint64_t effort = 0;          // bound of a search, in the policy's own unit; 0: its default
-  double time_limit_s = 10;          // only cuts: what was found until then is the answer
-  bool recompute = true;             // the plan may replay ops
-  Judge judge;                       // thread-safe; empty: a planner relies on its own estimate
-  bool parts = true;                 // the plan may be for tensors in parts (Plan::part_bytes)
+  std::uint64_t effort = 0;  // bound of a search, in the policy's own unit; 0: its default
+  double time_limit_s = 10;  // only cuts: what was found until then is the answer
+  bool recompute = true;     // the plan may replay ops
+  Judge judge;               // thread-safe; empty: a planner relies on its own estimate
+  bool parts = true;         // the plan may be for tensors in parts (Plan::part_bytes)
+  bool in_place = true;      // the plan may use slower tiers in place (Plan::in_place, births)
   std::vector<std::string> without;  // features to leave out: of Policy::features()
 };
 

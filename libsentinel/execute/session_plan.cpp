@@ -78,7 +78,8 @@ void Session::adopt(Profile profile) {
                                  .threads = thread_count(),
                                  .recompute = false,  // the engine executes moves only,
                                  .judge = sim::judge(),
-                                 .parts = false};  // and whole tensors
+                                 .parts = false,      // and whole tensors;
+                                 .in_place = false};  // Case 3 is tried in real steps
   require_workable(plan_options.fast_bytes, options_, profile, machine_, *planned);
   auto plan = planned->plan(profile, machine_, plan_options);
   adopt_plan(std::move(profile), std::move(plan));

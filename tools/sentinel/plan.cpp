@@ -46,6 +46,7 @@ Plan make_plan(const Settings& s, const Profile& profile) {
                             .recompute = !here,
                             .judge = sim::judge(),
                             .parts = !here,
+                            .in_place = !here,
                             .without = s.without};
   auto made = planned_policy(s.policy)->plan(profile, machine, options);
   if (const auto wrong = plan::verify(made, profile); !wrong.empty())

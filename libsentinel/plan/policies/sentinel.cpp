@@ -5,9 +5,10 @@
 //
 // Case 1 of section IV-D needs nothing. Case 2 cannot happen: room is part of the schedule. Case 3
 // is waited for where ops need their tensors in fast memory. On a byte-addressable slower tier it
-// is settled by simulated steps where the planner has a judge (trial.h); without one the live
-// engine tries it in real steps (execute/trial.h). With a judge, what makes an op exceed fast
-// memory stays in such a tier for good, the least opened bytes first, and no op is streamed.
+// is settled by simulated steps where the planner has a judge (trial.h) and may use slow memory in
+// place; the live engine tries it in real steps (execute/trial.h). With a judge, what makes an op
+// exceed fast memory stays in such a tier for good, the least opened bytes first, and no op is
+// streamed.
 //
 // Left out by --without, after the paper's Figure 13: "reserved-space", short-lived tensors move
 // like others; "interval-choice", no intervals, tensors move an op ahead of their use;
@@ -205,7 +206,8 @@ Attempt SentinelPlanner::attempt(std::uint32_t layers, const Writes& writes) con
 
 // On a byte-addressable slower tier, where steps can be simulated.
 bool SentinelPlanner::tries_late() const {
-  return options_.judge && machine_.tiers.size() > 1 && machine_.tiers[1].byte_addressable;
+  return options_.judge && options_.in_place && machine_.tiers.size() > 1 &&
+         machine_.tiers[1].byte_addressable;
 }
 
 // `bare` and the attempt outlive the result.
