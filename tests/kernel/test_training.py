@@ -52,11 +52,12 @@ def test_training_between_nodes(lab, tell, name):
     assert summary["peak_fast_bytes"] <= limit
 
     # A step moves what the plan says. Not to the byte: tensors that share a page with others move with them
-    # or not at all, and what an earlier move left where it is wanted is not moved again.
+    # or not at all, and what an earlier move left where it is wanted is not moved again. A demotion of what was
+    # born in slow memory moves nothing, so that demotions have an upper limit only.
     planned = {way: summary[f"planned_{way}_bytes"] for way in ("promoted", "demoted")}
     for step in steady[1:]:
-        for way, size in planned.items():
-            assert size > 0 and abs(step[f"{way}_bytes"] / size - 1) <= OFF_PLAN, (way, size, step)
+        assert abs(step["promoted_bytes"] / planned["promoted"] - 1) <= OFF_PLAN, (planned, step)
+        assert 0 < step["demoted_bytes"] <= planned["demoted"] * (1 + OFF_PLAN), (planned, step)
         assert step["fast_access_share"] >= 0.95
 
     # Case 2, lack of room, does not occur: the plan demotes early. Case 3 is what emulation makes of it.
