@@ -41,7 +41,10 @@ RESNET = [ROOT / "tests/workloads/resnet_cifar.py", "--depth", "20", "--width", 
 SCARCE = {"/proc/sys/vm/min_free_kbytes": "1024", "/proc/sys/vm/watermark_scale_factor": "1",
           "/proc/sys/vm/watermark_boost_factor": "0", "/proc/sys/vm/percpu_pagelist_high_fraction": "100000",
           "/sys/kernel/mm/transparent_hugepage/enabled": "never"}
-TIERING = {"/proc/sys/kernel/numa_balancing": "2", "/sys/kernel/mm/numa/demotion_enabled": "true"}
+SCAN = "/sys/kernel/debug/sched/numa_balancing"
+# Steps are few: Linux looks at once, and often.
+TIERING = {f"{SCAN}/scan_delay_ms": "1", f"{SCAN}/scan_period_min_ms": "100",
+           "/proc/sys/kernel/numa_balancing": "2", "/sys/kernel/mm/numa/demotion_enabled": "true"}
 LINUX = {"promoted": ["pgpromote_success"], "demoted": ["pgdemote_kswapd", "pgdemote_direct"],
          "hint_faults": ["numa_hint_faults"]}
 

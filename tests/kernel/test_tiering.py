@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from lab import BUILD, ROOT, passed
 
 
@@ -21,9 +19,7 @@ def test_beside_linux_tiering(lab, tell):
     assert sentinel["share"] >= 0.95
     assert 0 < sentinel["node0_bytes"] <= result["limit_bytes"]
     assert sentinel["promoted_pages"] > 0 and sentinel["demoted_pages"] > 0
-    # Linux was not kept from its work: tensors lay in both nodes.
+    # Linux was not kept from its work: tensors lay in both nodes, and it was told of accesses to the slow one.
     assert linux["node0_bytes"] > 0 and linux["node1_bytes"] > 0
+    assert linux["hint_faults_before"] + linux["hint_faults"] > 0
     assert linux["counted_steps"] == sentinel["counted_steps"] > 0
-    if linux["hint_faults_before"] + linux["hint_faults"] == 0:
-        pytest.skip("Sentinel's half holds; Linux's balancing had not begun to look in so few steps, so that its "
-                    "share is that of first placement: tests/bench/tiering.py with more steps compares them")
