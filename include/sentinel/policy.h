@@ -75,6 +75,8 @@ class Policy {
   virtual std::string_view name() const = 0;
   // What PlanOptions::without may name.
   virtual std::span<const std::string_view> features() const { return {}; }
+  // A yardstick: its plans' fast_bytes are what they use, whatever the budget.
+  virtual bool ignores_budget() const { return false; }
 };
 
 // Whether the feature is in use. Throws Error where `without` names what the policy does not have.

@@ -33,7 +33,7 @@ Bound lower_bound(const Profile& profile, const Machine& machine, const BoundOpt
   std::uint32_t count = std::min(ops, options.buckets > 0 ? options.buckets : kFirst);
   while (true) {
     const Buckets buckets(profile, facts, count);
-    const BoundProgram program(profile, machine, facts, buckets, options.fast_bytes);
+    const BoundProgram program(profile, machine, facts, buckets, options);
     if (program.trivial()) break;
     const double left =
         options.time_limit_s - std::chrono::duration<double>(Clock::now() - begin).count();

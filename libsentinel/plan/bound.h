@@ -20,7 +20,10 @@ struct BoundOptions {
   // Capacity is enforced at so many ops at most. 0: from 100 on as many as the time limit allows;
   // more of them never lower the bound.
   std::uint32_t buckets = 0;
-  bool recompute = false;   // plans may replay ops
+  bool recompute = false;  // plans may replay ops
+  // For planners: of all solutions one that prefers faster tiers, whose moves a plan can time best.
+  // Its step_us says nothing.
+  bool faster_tiers_first = false;
   double time_limit_s = 5;  // only cuts: what holds by then is the answer
 };
 

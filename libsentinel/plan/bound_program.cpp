@@ -14,23 +14,27 @@ namespace {
 constexpr double kMiB = 1 << 20;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNothing = 1e-6;  // a smaller share of a gap is rounding
+// ms for a MiB, where faster tiers come first: below what it takes on any link, so that no op waits
+// for the sake of a tier.
+constexpr double kSlowerTier = 1e-4;
 
 }  // namespace
 
 BoundProgram::BoundProgram(const Profile& profile, const Machine& machine, const StepFacts& facts,
-                           const Buckets& buckets, std::uint64_t fast_bytes)
+                           const Buckets& buckets, const BoundOptions& options)
     : profile_(profile),
       machine_(machine),
       facts_(facts),
       buckets_(buckets),
       size_(buckets.size()),
-      fast_mib_(static_cast<double>(fast_bytes) / kMiB) {
+      fast_mib_(static_cast<double>(options.fast_bytes) / kMiB) {
   bool scarce = false;
   for (std::uint32_t j = 0; j < size_; ++j) scarce |= excess_mib(j) > 0;
   if (!scarce) return;
   group_versions();
   add_stalls();
-  for (std::uint32_t t = 1; t < machine.tiers.size(); ++t) add_tier(t);
+  for (std::uint32_t t = 1; t < machine.tiers.size(); ++t)
+    add_tier(options.faster_tiers_first && t > 1 ? kSlowerTier : 0);
   add_links();
   remade_ = level(2 * total_mib_);
   remade_start_ = program_.row(0, 0);
@@ -103,13 +107,13 @@ void BoundProgram::change(const Level& level, std::uint32_t interval, Column col
   program_.add(level.change[interval % size_], column, -amount);
 }
 
-void BoundProgram::add_tier(std::uint32_t) {
+void BoundProgram::add_tier(double ms_per_mib) {
   Flows f;
   for (auto* level_of : {&f.uncopied, &f.early, &f.copied, &f.left})
     *level_of = level(2 * total_mib_);
   for (std::uint32_t j = 0; j < size_; ++j) {
-    f.out.push_back(program_.column(0, total_mib_));
-    f.in.push_back(program_.column(0, total_mib_));
+    f.out.push_back(program_.column(0, total_mib_, ms_per_mib));
+    f.in.push_back(program_.column(0, total_mib_, ms_per_mib));
     change(f.uncopied, j, f.out[j], -1);
     change(f.copied, j, f.out[j], 1);
     change(f.early, j, f.in[j], 1);

@@ -16,7 +16,7 @@ namespace sentinel::plan {
 class BoundProgram {
  public:
   BoundProgram(const Profile&, const Machine&, const StepFacts&, const Buckets&,
-               std::uint64_t fast_bytes);
+               const BoundOptions&);
 
   bool trivial() const { return groups_.empty(); }  // nothing ever has to leave
   std::size_t columns() const { return program_.columns(); }
@@ -60,7 +60,7 @@ class BoundProgram {
   double excess_mib(std::uint32_t j) const;  // what must be away at checkpoint j
   void group_versions();
   void add_stalls();
-  void add_tier(std::uint32_t tier);
+  void add_tier(double ms_per_mib);
   void add_links();
   void add_copies(Group&, std::size_t tier);
   void add_leaving(const Group&, const Piece&, std::size_t tier, Column, bool fresh);

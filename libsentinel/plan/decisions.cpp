@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <ranges>
 #include <set>
 #include <tuple>
@@ -57,7 +58,7 @@ class Planner {
     }
   }
 
-  DecidedPlan plan(const std::vector<Decision>& decisions);
+  DecidedPlan plan(const std::vector<Decision>& decisions, const Pace* pace);
 
  private:
   struct Eviction {
@@ -66,6 +67,7 @@ class Planner {
     std::uint32_t out = 0, in = 0;  // absent at [out, in)
     bool needed = true;             // its next use reads it
     bool recomputed = false;
+    std::uint32_t written = 0;  // by the pace: the first position at which its space is free
     std::uint32_t back_by = 0;  // a replay reads it before its next use does
   };
 
@@ -83,7 +85,9 @@ class Planner {
   Eviction* covering(TensorId, std::uint32_t op);
   void free_at_once();
   void require_fit() const;
-  void fetch_early();
+  void fetch_early(const Pace*);
+  Level slowed(const Pace&);
+  bool dirty(const Eviction&) const;
   void emit(Plan&) const;
   std::string op_name(std::uint32_t k) const {
     return fmt::format("op {} ({})", k % ops_, profile_.ops[k % ops_].name);
@@ -300,9 +304,48 @@ void Planner::require_fit() const {
                           print_bytes(static_cast<std::uint64_t>(level_.at(*over) - limit()))));
 }
 
+// Whether its contents differ from what the eviction before it left in a slower tier.
+bool Planner::dirty(const Eviction& e) const {
+  const Storage& s = storages_[e.decision.storage];
+  const Eviction* first = &evictions_[first_eviction_[e.decision.storage]];
+  const Eviction* last = &evictions_[first_eviction_[e.decision.storage + 1] - 1];
+  if (&e == first && !s.persistent) return true;
+  const Eviction& before = &e == first ? *last : *(&e - 1);
+  if (before.recomputed) return true;
+  const std::uint32_t from = before.decision.use % ops_, to = e.decision.use % ops_;
+  return std::ranges::any_of(s.uses, [&](std::uint32_t use) {
+    const std::uint32_t k = use % ops_;
+    const bool between = from < to ? k > from && k <= to : k > from || k <= to;
+    return between && writes(profile_, s, use);
+  });
+}
+
+// What is held when writes take the time they take.
+Level Planner::slowed(const Pace& pace) {
+  std::vector<Eviction*> order;
+  for (Eviction& e : evictions_) {
+    e.written = e.out;
+    if (!e.recomputed && dirty(e)) order.push_back(&e);
+  }
+  std::ranges::stable_sort(order, {}, [&](const Eviction* e) { return e->decision.use % ops_; });
+  std::vector<Pace::Write> writes;
+  for (const Eviction* e : order) writes.push_back({e->decision.use, e->decision.tier, e->bytes});
+  const auto written = pace.written(writes);
+  Level level = level_;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    Eviction& e = *order[i];
+    e.written = std::clamp(written[i], std::min(e.out, e.in), e.in);
+    level.add(std::min(e.out, e.in), e.written, signed_bytes(e));
+  }
+  return level;
+}
+
 // Each promotion as early as was wished and as there is room from then on; who is needed first
-// chooses first.
-void Planner::fetch_early() {
+// chooses first. By the pace, what is still being written takes room too, and only what could not
+// be there in time is fetched without.
+void Planner::fetch_early(const Pace* pace) {
+  std::optional<Level> slow;
+  if (pace != nullptr) slow = slowed(*pace);
   std::vector<Eviction*> order;
   for (Eviction& e : evictions_)
     if (!e.recomputed) order.push_back(&e);
@@ -311,6 +354,14 @@ void Planner::fetch_early() {
     std::uint32_t from = std::clamp(e->decision.fetch, std::min(e->out, e->in), e->in);
     if (const auto full = level_.last_above(from, e->in, limit() - signed_bytes(*e)))
       from = *full + 1;
+    if (slow) {
+      const std::uint32_t at_once = from;
+      from = std::max(from, e->written);
+      if (const auto full = slow->last_above(from, e->in, limit() - signed_bytes(*e)))
+        from = *full + 1;
+      from = std::min(from, pace->in_time(at_once, e->in, e->decision.tier, e->bytes));
+      slow->add(std::max(from, e->written), e->in, signed_bytes(*e));
+    }
     bring_back(*e, from);
   }
 }
@@ -348,7 +399,7 @@ void Planner::emit(Plan& plan) const {
     plan.recomputations.insert(plan.recomputations.end(), group.begin(), group.end());
 }
 
-DecidedPlan Planner::plan(const std::vector<Decision>& decisions) {
+DecidedPlan Planner::plan(const std::vector<Decision>& decisions, const Pace* pace) {
   DecidedPlan result{.plan = {.policy = std::string(policy_),
                               .machine = machine_.name,
                               .model = profile_.meta.model,
@@ -366,7 +417,7 @@ DecidedPlan Planner::plan(const std::vector<Decision>& decisions) {
     adopt(decisions);
     free_at_once();
     require_fit();
-    fetch_early();
+    fetch_early(pace);
     emit(plan);
   }
   for (std::uint32_t k = 0; k < ops_; ++k)
@@ -407,10 +458,11 @@ std::vector<IdleGap> idle_gaps(const Profile& profile, const std::vector<Storage
 }
 
 DecidedPlan decided_plan(std::string_view policy, const Profile& profile, const Machine& machine,
-                         const PlanOptions& options, const std::vector<Decision>& decisions) {
+                         const PlanOptions& options, const std::vector<Decision>& decisions,
+                         const Pace* pace) {
   if (profile.ops.empty())
     throw Error("the profile holds no operation, so there is nothing to plan");
-  return Planner(policy, profile, machine, options).plan(decisions);
+  return Planner(policy, profile, machine, options).plan(decisions, pace);
 }
 
 }  // namespace sentinel::plan

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "plan/pace.h"
 #include "plan/replay.h"
 #include "plan/storage.h"
 #include "sentinel/machine.h"
@@ -52,8 +53,10 @@ struct DecidedPlan {
 
 // Every storage lies on granules of its own (no placements). Throws Error naming the op and the
 // bytes that are too many where the decisions do not fit the budget. Recompute decisions that turn
-// out illegal become swaps to their tier. O((decisions + uses) log n).
+// out illegal become swaps to their tier. With a pace, fetches wait for room until what is on its
+// way out has left. O((decisions + uses) log n).
 DecidedPlan decided_plan(std::string_view policy, const Profile&, const Machine&,
-                         const PlanOptions&, const std::vector<Decision>&);
+                         const PlanOptions&, const std::vector<Decision>&,
+                         const Pace* pace = nullptr);
 
 }  // namespace sentinel::plan

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "sentinel/machine.h"
 #include "sentinel/plan.h"
 #include "sentinel/profile.h"
 
@@ -17,11 +18,14 @@ namespace sentinel::plan {
 // - tensors alive at the same time overlap nowhere;
 // - in the steady state, with moves in flight counted, no op holds more than fast_bytes;
 // - every tensor is in fast memory, or promoted in time, at each op that uses it, streamed ops
-//   apart; what the plan demotes comes back; what it discards is remade or overwritten whole
-//   before it is read;
+//   apart; those would not fit if all else that moves were away; what the plan demotes comes back;
+//   what it discards is remade or overwritten whole before it is read;
 // - replays are legal (plan/replay.h) and what they read is in fast memory;
 // - the plan's own totals agree with its parts.
 std::vector<std::string> verify(const Plan&, const Profile&);
+
+// Also that the machine has the tiers, and that what is used in place lies where it can be.
+std::vector<std::string> verify(const Plan&, const Profile&, const Machine&);
 
 // Tensors that the steady state expects outside fast memory when a step begins: persistent ones,
 // and those carried over from the step before.

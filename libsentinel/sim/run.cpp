@@ -24,7 +24,7 @@ Run run_planned(PlannedPolicy& policy, const Profile& profile, const Machine& ma
   const auto begin = Clock::now();
   Run run{.plan = policy.plan(profile, machine, plan_options)};
   run.plan_ms = ms_since(begin);
-  if (const auto wrong = plan::verify(*run.plan, profile); !wrong.empty())
+  if (const auto wrong = plan::verify(*run.plan, profile, machine); !wrong.empty())
     throw Error(fmt::format("the plan is not valid ({} objections), for one: {}", wrong.size(),
                             wrong.front()));
   run.result = simulate(profile, machine, *run.plan, options);

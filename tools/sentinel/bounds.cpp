@@ -23,7 +23,8 @@ void Bounds::set(const Scenario& s, const std::string& variant, Trial& trial) {
   if (!trial.result) return;
   const double ideal = ideal_us(s.profile) * (1 - s.noise);
   trial.lower_bound_us = trial.swap_lower_bound_us = ideal;
-  if (trial.result->peak_fast_bytes > trial.fast_bytes) return;
+  // The program's step begins as it ends, which a first step need not.
+  if (s.steps == 1 || trial.result->peak_fast_bytes > trial.fast_bytes) return;
   const auto [at, missing] = known_.emplace(std::pair(variant, trial.fast_bytes), Pair{});
   Pair& pair = at->second;
   if (missing) {

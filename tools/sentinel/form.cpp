@@ -2,11 +2,22 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 
 namespace sentinel::cli {
 namespace {
 
 constexpr std::uint64_t kLargest = 0xffff'fffe;
+
+// Infinities and what is no number would pass a comparison.
+std::string not_a_size(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool good = error == std::errc() && end == text.data() + text.size() &&
+                    std::isfinite(value) && value >= 0;
+  return good ? "" : text + " is not a number from 0 on";
+}
 
 struct Declare {
   CLI::App& app;
@@ -26,7 +37,8 @@ struct Declare {
         ->check(CLI::Range(std::uint64_t{0}, kLargest));
   }
   CLI::Option* operator()(double* into) const {
-    return app.add_option(row.names, *into, row.meaning)->check(CLI::NonNegativeNumber);
+    return app.add_option(row.names, *into, row.meaning)
+        ->check(CLI::Validator(not_a_size, "number"));
   }
 };
 

@@ -33,16 +33,7 @@ std::uint64_t budget_bytes(const std::string& fast, const Profile& profile,
   return own != 0 ? own : peak_live_bytes(profile);
 }
 
-void require_policy(const std::string& name) {
-  try {
-    make_policy(name);
-  } catch (const Error& error) {
-    throw UsageError(error.what());
-  }
-}
-
 std::unique_ptr<PlannedPolicy> planned_policy(const std::string& name) {
-  require_policy(name);
   auto policy = make_policy(name);
   auto* planned = dynamic_cast<PlannedPolicy*>(policy.get());
   if (planned == nullptr)
@@ -57,7 +48,7 @@ std::vector<std::string> policies_of(const std::vector<std::string>& names) {
   std::vector<std::string> policies;
   for (const auto& name : names) {
     if (name == "all") return {policy_names().begin(), policy_names().end()};
-    require_policy(name);
+    make_policy(name);  // throws if there is none
     policies.push_back(name);
   }
   return policies;

@@ -18,13 +18,10 @@ std::uint64_t budget_bytes(const Budget&, const Profile&);
 // The same of an option's text; the machine's own fast memory where it is empty. Throws UsageError.
 std::uint64_t budget_bytes(const std::string& fast, const Profile&, const Machine&);
 
-// A policy that is unknown or not built is wrong usage.
-void require_policy(const std::string& name);
-
-// One that makes a plan. Throws UsageError, or Error where it decides as it goes.
+// One that makes a plan. Throws Error where there is none, or it decides as it goes.
 std::unique_ptr<PlannedPolicy> planned_policy(const std::string& name);
 
-// The names given, or every policy there is for "all". Throws UsageError.
+// The names given, or every policy there is for "all". Throws Error.
 std::vector<std::string> policies_of(const std::vector<std::string>& names);
 
 }  // namespace sentinel::cli

@@ -90,10 +90,12 @@ struct Prepared {
   std::vector<std::unique_ptr<Controller>> controllers;
   std::vector<Plan> plans;                    // empty for online policies
   std::vector<std::vector<TensorId>> absent;  // per job
+  std::uint64_t fast_bytes = 0;
 };
 
 Prepared prepare(const JobsScenario& s, Policy& policy) {
-  Prepared prepared{.absent = std::vector<std::vector<TensorId>>(s.jobs.size())};
+  Prepared prepared{.absent = std::vector<std::vector<TensorId>>(s.jobs.size()),
+                    .fast_bytes = policy.ignores_budget() ? 0 : s.plan.fast_bytes};
   if (auto* planned = dynamic_cast<PlannedPolicy*>(&policy)) {
     const auto jobs = planned_jobs(s);
     PlanOptions options = s.plan;
@@ -101,6 +103,7 @@ Prepared prepare(const JobsScenario& s, Policy& policy) {
     prepared.plans = planned->plan_jobs(jobs, s.machine, options);
     for (std::size_t i = 0; i < jobs.size(); ++i) {
       prepared.absent[i] = plan::absent_at_start(prepared.plans[i], s.profiles[i]);
+      if (policy.ignores_budget()) prepared.fast_bytes += prepared.plans[i].fast_bytes;
     }
     prepared.controllers = planned->control_jobs(jobs, prepared.plans, s.machine, options);
   } else if (auto* online = dynamic_cast<OnlinePolicy*>(&policy)) {
@@ -111,8 +114,7 @@ Prepared prepare(const JobsScenario& s, Policy& policy) {
   return prepared;
 }
 
-sim::JobsResult simulated(const JobsScenario& s, const Prepared& prepared,
-                          std::uint64_t fast_bytes) {
+sim::JobsResult simulated(const JobsScenario& s, const Prepared& prepared) {
   std::vector<sim::Job> jobs;
   for (std::size_t i = 0; i < s.jobs.size(); ++i) {
     jobs.push_back({.profile = &s.profiles[i],
@@ -124,7 +126,7 @@ sim::JobsResult simulated(const JobsScenario& s, const Prepared& prepared,
   }
   return sim::simulate_jobs(
       jobs, s.machine,
-      {.fast_bytes = fast_bytes, .steps = s.steps, .noise = s.noise, .seed = s.plan.seed});
+      {.fast_bytes = prepared.fast_bytes, .steps = s.steps, .noise = s.noise, .seed = s.plan.seed});
 }
 
 sim::JobsResult plain(const JobsScenario& s) {
@@ -134,7 +136,8 @@ sim::JobsResult plain(const JobsScenario& s) {
     nothing.controllers.push_back(walk(Plan{}));
     enough += peak_live_bytes(p) + p.tensors.size() * s.machine.granule_bytes;
   }
-  return simulated(s, nothing, std::max(enough, s.machine.granule_bytes));
+  nothing.fast_bytes = std::max(enough, s.machine.granule_bytes);
+  return simulated(s, nothing);
 }
 
 }  // namespace
@@ -170,7 +173,7 @@ JobsTrial try_jobs(const JobsScenario& s, const std::string& name) {
     const Prepared prepared = prepare(s, *policy);
     trial.plan_ms =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-    trial.result = simulated(s, prepared, s.plan.fast_bytes);
+    trial.result = simulated(s, prepared);
   } catch (const Error& error) {
     trial.reason = error.what();
   }

@@ -15,6 +15,7 @@ struct Candidate {
   std::vector<Decision> decisions;
   Plan plan;
   Verdict verdict{.step_us = Facts::kNever};
+  bool paced = false;  // planned with a Pace
 };
 
 class Flips {

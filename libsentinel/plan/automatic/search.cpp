@@ -1,5 +1,8 @@
 #include "plan/automatic/search.h"
 
+#include <tbb/parallel_for.h>
+
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <utility>
@@ -13,99 +16,184 @@
 namespace sentinel::plan {
 namespace {
 
-constexpr std::uint64_t kDefaultEffort = 1000;
+constexpr std::uint64_t kDefaultEffort = 4000;
+constexpr std::size_t kTogether = 4;  // plans made and judged at once
+constexpr std::size_t kRounds = 20;   // of late acceptance
 constexpr std::array kPrices{0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 1.0};
 constexpr std::array kStrides{1.0 / 96, 1.0 / 48, 1.0 / 24, 1.0 / 12};
 constexpr std::array kSlacks{0.0, 0.03, 0.08, 0.16, 0.3};
 constexpr std::uint32_t kBoundBuckets = 100;
-constexpr std::array kBoundSlacks{0.0, 0.01, 0.02, 0.035, 0.05, 0.08};
+constexpr std::array kBoundSlacks{0.0, 0.02, 0.05, 0.08, 0.12, 0.2};
 constexpr double kFinestStep = 1.04;
 
 }  // namespace
+
+std::uint64_t Search::effort() const {
+  return facts_.options.effort != 0 ? facts_.options.effort : kDefaultEffort;
+}
 
 // No plan beats the sum of the op times; otherwise time or effort is spent.
 bool Search::finished() const {
   const PlanOptions& o = facts_.options;
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
-  return passed.count() > 0.8 * o.time_limit_s ||
-         judged_ >= (o.effort != 0 ? o.effort : kDefaultEffort) ||
+  return passed.count() > 0.8 * o.time_limit_s || judged_ >= effort() ||
          best_.verdict.step_us <= ideal_us(facts_.profile) * (1 + 1e-9);
 }
 
-bool Search::try_decisions(std::vector<Decision> decided, bool choose_tiers) {
-  ++judged_;
-  if (choose_tiers)
-    assign_tiers(facts_.profile, facts_.storages, facts_.machine, best_.verdict.op_stall_us,
-                 decided);
-  try {
-    Candidate c{
-        .plan = decided_plan("auto", facts_.profile, facts_.machine, facts_.options, decided).plan};
-    c.verdict = facts_.options.judge(facts_.profile, facts_.machine, c.plan);
-    c.decisions = std::move(decided);
-    if (c.verdict.step_us >= best_.verdict.step_us) return false;
-    best_ = std::move(c);
-    return true;
-  } catch (const Error& error) {
-    reason_ = error.what();
-    return false;
-  }
+Candidate Search::judge(std::vector<Decision> decided, const Verdict* pace_of) const {
+  std::optional<Pace> pace;
+  if (pace_of != nullptr) pace.emplace(facts_.profile, facts_.machine, pace_of->op_stall_us);
+  Candidate c{.decisions = std::move(decided), .paced = pace.has_value()};
+  c.plan = decided_plan("auto", facts_.profile, facts_.machine, facts_.options, c.decisions,
+                        pace ? &*pace : nullptr)
+               .plan;
+  c.verdict = facts_.options.judge(facts_.profile, facts_.machine, c.plan);
+  return c;
 }
 
-bool Search::try_recipe(const Recipe& recipe) {
-  if (!try_decisions(decisions(facts_, recipe))) return false;
-  best_recipe_ = recipe;
+Candidate Search::candidate(const Attempt& attempt, const Verdict& pace_of) const {
+  auto decided = attempt.decide();
+  if (attempt.choose_tiers)
+    assign_tiers(facts_.profile, facts_.storages, facts_.machine, pace_of.op_stall_us, decided);
+  Candidate first = judge(std::move(decided), attempt.paced ? &pace_of : nullptr);
+  if (!attempt.settle) return first;
+  Candidate settled = judge(first.decisions, &first.verdict);
+  return settled.verdict.step_us < first.verdict.step_us ? settled : first;
+}
+
+// In the order of the attempts; what does not fit never ends.
+std::vector<Candidate> Search::judge_all(std::span<const Attempt> attempts,
+                                         const Verdict& pace_of) {
+  std::vector<Candidate> candidates(attempts.size());
+  std::vector<std::string> reasons(attempts.size());
+  tbb::parallel_for(std::size_t{0}, attempts.size(), [&](std::size_t i) {
+    try {
+      candidates[i] = candidate(attempts[i], pace_of);
+    } catch (const Error& error) {
+      reasons[i] = error.what();
+    }
+  });
+  for (std::size_t i = 0; i < attempts.size(); ++i) {
+    judged_ += attempts[i].settle ? 2 : 1;
+    if (!reasons[i].empty()) reason_ = reasons[i];
+  }
+  return candidates;
+}
+
+bool Search::improves(Candidate& c) {
+  if (c.verdict.step_us >= best_.verdict.step_us) return false;
+  best_ = std::move(c);
   return true;
 }
 
-void Search::try_bound(double slack) {
-  const Bound bound = lower_bound(facts_.whole, facts_.machine,
-                                  {.fast_bytes = facts_.limit(slack),
-                                   .buckets = kBoundBuckets,
-                                   .time_limit_s = facts_.options.time_limit_s / 5});
-  if (!bound.gaps.empty()) try_decisions(rounded(facts_, bound, slack), false);
+void Search::try_all(std::vector<Attempt> attempts) {
+  std::span<const Attempt> rest = attempts;
+  while (!rest.empty() && !finished()) {
+    const auto batch = rest.first(std::min(rest.size(), kTogether));
+    auto candidates = judge_all(batch, best_.verdict);
+    for (std::size_t i = 0; i < batch.size(); ++i)
+      if (improves(candidates[i]) && batch[i].recipe) best_recipe_ = *batch[i].recipe;
+    rest = rest.subspan(batch.size());
+  }
+}
+
+void Search::try_recipes(const std::vector<Recipe>& recipes) {
+  std::vector<Attempt> attempts;
+  for (const Recipe& recipe : recipes)
+    attempts.push_back({.decide = [this, recipe] { return decisions(facts_, recipe); },
+                        .choose_tiers = true,
+                        .settle = true,
+                        .recipe = recipe});
+  try_all(std::move(attempts));
+}
+
+// The bound's own solution, for a little less memory each time.
+void Search::try_bounds() {
+  std::vector<Attempt> attempts;
+  for (double slack : kBoundSlacks) {
+    const auto decide = [this, slack] {
+      const Bound bound = lower_bound(facts_.whole, facts_.machine,
+                                      {.fast_bytes = facts_.limit(slack),
+                                       .buckets = kBoundBuckets,
+                                       .faster_tiers_first = true,
+                                       .time_limit_s = facts_.options.time_limit_s / 5});
+      if (bound.gaps.empty()) throw Error("the bound's program was not solved in time");
+      return rounded(facts_, bound, slack);
+    };
+    attempts.push_back({.decide = decide, .paced = true, .settle = true});
+  }
+  try_all(std::move(attempts));
 }
 
 // Prices without ends of chains, ends at the best price, prices there, slack.
 void Search::try_grid() {
+  std::vector<Recipe> recipes;
   for (double slack : kSlacks) {  // until one fits
+    recipes.clear();
     for (double price : kPrices)
-      if ((price == 0 || facts_.options.recompute) && !finished())
-        try_recipe({.price = price, .slack = slack});
+      if (price == 0 || facts_.options.recompute)
+        recipes.push_back({.price = price, .slack = slack});
+    try_recipes(recipes);
     if (best_.verdict.step_us < Facts::kNever) break;
   }
   if (facts_.options.recompute) {
+    recipes.clear();
     for (double stride : kStrides)
       for (double price : {best_recipe_.price, 0.4, 1.0})
-        if (!finished())
-          try_recipe({.price = price, .slack = best_recipe_.slack, .stride = stride});
+        recipes.push_back({.price = price, .slack = best_recipe_.slack, .stride = stride});
+    try_recipes(recipes);
   }
+  recipes.clear();
   for (double slack : kSlacks)
-    if (!finished())
-      try_recipe({.price = best_recipe_.price, .slack = slack, .stride = best_recipe_.stride});
+    recipes.push_back({.price = best_recipe_.price, .slack = slack, .stride = best_recipe_.stride});
+  try_recipes(recipes);
 }
 
-// One number after the other, in ever smaller steps.
+// One number or the other, in ever smaller steps.
 void Search::sharpen() {
-  for (double step = 1.5; step > kFinestStep && !finished(); step = std::sqrt(step)) {
-    for (double Recipe::*number : {&Recipe::price, &Recipe::stride, &Recipe::slack})
+  for (double step = 1.5; step > kFinestStep && !finished(); step = std::sqrt(step))
+    for (double Recipe::*number : {&Recipe::price, &Recipe::stride, &Recipe::slack}) {
+      if (best_recipe_.*number == 0) continue;
+      std::vector<Recipe> recipes;
       for (double factor : {step, 1 / step}) {
-        Recipe recipe = best_recipe_;
-        recipe.*number *= factor;
-        if (recipe.*number != best_recipe_.*number && !finished()) try_recipe(recipe);
+        recipes.push_back(best_recipe_);
+        recipes.back().*number *= factor;
       }
+      try_recipes(recipes);
+    }
+}
+
+// Late acceptance (Burke and Bykov, EJOR 258, 2017): what is no worse than the plan so many rounds
+// ago is gone on from, so that a search leaves what is best only nearby.
+void Search::refine() {
+  Candidate current = best_;
+  std::vector<double> before(kRounds, current.verdict.step_us);
+  for (std::size_t round = 0; !finished(); ++round) {
+    std::vector<Attempt> attempts;
+    for (std::size_t i = 0; i < kTogether; ++i)
+      attempts.push_back(
+          {.decide = [decided = flip_(current)] { return decided; }, .paced = current.paced});
+    auto candidates = judge_all(attempts, current.verdict);
+    Candidate& next = *std::ranges::min_element(
+        candidates, {}, [](const Candidate& c) { return c.verdict.step_us; });
+    double& then = before[round % kRounds];
+    if (next.verdict.step_us <= std::max(then, current.verdict.step_us)) {
+      current = next;
+      improves(next);
+    }
+    then = std::min(then, current.verdict.step_us);
   }
 }
 
 Candidate Search::run() {
   // First what is seldom bad, for those who give it little time.
-  if (facts_.options.recompute) try_recipe({.price = 0.4, .stride = 1.0 / 48});
-  for (double slack : kBoundSlacks)
-    if (!finished()) try_bound(slack);
+  if (facts_.options.recompute) try_recipes({{.price = 0.4, .stride = 1.0 / 48}});
+  try_bounds();
   try_grid();
   if (best_.verdict.step_us == Facts::kNever) throw Error(reason_);
   if (uses(facts_.options, kRefine)) {
     sharpen();
-    while (!finished()) try_decisions(flip_(best_), false);
+    refine();
   }
   return std::move(best_);
 }

@@ -3,8 +3,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "plan/automatic/facts.h"
 #include "plan/automatic/flips.h"
@@ -12,24 +16,38 @@
 
 namespace sentinel::plan {
 
-constexpr std::string_view kRefine = "refine";  // the feature: go on from the best of the grid
+constexpr std::string_view kRefine = "refine";  // the feature: go on from the best of the seeds
 
 class Search {
  public:
   explicit Search(const Facts& facts) : facts_(facts), flip_(facts, facts.options.seed) {}
 
   // The best plan found; throws the last reason where none fits. Ends at Facts::options' effort
-  // (plans judged) or at four fifths of its time limit.
+  // (plans judged) or at four fifths of its time limit. For one effort the same on any number of
+  // processors.
   Candidate run();
   std::uint64_t judged() const { return judged_; }
 
  private:
+  struct Attempt {
+    std::function<std::vector<Decision>()> decide;  // may run beside others; throws Error
+    bool choose_tiers = false;
+    bool paced = false;            // planned by the pace of the plan before
+    bool settle = false;           // and again by the pace that it turned out to have
+    std::optional<Recipe> recipe;  // from which the decisions follow
+  };
+  std::uint64_t effort() const;
   bool finished() const;
-  void try_bound(double slack);
-  bool try_recipe(const Recipe&);
+  Candidate judge(std::vector<Decision>, const Verdict* pace_of) const;
+  Candidate candidate(const Attempt&, const Verdict& pace_of) const;
+  std::vector<Candidate> judge_all(std::span<const Attempt>, const Verdict& pace_of);
+  bool improves(Candidate&);
+  void try_all(std::vector<Attempt>);
+  void try_recipes(const std::vector<Recipe>&);
+  void try_bounds();
   void try_grid();
   void sharpen();
-  bool try_decisions(std::vector<Decision>, bool choose_tiers = true);
+  void refine();
 
   const Facts& facts_;
   Flips flip_;

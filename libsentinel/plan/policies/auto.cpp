@@ -3,10 +3,11 @@
 // Tensors are cut into parts, so that a plan may keep, move or remake a part of a large one. A plan
 // follows from few numbers (Recipe): the price of moving a byte against that of computing one says
 // which idle parts are swapped and which remade, cover() takes those that cost least, host memory
-// and SSD are filled so that both links stay busy, replays keep what is needed soon. The solution
-// of the bound's program and all recipes of a grid are tried, then the best is refined by flipping
-// single tensors where its time goes (plan/automatic/). The simulator judges each plan; the best
-// one seen is the answer, so more effort is never worse.
+// and SSD are filled so that both links stay busy, replays keep what is needed soon. Solutions of
+// the bound's program and all recipes of a grid are tried, then the best is refined by flipping
+// single tensors where its time goes (plan/automatic/). Fetches are timed by when writes really end
+// (plan/pace.h). The simulator judges each plan; the best one seen is the answer, so more effort is
+// never worse.
 //
 // The plans of the quick published policies are judged first; the best of them is a floor (left out
 // by --without floor). Moves in place on byte-addressable tiers are planned by them alone.

@@ -12,6 +12,7 @@ namespace {
 class IdealPolicy final : public PlannedPolicy {
  public:
   std::string_view name() const override { return "ideal"; }
+  bool ignores_budget() const override { return true; }
 
   Plan plan(const Profile& profile, const Machine& machine, const PlanOptions& options) override {
     check_features(*this, options);

@@ -136,9 +136,21 @@ class WrongUsage(Case):
                 ("either", "run", "--plan", "a", "--profile", "b", "--", "true"),
                 ("format", "report", "p", "sharing", "--format", "html"),
                 ("VIEW", "report", "p", "everything"),
-                ("no policy", "simulate", "p", "--machine", "optane", "--policy", "best")]:
+                ("--noise", "simulate", "p", "--machine", "optane", "--noise", "nan"),
+                ("--target", "compare", "p", "--machine", "optane", "--target", "nan"),
+                ("--time-limit", "compare", "p", "--machine", "optane", "--time-limit", "inf")]:
             with self.subTest(arguments):
                 self.fails(2, words, *arguments)
+
+    def test_unknown_names_are_1(self):
+        self.profile()
+        for words, *arguments in [
+                ("no policy", "plan", "p.sentinel", "--machine", "optane", "--policy", "best", "-o", "q"),
+                ("no policy", "simulate", "p.sentinel", "--machine", "optane", "--policy", "best"),
+                ("no policy", "compare", "p.sentinel", "--machine", "optane", "--policy", "lru,best"),
+                ("machine", "compare", "p.sentinel", "--machine", "best")]:
+            with self.subTest(arguments):
+                self.fails(1, words, *arguments)
 
 
 class Reports(Case):

@@ -83,6 +83,48 @@ TEST(DecidedPlan, SwapsAndFetchesAsEarlyAsThereIsRoom) {
               ElementsAre(5 * kPage, 9 * kPage, 9 * kPage, 9 * kPage, 9 * kPage, 5 * kPage));
 }
 
+// 100 bytes a us: the four pages of `first` are written from 200 to 364 us, and op 4 is the first
+// to start after that. A second write waits for it; one at the step's end delays the next step's.
+TEST(Pace, WritesQueue) {
+  const Chained c;
+  const Pace pace(c.b.profile, two_tiers(kPage, 0.1), {});
+  EXPECT_THAT(pace.written(std::vector<Pace::Write>{{1, 1, 4 * kPage}, {2, 1, 4 * kPage}}),
+              ElementsAre(4u, 6u));
+  EXPECT_THAT(pace.written(std::vector<Pace::Write>{{1, 1, 4 * kPage}, {5, 1, 8 * kPage}}),
+              ElementsAre(5u, 10u));
+  EXPECT_EQ(pace.in_time(0, 5, 1, kPage), 4u);
+  EXPECT_EQ(pace.in_time(0, 5, 1, 4 * kPage), 1u);
+  const std::vector<double> stalls{0, 0, 0, 100, 0, 0};
+  EXPECT_THAT(Pace(c.b.profile, two_tiers(kPage, 0.1), stalls)
+                  .written(std::vector<Pace::Write>{{1, 1, 4 * kPage}}),
+              ElementsAre(3u));
+}
+
+// Another page, read by ops 0 and 5, is away from op 1 on. There is room for it again when `first`
+// has left: at once by the decisions alone, at op 4 by the pace.
+TEST(DecidedPlan, ByThePaceFetchesWaitForWrites) {
+  Chained c;
+  const TensorId page = c.b.persistent(kPage);
+  for (std::size_t k : {0, 5}) c.b.profile.ops[k].in.push_back(page);
+  for (Op& op : c.b.profile.ops) std::ranges::sort(op.in);
+  const Machine machine = two_tiers(kPage, 0.1);
+  const std::vector<Decision> away{
+      {.storage = storage_of(c.b.profile, c.first), .use = 1, .next = 5, .remedy = Remedy::swap},
+      {.storage = storage_of(c.b.profile, page), .use = 0, .next = 5, .remedy = Remedy::swap}};
+  const PlanOptions options{.fast_bytes = 10 * kPage};
+  const Pace pace(c.b.profile, machine, {});
+  const auto fetched_at = [&](const Pace* by) {
+    const Plan plan = decided_plan("test", c.b.profile, machine, options, away, by).plan;
+    EXPECT_THAT(verify(plan, c.b.profile), IsEmpty());
+    return std::ranges::find_if(
+               plan.moves,
+               [&](const Move& m) { return m.tensor == page && m.direction == Direction::promote; })
+        ->trigger;
+  };
+  EXPECT_EQ(fetched_at(nullptr), OpId(2));
+  EXPECT_EQ(fetched_at(&pace), OpId(4));
+}
+
 // `second` is discarded after op 2 and remade before op 4 from `first`, which is there.
 TEST(DecidedPlan, RecomputesFromWhatIsThere) {
   Chained c;

@@ -40,6 +40,21 @@ TEST_F(Verify, SmallerBudget) {
   expect("bytes of fast memory");
 }
 
+TEST_F(Verify, StreamedThoughItFits) {
+  plan_.streamed_ops.push_back(OpId(0));
+  expect("op 0 is streamed, though");
+}
+
+TEST_F(Verify, UsedInPlaceOnADisk) {
+  Machine machine = two_tiers(4096);
+  machine.tiers[1].byte_addressable = false;
+  EXPECT_THAT(verify(plan_, profile_, machine), IsEmpty());
+  plan_.in_place = {{plan_.moves[0].tensor, OpId(0)}};
+  EXPECT_THAT(verify(plan_, profile_, machine), Contains(HasSubstr("not byte-addressable")));
+  machine.tiers.resize(1);
+  EXPECT_THAT(verify(plan_, profile_, machine), Contains(HasSubstr("has 1 tiers")));
+}
+
 TEST_F(Verify, MissingPromotion) {
   std::erase_if(plan_.moves, [](const Move& m) { return m.direction == Direction::promote; });
   expect("while it is demoted");
