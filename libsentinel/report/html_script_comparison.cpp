@@ -51,7 +51,7 @@ function shape(tag, attributes, text) {
   if (text !== undefined) node.textContent = text;
   return node;
 }
-const CHART = {width: 1000, height: 420, left: 52, right: 16, top: 12, bottom: 46};
+const CHART = {width: 1000, height: 420, left: 52, right: 36, top: 12, bottom: 46};
 function seriesOf() {
   const all = new Map();
   const add = (name, at, y) => {

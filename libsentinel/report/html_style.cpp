@@ -41,7 +41,7 @@ grid-template-columns:minmax(0,1fr)}
 overflow-wrap:anywhere}
 .facts{display:flex;flex-wrap:wrap;gap:4px 22px;color:var(--muted);font-size:13px}
 .facts b{font-weight:550;color:var(--faint);margin-right:6px}
-.facts span{max-width:100%;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
+.facts span{max-width:100%;overflow-wrap:anywhere}
 .partial{background:color-mix(in srgb,var(--opt) 14%,var(--card));
 border:1px solid color-mix(in srgb,var(--opt) 50%,transparent);border-radius:10px;
 padding:10px 16px;font-weight:550}
