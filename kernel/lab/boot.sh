@@ -144,11 +144,11 @@ sum_of_sizes() { echo $((($(numfmt --from=iec "$1") + $(numfmt --from=iec "$2"))
 # the addresses of such a machine for wild ones (lkml, June 2026, "Fix false-positive wild-memory-access on x86").
 accelerator_arguments() {
   local accelerator=${LAB_ACCEL:-} features=
+  [ "$variant" = plain ] || features=,la57=off
   if [ -z "$accelerator" ]; then
     accelerator=tcg
-    if kvm_works "$1"; then accelerator=kvm; fi
+    if kvm_works "$1" "$features"; then accelerator=kvm; fi
   fi
-  [ "$variant" = plain ] || features=,la57=off
   case $accelerator in
     kvm) arguments+=(-accel kvm -cpu "host$features") ;;
     *) arguments+=(-accel tcg,thread=multi -cpu "max$features") ;;
@@ -163,7 +163,7 @@ kvm_works() {
   answer=$KERNEL_CACHE/kvm-$(cat /proc/sys/kernel/random/boot_id)
   if [ ! -e "$answer" ]; then
     rm -f "$KERNEL_CACHE"/kvm-*
-    (boot_in_kvm "$1") >"$run_dir/kvm" 2>/dev/null || true
+    (boot_in_kvm "$1" "$2") >"$run_dir/kvm" 2>/dev/null || true
     mv "$run_dir/kvm" "$answer"
   fi
   grep -q 'lab: init runs' "$answer"
@@ -171,7 +171,7 @@ kvm_works() {
 
 boot_in_kvm() {
   timeout -k 1 10 qemu-system-x86_64 -nodefaults -no-user-config -display none -monitor none -no-reboot \
-    -machine q35 -accel kvm -cpu host -m 512 -serial stdio \
+    -machine q35 -accel kvm -cpu "host$2" -m 512 -serial stdio \
     -kernel "$1" -initrd "$run_dir/initramfs" -append "console=ttyS0 no_timer_check panic=-1 lab_only_init=1" </dev/null
 }
 

@@ -68,6 +68,7 @@ class Planner {
     bool needed = true;             // its next use reads it
     bool recomputed = false;
     std::uint32_t written = 0;  // by the pace: the first position at which its space is free
+    std::uint32_t lies = 1;     // by the pace: the tier of its copy
     std::uint32_t back_by = 0;  // a replay reads it before its next use does
   };
 
@@ -312,12 +313,14 @@ bool Planner::dirty(const Eviction& e) const {
   if (&e == first && !s.persistent) return true;
   const Eviction& before = &e == first ? *last : *(&e - 1);
   if (before.recomputed) return true;
-  const std::uint32_t from = before.decision.use % ops_, to = e.decision.use % ops_;
-  return std::ranges::any_of(s.uses, [&](std::uint32_t use) {
-    const std::uint32_t k = use % ops_;
-    const bool between = from < to ? k > from && k <= to : k > from || k <= to;
-    return between && writes(profile_, s, use);
-  });
+  const auto written = [&](auto from, auto to) {
+    return std::any_of(from, to, [&](std::uint32_t use) { return writes(profile_, s, use); });
+  };
+  const auto after = [&](const Eviction& of) {
+    return std::ranges::upper_bound(s.uses, of.decision.use);
+  };
+  if (&e == first) return written(after(before), s.uses.end()) || written(s.uses.begin(), after(e));
+  return written(after(before), after(e));
 }
 
 // What is held when writes take the time they take.
@@ -325,7 +328,12 @@ Level Planner::slowed(const Pace& pace) {
   std::vector<Eviction*> order;
   for (Eviction& e : evictions_) {
     e.written = e.out;
-    if (!e.recomputed && dirty(e)) order.push_back(&e);
+    e.lies = e.decision.tier;
+    if (e.recomputed) continue;
+    if (dirty(e))
+      order.push_back(&e);
+    else if (&e != &evictions_[first_eviction_[e.decision.storage]])
+      e.lies = (&e - 1)->lies;
   }
   std::ranges::stable_sort(order, {}, [&](const Eviction* e) { return e->decision.use % ops_; });
   std::vector<Pace::Write> writes;
@@ -359,7 +367,7 @@ void Planner::fetch_early(const Pace* pace) {
       from = std::max(from, e->written);
       if (const auto full = slow->last_above(from, e->in, limit() - signed_bytes(*e)))
         from = *full + 1;
-      from = std::min(from, pace->in_time(at_once, e->in, e->decision.tier, e->bytes));
+      from = std::min(from, pace->in_time(at_once, e->in, e->lies, e->bytes));
       slow->add(std::max(from, e->written), e->in, signed_bytes(*e));
     }
     bring_back(*e, from);

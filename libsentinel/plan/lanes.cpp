@@ -3,22 +3,10 @@
 #include <algorithm>
 
 #include "plan/level.h"
+#include "plan/pace.h"
 #include "plan/rates.h"
 
 namespace sentinel::plan {
-namespace {
-
-std::vector<double> op_ends(const Profile& profile, std::span<const double> stalls) {
-  std::vector<double> ends;
-  double now = 0;
-  for (std::size_t k = 0; k < profile.ops.size(); ++k) {
-    now += profile.ops[k].us + (k < stalls.size() ? std::max(0.0, stalls[k]) : 0);
-    ends.push_back(now);
-  }
-  return ends;
-}
-
-}  // namespace
 
 void assign_tiers(const Profile& profile, const std::vector<Storage>& storages,
                   const Machine& machine, std::span<const double> op_stall_us,
@@ -38,7 +26,7 @@ void assign_tiers(const Profile& profile, const std::vector<Storage>& storages,
       host.add(d.use, d.next, bytes(d));
     }
   std::ranges::stable_sort(order, {}, &Decision::use);
-  const auto ends = op_ends(profile, op_stall_us);
+  const Pace pace(profile, machine, op_stall_us);
   const double us_per_byte = 1 / rate(machine, 0, 2);
   const auto send = [&](Decision& d) {
     d.tier = 2;
@@ -46,7 +34,7 @@ void assign_tiers(const Profile& profile, const std::vector<Storage>& storages,
   };
   double free_us = 0;  // when the second tier's link is
   for (Decision* d : order) {
-    const double ready = ends[d->use % ops];
+    const double ready = pace.end_us(d->use % ops);
     if (free_us > ready || host.most(d->use, d->next) <= capacity) continue;
     send(*d);
     free_us = ready + static_cast<double>(bytes(*d)) * us_per_byte;

@@ -14,8 +14,11 @@ namespace sentinel::plan {
 
 class Pace {
  public:
-  // `op_stall_us`: how long each op waits (per op, or empty), as the simulator saw it.
-  Pace(const Profile&, const Machine&, std::span<const double> op_stall_us);
+  // `op_wait_us`: what passes between the end of one op and the start of the next, stalls and
+  // replays (per op, or empty), as the simulator saw it.
+  Pace(const Profile&, const Machine&, std::span<const double> op_wait_us);
+
+  double end_us(std::uint32_t position) const;  // of that op; the step begins at 0
 
   struct Write {
     std::uint32_t use = 0;  // leaves at this op's end
@@ -26,17 +29,19 @@ class Pace {
   // in which they leave. At most one step after `use`.
   std::vector<std::uint32_t> written(std::span<const Write>) const;
 
-  // The last position in [first, last] that starts early enough for a fetch of so many bytes to be
-  // there at the start of `last`, twice over.
+  // The last position in [first, last] that is reached early enough for a fetch of so many bytes to
+  // be there when `last` is, twice over.
   std::uint32_t in_time(std::uint32_t first, std::uint32_t last, std::uint32_t tier,
                         std::uint64_t bytes) const;
 
  private:
-  double start_us(std::uint32_t position) const;
+  double at(const std::vector<double>& times, std::uint32_t position) const;
 
   const Machine& machine_;
   std::uint32_t ops_;
-  std::vector<double> start_;  // per op, when it begins to compute; then the step's end
+  // Per op, when it is reached (then it waits), begins to compute, ends; reached_[ops] is the
+  // step's end.
+  std::vector<double> reached_, start_, end_;
 };
 
 }  // namespace sentinel::plan

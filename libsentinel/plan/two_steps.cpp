@@ -15,10 +15,11 @@ namespace {
 class TwoSteps {
  public:
   TwoSteps(const Plan& plan, const Profile& profile, const std::vector<Storage>& storages,
-           Violations& bad)
+           const Machine* machine, Violations& bad)
       : plan_(plan),
         profile_(profile),
         storages_(storages),
+        machine_(machine),
         bad_(bad),
         ops_(static_cast<std::uint32_t>(profile.ops.size())),
         footprint_(profile, plan.placements, plan.granule_bytes),
@@ -30,6 +31,7 @@ class TwoSteps {
         release_(storages.size(), kNone),
         streamed_(ops_, false),
         born_away_(storages.size(), false),
+        tier_(storages.size(), 1),
         begin_(ops_),
         end_(ops_),
         use_(ops_),
@@ -45,8 +47,7 @@ class TwoSteps {
     std::vector<bool> absent(storages_.size(), false);
     for (TensorId t : absent_at_start(plan_, profile_)) absent[of_[t.index()]] = true;
     for (const Move& m : plan_.moves)  // in order: the last one that leaves decides
-      if (const std::uint32_t i = of_[m.tensor.index()]; i != kNone && absent[i])
-        lost_[i] = m.direction == Direction::discard;
+      if (const std::uint32_t i = of_[m.tensor.index()]; i != kNone && absent[i]) leaves(m, i);
     for (std::uint32_t i = 0; i < storages_.size(); ++i)
       if ((storages_[i].persistent || storages_[i].carried) && !absent[i] && !born_away_[i])
         arrive(i);
@@ -68,9 +69,12 @@ class TwoSteps {
       for (std::uint32_t use : s.uses) use_[use % ops_].push_back(i);
     }
     for (OpId op : plan_.streamed_ops) streamed_[op.index()] = true;
-    if (!plan_.streamed_ops.empty()) least_ = least_held();
     for (const Birth& b : plan_.births)
-      if (of_[b.tensor.index()] != kNone) born_away_[of_[b.tensor.index()]] = true;
+      if (const std::uint32_t i = of_[b.tensor.index()]; i != kNone) {
+        born_away_[i] = true;
+        tier_[i] = b.tier;
+      }
+    if (!plan_.streamed_ops.empty()) least_ = least_held();
     for (const Move& m : plan_.moves)
       (m.direction == Direction::promote ? promote_ : demote_)[m.trigger.index()].push_back(&m);
     for (const Recompute& r : plan_.recomputations) replays_[r.before.index()].push_back(r);
@@ -100,11 +104,17 @@ class TwoSteps {
     release_[i] = kNone;
   }
 
+  void leaves(const Move& m, std::uint32_t i) {
+    if (m.direction == Direction::promote) return;
+    lost_[i] = m.direction == Direction::discard;
+    if (!lost_[i]) tier_[i] = m.tier;
+  }
+
   void demote(const Move& m, std::uint32_t k) {
     const std::uint32_t i = of_[m.tensor.index()];
     if (i == kNone || !resident_[i]) return;
     resident_[i] = false;
-    lost_[i] = m.direction == Direction::discard;
+    leaves(m, i);
     if (lost_[i] || m.deadline.value == k) return leave(i);
     release_[i] = m.deadline.value;
     releases_[m.deadline.index()].push_back(i);
@@ -180,9 +190,15 @@ class TwoSteps {
     peak_ = std::max(peak_, held);
     if (held > limit)
       bad_.add("op {} holds {} bytes of fast memory, {} are allowed", k, held, limit);
-    for (std::uint32_t i : use_[k])
-      if (!resident_[i] && !in_place(i, k))
-        bad_.add("op {} uses {} while it is demoted", k, named(profile_, storages_[i].tensor));
+    for (std::uint32_t i : use_[k]) {
+      if (resident_[i]) continue;
+      const std::string tensor = named(profile_, storages_[i].tensor);
+      if (!in_place(i, k))
+        bad_.add("op {} uses {} while it is demoted", k, tensor);
+      else if (machine_ != nullptr && !machine_->tiers[tier_[i]].byte_addressable)
+        bad_.add("op {} is to use {} in {}, which is not byte-addressable", k, tensor,
+                 machine_->tiers[tier_[i]].name);
+    }
   }
 
   bool in_place(std::uint32_t i, std::uint32_t k) const {
@@ -196,6 +212,7 @@ class TwoSteps {
   const Plan& plan_;
   const Profile& profile_;
   const std::vector<Storage>& storages_;
+  const Machine* machine_;
   Violations& bad_;
   std::uint32_t ops_;
   Footprint footprint_;
@@ -204,6 +221,7 @@ class TwoSteps {
   std::vector<bool> held_, resident_, lost_;
   std::vector<std::uint32_t> release_;  // op at whose end a demoted storage lets go
   std::vector<bool> streamed_, born_away_;
+  std::vector<std::uint32_t> tier_;   // of the copy in slower memory
   std::vector<std::uint64_t> least_;  // per op; empty without streamed ops
   std::vector<std::vector<std::uint32_t>> begin_, end_, use_;
   std::vector<std::vector<const Move*>> promote_, demote_;
@@ -216,8 +234,9 @@ class TwoSteps {
 }  // namespace
 
 std::uint64_t check_two_steps(const Plan& plan, const Profile& profile,
-                              const std::vector<Storage>& storages, Violations& bad) {
-  return TwoSteps(plan, profile, storages, bad).run();
+                              const std::vector<Storage>& storages, const Machine* machine,
+                              Violations& bad) {
+  return TwoSteps(plan, profile, storages, machine, bad).run();
 }
 
 }  // namespace sentinel::plan

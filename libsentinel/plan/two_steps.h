@@ -7,13 +7,15 @@
 
 #include "plan/storage.h"
 #include "plan/violations.h"
+#include "sentinel/machine.h"
 #include "sentinel/plan.h"
 
 namespace sentinel::plan {
 
 // The peak of fast memory, bytes in granules. Adds to `bad` each op that holds too much, uses what
-// is not there, or is streamed though it would fit.
+// is not there, or is streamed though it would fit; where the machine is given, also each that uses
+// in place what lies in a tier that is not byte-addressable.
 std::uint64_t check_two_steps(const Plan&, const Profile&, const std::vector<Storage>&,
-                              Violations& bad);
+                              const Machine*, Violations& bad);
 
 }  // namespace sentinel::plan

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "plan/layout.h"
@@ -177,34 +176,26 @@ void check_totals(const Plan& plan, std::uint64_t peak, Violations& bad) {
             peak + plan.frame_pool_bytes);
 }
 
-// What lies in a tier that is not byte-addressable cannot be used there.
 void check_tiers(const Plan& plan, const Machine& machine, Violations& bad) {
-  std::set<TensorId> blocked;
-  const auto lies = [&](TensorId t, std::uint32_t tier) {
+  const auto exists = [&](TensorId t, std::uint32_t tier) {
     if (tier >= machine.tiers.size())
       bad.add("tensor {} is sent to tier {}; machine {} has {} tiers", t.value, tier, machine.name,
               machine.tiers.size());
-    else if (!machine.tiers[tier].byte_addressable)
-      blocked.insert(t);
   };
-  for (const Move& m : plan.moves) lies(m.tensor, m.tier);
-  for (const Birth& b : plan.births) lies(b.tensor, b.tier);
-  for (const InPlace& p : plan.in_place)
-    if (blocked.contains(p.tensor))
-      bad.add("op {} is to use tensor {} in a tier that is not byte-addressable", p.op.value,
-              p.tensor.value);
+  for (const Move& m : plan.moves)
+    if (m.direction != Direction::discard) exists(m.tensor, m.tier);
+  for (const Birth& b : plan.births) exists(b.tensor, b.tier);
 }
 
-}  // namespace
-
-std::vector<std::string> verify(const Plan& plan, const Profile& profile) {
+std::vector<std::string> verify(const Plan& plan, const Profile& profile, const Machine* machine) {
   if (plan.part_bytes != 0) {
     Plan whole = plan;
     whole.part_bytes = 0;
-    return verify(whole, in_parts(profile, plan.part_bytes));
+    return verify(whole, in_parts(profile, plan.part_bytes), machine);
   }
   Violations bad;
   check_ids(plan, profile, bad);
+  if (machine != nullptr) check_tiers(plan, *machine, bad);
   if (profile.ops.empty() || !bad.empty()) return bad.take();
   const auto all = storages(profile);
   check_groups(plan, bad);
@@ -213,14 +204,18 @@ std::vector<std::string> verify(const Plan& plan, const Profile& profile) {
   for (const std::string& illegal : illegal_replays(plan, profile)) bad.add("{}", illegal);
   if (!bad.empty()) return bad.take();
   OverlapCheck(plan, profile, bad).run(all);
-  check_totals(plan, check_two_steps(plan, profile, all, bad), bad);
+  check_totals(plan, check_two_steps(plan, profile, all, machine, bad), bad);
   return bad.take();
 }
 
+}  // namespace
+
+std::vector<std::string> verify(const Plan& plan, const Profile& profile) {
+  return verify(plan, profile, nullptr);
+}
+
 std::vector<std::string> verify(const Plan& plan, const Profile& profile, const Machine& machine) {
-  Violations bad;
-  check_tiers(plan, machine, bad);
-  return bad.empty() ? verify(plan, profile) : bad.take();
+  return verify(plan, profile, &machine);
 }
 
 std::vector<TensorId> absent_at_start(const Plan& plan, const Profile& profile) {

@@ -12,7 +12,7 @@
 namespace sentinel::plan {
 
 // What is wrong with the plan, in words; empty if nothing is. At most twenty entries. Checked:
-// - ids, triggers and tiers exist;
+// - ids and triggers exist;
 // - groups are granule aligned and disjoint, each placement lies in its group; short- and
 //   long-lived tensors and different lifetimes share no granule (paper, IV-B; lifetime_slack());
 // - tensors alive at the same time overlap nowhere;
@@ -24,7 +24,8 @@ namespace sentinel::plan {
 // - the plan's own totals agree with its parts.
 std::vector<std::string> verify(const Plan&, const Profile&);
 
-// Also that the machine has the tiers, and that what is used in place lies where it can be.
+// Also that the machine has the tiers, and that what is used in place lies in a byte-addressable
+// one.
 std::vector<std::string> verify(const Plan&, const Profile&, const Machine&);
 
 // Tensors that the steady state expects outside fast memory when a step begins: persistent ones,

@@ -11,7 +11,7 @@ namespace {
 constexpr std::uint64_t kLargest = 0xffff'fffe;
 
 // Infinities and what is no number would pass a comparison.
-std::string not_a_size(const std::string& text) {
+std::string not_a_number_from_0(const std::string& text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool good = error == std::errc() && end == text.data() + text.size() &&
@@ -38,7 +38,7 @@ struct Declare {
   }
   CLI::Option* operator()(double* into) const {
     return app.add_option(row.names, *into, row.meaning)
-        ->check(CLI::Validator(not_a_size, "number"));
+        ->check(CLI::Validator(not_a_number_from_0, "number"));
   }
 };
 

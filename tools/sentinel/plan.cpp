@@ -49,7 +49,7 @@ Plan make_plan(const Settings& s, const Profile& profile) {
                             .in_place = !here,
                             .without = s.without};
   auto made = planned_policy(s.policy)->plan(profile, machine, options);
-  if (const auto wrong = plan::verify(made, profile); !wrong.empty())
+  if (const auto wrong = plan::verify(made, profile, machine); !wrong.empty())
     throw Error(fmt::format(
         "the plan that policy {} made is not valid ({} objections), for one: {}; this is a defect "
         "of Sentinel, please report it",

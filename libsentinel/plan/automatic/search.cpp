@@ -26,23 +26,37 @@ constexpr std::uint32_t kBoundBuckets = 100;
 constexpr std::array kBoundSlacks{0.0, 0.02, 0.05, 0.08, 0.12, 0.2};
 constexpr double kFinestStep = 1.04;
 
+// What passes before each op: it waits, and others are replayed.
+std::vector<double> waits_of(const Candidate& c, const Profile& profile) {
+  std::vector<double> us = c.verdict.op_stall_us;
+  us.resize(profile.ops.size(), 0);
+  for (const Recompute& r : c.plan.recomputations)
+    us[r.before.index()] += profile.ops[r.op.index()].us;
+  return us;
+}
+
 }  // namespace
 
-std::uint64_t Search::effort() const {
-  return facts_.options.effort != 0 ? facts_.options.effort : kDefaultEffort;
+std::uint64_t Search::effort_left() const {
+  const std::uint64_t most = facts_.options.effort != 0 ? facts_.options.effort : kDefaultEffort;
+  return most - std::min(most, judged_);
+}
+
+double Search::seconds_left() const {
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
+  return 0.8 * facts_.options.time_limit_s - passed.count();
 }
 
 // No plan beats the sum of the op times; otherwise time or effort is spent.
 bool Search::finished() const {
-  const PlanOptions& o = facts_.options;
-  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
-  return passed.count() > 0.8 * o.time_limit_s || judged_ >= effort() ||
+  return seconds_left() <= 0 || effort_left() == 0 ||
          best_.verdict.step_us <= ideal_us(facts_.profile) * (1 + 1e-9);
 }
 
-Candidate Search::judge(std::vector<Decision> decided, const Verdict* pace_of) const {
+Candidate Search::judge(std::vector<Decision> decided, const Candidate* pace_of) const {
   std::optional<Pace> pace;
-  if (pace_of != nullptr) pace.emplace(facts_.profile, facts_.machine, pace_of->op_stall_us);
+  if (pace_of != nullptr)
+    pace.emplace(facts_.profile, facts_.machine, waits_of(*pace_of, facts_.profile));
   Candidate c{.decisions = std::move(decided), .paced = pace.has_value()};
   c.plan = decided_plan("auto", facts_.profile, facts_.machine, facts_.options, c.decisions,
                         pace ? &*pace : nullptr)
@@ -51,31 +65,35 @@ Candidate Search::judge(std::vector<Decision> decided, const Verdict* pace_of) c
   return c;
 }
 
-Candidate Search::candidate(const Attempt& attempt, const Verdict& pace_of) const {
-  auto decided = attempt.decide();
-  if (attempt.choose_tiers)
-    assign_tiers(facts_.profile, facts_.storages, facts_.machine, pace_of.op_stall_us, decided);
-  Candidate first = judge(std::move(decided), attempt.paced ? &pace_of : nullptr);
-  if (!attempt.settle) return first;
-  Candidate settled = judge(first.decisions, &first.verdict);
-  return settled.verdict.step_us < first.verdict.step_us ? settled : first;
+Search::Judged Search::judged(const Attempt& attempt, const Candidate& before) const {
+  Judged result;
+  try {
+    auto decided = attempt.decide();
+    if (attempt.choose_tiers)
+      assign_tiers(facts_.profile, facts_.storages, facts_.machine, before.verdict.op_stall_us,
+                   decided);
+    result.best = judge(std::move(decided), attempt.paced ? &before : nullptr);
+    if (!attempt.settle) return result;
+    ++result.plans;
+    Candidate settled = judge(result.best.decisions, &result.best);
+    if (settled.verdict.step_us < result.best.verdict.step_us) result.best = std::move(settled);
+  } catch (const Error& error) {
+    result.refused = error.what();
+  }
+  return result;
 }
 
 // In the order of the attempts; what does not fit never ends.
 std::vector<Candidate> Search::judge_all(std::span<const Attempt> attempts,
-                                         const Verdict& pace_of) {
-  std::vector<Candidate> candidates(attempts.size());
-  std::vector<std::string> reasons(attempts.size());
-  tbb::parallel_for(std::size_t{0}, attempts.size(), [&](std::size_t i) {
-    try {
-      candidates[i] = candidate(attempts[i], pace_of);
-    } catch (const Error& error) {
-      reasons[i] = error.what();
-    }
-  });
-  for (std::size_t i = 0; i < attempts.size(); ++i) {
-    judged_ += attempts[i].settle ? 2 : 1;
-    if (!reasons[i].empty()) reason_ = reasons[i];
+                                         const Candidate& before) {
+  std::vector<Judged> results(attempts.size());
+  tbb::parallel_for(std::size_t{0}, attempts.size(),
+                    [&](std::size_t i) { results[i] = judged(attempts[i], before); });
+  std::vector<Candidate> candidates;
+  for (Judged& r : results) {
+    judged_ += r.plans;
+    if (!r.refused.empty()) reason_ = r.refused;
+    candidates.push_back(std::move(r.best));
   }
   return candidates;
 }
@@ -87,13 +105,18 @@ bool Search::improves(Candidate& c) {
 }
 
 void Search::try_all(std::vector<Attempt> attempts) {
-  std::span<const Attempt> rest = attempts;
+  std::span<Attempt> rest = attempts;
   while (!rest.empty() && !finished()) {
-    const auto batch = rest.first(std::min(rest.size(), kTogether));
-    auto candidates = judge_all(batch, best_.verdict);
-    for (std::size_t i = 0; i < batch.size(); ++i)
-      if (improves(candidates[i]) && batch[i].recipe) best_recipe_ = *batch[i].recipe;
-    rest = rest.subspan(batch.size());
+    std::size_t n = 0;
+    for (std::uint64_t left = effort_left(); n < std::min(rest.size(), kTogether) && left > 0;
+         ++n) {
+      rest[n].settle &= left > 1;
+      left -= rest[n].settle ? 2 : 1;
+    }
+    auto candidates = judge_all(rest.first(n), best_);
+    for (std::size_t i = 0; i < n; ++i)
+      if (improves(candidates[i]) && rest[i].recipe) best_recipe_ = *rest[i].recipe;
+    rest = rest.subspan(n);
   }
 }
 
@@ -107,22 +130,22 @@ void Search::try_recipes(const std::vector<Recipe>& recipes) {
   try_all(std::move(attempts));
 }
 
-// The bound's own solution, for a little less memory each time.
+// The bound's own solution, for a little less memory each time. One after the other: the solver
+// measures its time limit in the time of all processors.
 void Search::try_bounds() {
-  std::vector<Attempt> attempts;
   for (double slack : kBoundSlacks) {
-    const auto decide = [this, slack] {
-      const Bound bound = lower_bound(facts_.whole, facts_.machine,
-                                      {.fast_bytes = facts_.limit(slack),
-                                       .buckets = kBoundBuckets,
-                                       .faster_tiers_first = true,
-                                       .time_limit_s = facts_.options.time_limit_s / 5});
-      if (bound.gaps.empty()) throw Error("the bound's program was not solved in time");
-      return rounded(facts_, bound, slack);
-    };
-    attempts.push_back({.decide = decide, .paced = true, .settle = true});
+    if (finished()) return;
+    const Bound bound =
+        lower_bound(facts_.whole, facts_.machine,
+                    {.fast_bytes = facts_.limit(slack),
+                     .buckets = kBoundBuckets,
+                     .faster_tiers_first = true,
+                     .time_limit_s = std::min(facts_.options.time_limit_s / 5, seconds_left())});
+    if (!bound.gaps.empty())
+      try_all({{.decide = [&] { return rounded(facts_, bound, slack); },
+                .paced = true,
+                .settle = true}});
   }
-  try_all(std::move(attempts));
 }
 
 // Prices without ends of chains, ends at the best price, prices there, slack.
@@ -170,10 +193,10 @@ void Search::refine() {
   std::vector<double> before(kRounds, current.verdict.step_us);
   for (std::size_t round = 0; !finished(); ++round) {
     std::vector<Attempt> attempts;
-    for (std::size_t i = 0; i < kTogether; ++i)
+    for (std::size_t i = 0; i < std::min<std::uint64_t>(kTogether, effort_left()); ++i)
       attempts.push_back(
           {.decide = [decided = flip_(current)] { return decided; }, .paced = current.paced});
-    auto candidates = judge_all(attempts, current.verdict);
+    auto candidates = judge_all(attempts, current);
     Candidate& next = *std::ranges::min_element(
         candidates, {}, [](const Candidate& c) { return c.verdict.step_us; });
     double& then = before[round % kRounds];

@@ -23,8 +23,8 @@ class Search {
   explicit Search(const Facts& facts) : facts_(facts), flip_(facts, facts.options.seed) {}
 
   // The best plan found; throws the last reason where none fits. Ends at Facts::options' effort
-  // (plans judged) or at four fifths of its time limit. For one effort the same on any number of
-  // processors.
+  // (plans judged or refused) or at four fifths of its time limit. For one effort the same on any
+  // number of processors.
   Candidate run();
   std::uint64_t judged() const { return judged_; }
 
@@ -36,11 +36,17 @@ class Search {
     bool settle = false;           // and again by the pace that it turned out to have
     std::optional<Recipe> recipe;  // from which the decisions follow
   };
-  std::uint64_t effort() const;
+  struct Judged {
+    Candidate best;
+    std::uint64_t plans = 1;
+    std::string refused;  // why there is no plan
+  };
+  std::uint64_t effort_left() const;
+  double seconds_left() const;
   bool finished() const;
-  Candidate judge(std::vector<Decision>, const Verdict* pace_of) const;
-  Candidate candidate(const Attempt&, const Verdict& pace_of) const;
-  std::vector<Candidate> judge_all(std::span<const Attempt>, const Verdict& pace_of);
+  Candidate judge(std::vector<Decision>, const Candidate* pace_of) const;
+  Judged judged(const Attempt&, const Candidate& before) const;
+  std::vector<Candidate> judge_all(std::span<const Attempt>, const Candidate& before);
   bool improves(Candidate&);
   void try_all(std::vector<Attempt>);
   void try_recipes(const std::vector<Recipe>&);

@@ -227,6 +227,9 @@ class Simulations(Case):
                  "peak_fast_bytes", "traffic", "msr", "eor", "cbr", "jobs"}, one.keys())
             self.assertEqual([job["start_us"] for job in one["jobs"]], [0, 5000])
             self.assertAlmostEqual(sum(job["step_us"] for job in one["jobs"]), one["step_us"])
+        yardstick = self.run_it("simulate", name, "--machine", "m.toml", "--policy", "ideal", "--fast", "50%",
+                                "--jobs", "@0,@0", "--json")
+        self.assertEqual(json.loads(yardstick.stdout)["results"][0]["stall_us"], 0, yardstick.stderr)
         self.assertIn("job 2", self.run_it("simulate", name, "--machine", "m.toml", "--jobs",
                                            "@0,@0").stdout)
 

@@ -94,10 +94,15 @@ TEST(Pace, WritesQueue) {
               ElementsAre(5u, 10u));
   EXPECT_EQ(pace.in_time(0, 5, 1, kPage), 4u);
   EXPECT_EQ(pace.in_time(0, 5, 1, 4 * kPage), 1u);
-  const std::vector<double> stalls{0, 0, 0, 100, 0, 0};
-  EXPECT_THAT(Pace(c.b.profile, two_tiers(kPage, 0.1), stalls)
-                  .written(std::vector<Pace::Write>{{1, 1, 4 * kPage}}),
-              ElementsAre(3u));
+  // An op that waits long enough finds it written, be it the next one; a fetch for it is not in
+  // time because it waited.
+  for (std::uint32_t waiting : {2u, 3u}) {
+    std::vector<double> waits(6, 0);
+    waits[waiting] = 100;
+    const Pace slower(c.b.profile, two_tiers(kPage, 0.1), waits);
+    EXPECT_THAT(slower.written(std::vector<Pace::Write>{{1, 1, 4 * kPage}}), ElementsAre(3u));
+    EXPECT_EQ(slower.in_time(0, waiting, 1, kPage), waiting - 1);
+  }
 }
 
 // Another page, read by ops 0 and 5, is away from op 1 on. There is room for it again when `first`

@@ -45,12 +45,34 @@ TEST_F(Verify, StreamedThoughItFits) {
   expect("op 0 is streamed, though");
 }
 
+// What is only born in slow memory need not be held by an op that does not use it.
+TEST_F(Verify, StreamedBesideWhatIsBornAway) {
+  ProfileBuilder b;
+  const TensorId large = b.persistent(64 * 4096), small = b.persistent(4096);
+  b.op(0, 100, {small}, {});
+  b.op(0, 100, {large}, {});
+  Plan plan{.fast_bytes = 32 * 4096, .granule_bytes = 4096, .peak_fast_bytes = 32 * 4096};
+  plan.births = {{large, 1}};
+  plan.in_place = {{large, OpId(1)}};
+  EXPECT_THAT(verify(plan, b.profile), IsEmpty());
+  plan.streamed_ops = {OpId(0)};
+  EXPECT_THAT(verify(plan, b.profile), Contains(HasSubstr("op 0 is streamed, though")));
+}
+
 TEST_F(Verify, UsedInPlaceOnADisk) {
   Machine machine = two_tiers(4096);
   machine.tiers[1].byte_addressable = false;
   EXPECT_THAT(verify(plan_, profile_, machine), IsEmpty());
-  plan_.in_place = {{plan_.moves[0].tensor, OpId(0)}};
+  // What a promotion brought is used where it lay instead.
+  const auto promotion = std::ranges::find(plan_.moves, Direction::promote, &Move::direction);
+  ASSERT_NE(promotion, plan_.moves.end());
+  const TensorId t = promotion->tensor;
+  std::erase_if(plan_.moves,
+                [&](const Move& m) { return m.tensor == t && m.direction == Direction::promote; });
+  for (std::uint32_t k = 0; k < profile_.ops.size(); ++k) plan_.in_place.push_back({t, OpId(k)});
   EXPECT_THAT(verify(plan_, profile_, machine), Contains(HasSubstr("not byte-addressable")));
+  machine.tiers[1].byte_addressable = true;
+  EXPECT_THAT(verify(plan_, profile_, machine), IsEmpty());
   machine.tiers.resize(1);
   EXPECT_THAT(verify(plan_, profile_, machine), Contains(HasSubstr("has 1 tiers")));
 }

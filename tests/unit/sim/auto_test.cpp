@@ -1,8 +1,10 @@
 // The project's own policy against the others and against itself.
 #include <gmock/gmock.h>
+#include <tbb/global_control.h>
 
 #include "plan/parts.h"
 #include "plan/verify.h"
+#include "sentinel/analysis.h"
 #include "sentinel/error.h"
 #include "sim/run.h"
 #include "unit/plan/profiles.h"
@@ -83,6 +85,23 @@ TEST_P(AutoOnRandom, HoldsRepeatsAndIsNeverWorse) {
     }
   }
 }
+TEST(Auto, IsTheSameOnAnyNumberOfProcessorsAndKeepsToItsEffort) {
+  const Profile profile = random_training(3);
+  for (std::uint64_t effort : {3, 11, 60}) {
+    PlanOptions own = options(peak_live_bytes(profile) * 6 / 10);
+    own.effort = effort;
+    own.without = {"floor"};
+    const auto step_us = [&] {
+      const auto run = sim::run(*make_policy("auto"), profile, slow_link(), own);
+      EXPECT_LE(run.plan->effort, effort);
+      return run.result.step_us;
+    };
+    const double many = step_us();
+    const tbb::global_control one(tbb::global_control::max_allowed_parallelism, 1);
+    EXPECT_EQ(step_us(), many) << effort;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, AutoOnRandom, ::testing::Range<std::uint64_t>(1, 7));
 
 }  // namespace
