@@ -84,11 +84,13 @@ std::vector<Remedy> as_needed(const CostModel& model, const std::vector<Offer>& 
 
 }  // namespace
 
-std::vector<std::vector<Remedy>> choice_seeds(const CostModel& model) {
+std::vector<std::vector<Remedy>> choice_seeds(const CostModel& model,
+                                              std::chrono::steady_clock::time_point deadline) {
   std::vector<std::vector<Remedy>> seeds;
   for (double price : kPrices)
     for (std::uint32_t depth : kDepths) {
       if (price == 0 && depth != kDepths.front()) continue;  // nothing is recomputed
+      if (!seeds.empty() && std::chrono::steady_clock::now() >= deadline) return seeds;
       const std::vector<Offer> offers = offers_at(model, price, depth);
       std::vector<Remedy> all;
       for (const Offer& o : offers) all.push_back(o.remedy);

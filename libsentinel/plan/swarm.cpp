@@ -64,7 +64,8 @@ class Swarm {
       return;
     }
     std::vector<std::pair<Cost, std::size_t>> order;
-    for (std::size_t i = 0; i < seeds.size(); ++i) order.emplace_back(run.evaluate(seeds[i]), i);
+    for (std::size_t i = 0; i < seeds.size() && (i == 0 || !late()); ++i)
+      order.emplace_back(run.evaluate(seeds[i]), i);
     std::ranges::sort(order);
     best_ = seeds[order.front().second];
     best_cost_ = order.front().first;

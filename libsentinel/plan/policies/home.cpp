@@ -116,9 +116,16 @@ class HomePlanner {
   Start start(std::uint64_t limit, const Prefetch& prefetch) const {
     Start result;
     result.model.emplace(model(limit, prefetch));
-    result.seeds = choice_seeds(*result.model);
+    result.seeds = choice_seeds(*result.model, deadline_);
     CostRun run(*result.model);
-    for (const auto& seed : result.seeds) result.best = std::min(result.best, run.evaluate(seed));
+    std::size_t best = 0, looked_at = 0;
+    for (; looked_at < result.seeds.size(); ++looked_at) {
+      if (looked_at > 0 && Clock::now() >= deadline_) break;
+      const Cost cost = run.evaluate(result.seeds[looked_at]);
+      if (cost < result.best) result.best = cost, best = looked_at;
+    }
+    std::swap(result.seeds.front(), result.seeds[best]);
+    result.seeds.resize(looked_at);
     return result;
   }
 

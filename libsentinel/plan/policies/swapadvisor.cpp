@@ -70,13 +70,13 @@ class SwapSearch {
   const Individual& run() {
     begin();
     for (std::uint64_t stale = 0; done_ < limit() && stale < kPatience; ++stale) {
-      if (!evaluate()) break;
-      ++done_;
+      const bool whole = evaluate();
       const auto best = std::ranges::min_element(population_, {}, &Individual::cost);
       if (best->cost < best_.cost) best_ = *best, stale = 0;
+      if (!whole) break;
+      ++done_;
       breed();
     }
-    if (done_ == 0) throw Error("swapadvisor: the time limit leaves no time for one generation");
     return best_;
   }
 
@@ -193,13 +193,15 @@ class SwapSearch {
     }
   }
 
+  // Past the deadline only the first individual, which is the best one so far.
   bool evaluate() {
     std::atomic<bool> cut = false;
+    for (Individual& one : population_) one.cost = Individual{}.cost;
     tbb::parallel_for(
         std::uint32_t{0}, kIndividuals,
         [&](std::uint32_t i) {
-          if (Clock::now() >= deadline_ && done_ > 0) cut = true;
-          if (!cut) population_[i].cost = cost(population_[i]);
+          if (Clock::now() >= deadline_) cut = true;
+          if (!cut || i == 0) population_[i].cost = cost(population_[i]);
         },
         tbb::simple_partitioner());
     return !cut;
