@@ -1,4 +1,5 @@
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cerrno>
 
@@ -57,8 +58,17 @@ class MovedFrames final : public Backing {
 
   void scrub(BlockIndex, Token) noexcept override {}
 
+  // Transfers that are complete may hold their pages for a while yet (a direct read gives back
+  // dirty pages in a work queue). What stays busy is copied: the contents are final.
   int install(BlockIndex block, Token token) noexcept override {
-    const int code = move_all(address(block), places_.address(token), kGranule);
+    const auto to = address(block), from = places_.address(token);
+    std::size_t moved = 0;
+    int code = move_all(to, from, kGranule, moved);
+    if (code == -EBUSY || code == -EAGAIN) {
+      code = loop_.copy(to + moved, from + moved, kGranule - moved);
+      if (code == 0)
+        madvise(reinterpret_cast<void*>(from + moved), kGranule - moved, MADV_DONTNEED);
+    }
     if (code == 0) places_.give(token);
     return code;
   }
@@ -80,7 +90,8 @@ class MovedFrames final : public Backing {
       moved += now;
       if (moved == kGranule) return 0;
       if (attempt == 3) {
-        if (moved != 0) move_all(from, to, moved);
+        std::size_t back = 0;
+        if (moved != 0) move_all(from, to, moved, back);
         return code;
       }
       if (code == -EBUSY)
@@ -88,10 +99,12 @@ class MovedFrames final : public Backing {
     }
   }
 
-  int move_all(std::uintptr_t to, std::uintptr_t from, std::size_t bytes) noexcept {
-    std::size_t moved = 0;
+  // Some milliseconds at most; `moved` tells how many leading bytes have arrived.
+  int move_all(std::uintptr_t to, std::uintptr_t from, std::size_t bytes,
+               std::size_t& moved) noexcept {
     int code = -EAGAIN;
-    for (int attempt = 0; attempt < 100 && moved < bytes; ++attempt) {
+    for (int attempt = 0; attempt < 50 && moved < bytes; ++attempt) {
+      if (attempt >= 20) usleep(100);
       std::size_t now = 0;
       code = loop_.move(to + moved, from + moved, bytes - moved, &now);
       moved += now;

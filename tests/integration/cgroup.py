@@ -22,7 +22,7 @@ def own_path(controller):
 
 
 class MemoryGroup:
-    """Use as a context: made on entry, removed on exit. Swap is off in it where there is any."""
+    """Use as a context: made on entry, removed on exit."""
 
     def __init__(self, name):
         if (ROOT / "memory" / V1["limit"]).exists():
@@ -56,16 +56,17 @@ class MemoryGroup:
                 time.sleep(0.1)
         return None
 
-    def limit(self, size):
+    def limit(self, size, swap=False):
+        """Of what its processes hold; swap is off in it unless it is asked for."""
         if self.names is V1:
             self._write(V1["limit"], size)
-            self._write("memory.swappiness", 0)
-            if (self.path / "memory.memsw.limit_in_bytes").exists():
+            self._write("memory.swappiness", 60 if swap else 0)
+            if not swap and (self.path / "memory.memsw.limit_in_bytes").exists():
                 self._write("memory.memsw.limit_in_bytes", size)
         else:
             self._write("memory.max", size)
             if (self.path / "memory.swap.max").exists():
-                self._write("memory.swap.max", 0)
+                self._write("memory.swap.max", "max" if swap else 0)
 
     def peak(self):
         return int((self.path / self.names["peak"]).read_text())

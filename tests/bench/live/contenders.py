@@ -1,0 +1,79 @@
+"""Who trains how: the command, the environment and the memory of each contender."""
+
+import dataclasses
+import os
+import pathlib
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+WORKLOADS = ROOT / "tests" / "workloads"
+
+# The seven models of the comparison: script and arguments.
+MODELS = {
+    "ResNet-110": ["resnet_cifar.py", "--depth", "110", "--batch", "128"],
+    "ResNet-32": ["resnet_cifar.py", "--depth", "32", "--batch", "512"],
+    "MobileNetV1": ["mobilenet.py", "--batch", "512"],
+    "MobileNetV2": ["mobilenet.py", "--version", "2", "--batch", "96"],
+    "DCGAN": ["dcgan.py", "--batch", "192"],
+    "LSTM": ["lstm_lm.py", "--hidden", "1500", "--layers", "2", "--batch", "64", "--seq", "35"],
+    "BERT-base": ["bert_mlm.py", "--layers", "12", "--hidden", "768", "--heads", "12", "--batch", "8",
+                  "--seq", "128"],
+}
+
+KEPT = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(256 << 20)}
+JEMALLOC = pathlib.Path("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2")
+
+
+class Absent(Exception):
+    """Why a contender cannot take part here."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Contender:
+    """`share`: of the live peak, what a limited one may hold beside the process itself; None: unlimited."""
+    name: str
+    kind: str  # plain, sentinel, swap, checkpoint, offload
+    share: int | None = None
+    environment: tuple = ()
+    steps: int = 12  # of a training; what is slow by an order of magnitude makes fewer
+
+    @property
+    def label(self):
+        return self.name if self.share is None else f"{self.name} {self.share} %"
+
+
+def contenders(shares):
+    """In the order in which each round runs them."""
+    yield Contender("plain", "plain")
+    yield Contender("plain, kept", "plain", environment=tuple(KEPT.items()))
+    yield Contender("plain, jemalloc", "plain", environment=(("LD_PRELOAD", str(JEMALLOC)),))
+    yield Contender("checkpoint", "checkpoint")
+    yield Contender("Sentinel", "sentinel")
+    for share in shares:
+        yield Contender("Sentinel", "sentinel", share)
+        yield Contender("offload hooks", "offload", share, steps=4)
+        yield Contender("Linux swap", "swap", share, steps=4)
+
+
+def command(contender, model, folder, options):
+    """The training's command line; it leaves run.json, and Sentinel a summary.json, in the folder."""
+    script, *arguments = MODELS[model]
+    steps = options.steps or contender.steps
+    train = [str(WORKLOADS / script), *arguments, "--steps", str(steps), "--json", str(folder / "run.json")]
+    python = sys.executable
+    if contender.kind == "sentinel":
+        memory = ["--fast", f"{contender.share}%"] if contender.share else []
+        return [str(options.build / "bin" / "sentinel"), "run", *memory, "--profile", str(options.profile),
+                "--slow", str(options.disk), "--summary", str(folder / "summary.json"), "--quiet", "--",
+                python, *train]
+    if contender.kind in ("checkpoint", "offload"):
+        return [python, str(HERE / "technique.py"), contender.kind, str(options.disk), *train]
+    return [python, *train]
+
+
+def environment(contender):
+    """What the contender's process is given; throws Absent where a library is missing."""
+    if contender.name == "plain, jemalloc" and not JEMALLOC.exists():
+        raise Absent("jemalloc is not installed (libjemalloc2)")
+    return dict(os.environ, **dict(contender.environment))

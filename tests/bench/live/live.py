@@ -1,0 +1,280 @@
+#!/usr/bin/env python3
+"""Training in a share of the memory: Sentinel beside what people do today, on this machine, in one run.
+
+Every contender trains the same models for the same steps; those with a share run in a memory cgroup
+that holds the process as it is before its first step and that share of the peak of live tensors. All
+contenders of a round run one after the other, then all again; medians of the settled steps of all
+rounds. The physical limit of a row is that of limits.py at the disk's measured bandwidth.
+
+    live.py [--models ResNet-110,LSTM] [--shares 20,40,60] [--rounds 3] [--json FILE] [--picture FILE]
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import re
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+
+from contenders import HERE, MODELS, ROOT, Absent, command, contenders, environment
+from limits import Step
+
+sys.path.insert(0, str(ROOT / "tests" / "integration"))
+import cgroup  # noqa: E402
+
+ABSENT = 77  # a workload's status where a library that it needs is missing
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def options():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", default=",".join(MODELS), help="of " + ", ".join(MODELS))
+    parser.add_argument("--shares", default="20,40,60", help="budgets, per cent of the peak of live tensors")
+    parser.add_argument("--only", default="", help="contenders whose label contains one of these, by commas")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, help="of every training, whoever trains")
+    parser.add_argument("--limit", type=int, default=900, help="seconds a training may take")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
+    parser.add_argument("--disk", type=pathlib.Path, default=pathlib.Path(os.environ.get("SENTINEL_DIR", "/var/tmp")),
+                        help="folder of the slow tier, of the offload's files and of the swap file")
+    parser.add_argument("--json", type=pathlib.Path, help="write everything measured here")
+    parser.add_argument("--picture", type=pathlib.Path, help="an .svg or .png (needs matplotlib)")
+    parsed = parser.parse_args()
+    parsed.models = parsed.models.split(",")
+    if unknown := set(parsed.models) - set(MODELS):
+        parser.error(f"no model {', '.join(sorted(unknown))}; there are {', '.join(MODELS)}")
+    try:
+        parsed.shares = [int(share) for share in parsed.shares.split(",")]
+    except ValueError:
+        parser.error("--shares: whole numbers, as 20,40,60")
+    if not all(0 < share <= 100 for share in parsed.shares):
+        parser.error("--shares: from 1 to 100")
+    parsed.only = [part for part in parsed.only.split(",") if part]
+    return parsed
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+# ---------------------------------------------------------------- what is measured once
+
+
+def bandwidth(args):
+    """The disk's, bytes a second, as `sentinel bench` measures it."""
+    figures = subprocess.run([args.build / "bin" / "sentinel", "bench", "--tiers", "--json", "--slow", args.disk],
+                             check=True, capture_output=True, text=True)
+    return json.loads(figures.stdout)["tiers"][-1]
+
+
+def profiled(model, args, folder):
+    """Records a step of the model; the step, and where the profile lies."""
+    script, *arguments = MODELS[model]
+    profile = folder / "step.sentinel"
+    train = [sys.executable, str(ROOT / "tests" / "workloads" / script), *arguments, "--steps", "5"]
+    done = subprocess.run([args.build / "bin" / "sentinel", "record", "--quiet", "-o", profile, "--", *train],
+                          capture_output=True, text=True)
+    if done.returncode == ABSENT:
+        raise Absent(done.stdout.strip() or done.stderr.strip() or "what the script needs is not installed")
+    if done.returncode != 0:
+        raise SystemExit(f"{model}: recording failed\n{done.stderr}")
+    trace = folder / "step.jsonl.gz"
+    subprocess.run([args.build / "bin" / "sentinel", "export", profile, "-o", trace], check=True, capture_output=True)
+    return Step(trace), profile
+
+
+def own_memory(model):
+    """Bytes that the process holds before its first step: interpreter, framework, weights."""
+    script, *arguments = MODELS[model]
+    with cgroup.MemoryGroup(f"sentinel-live-{os.getpid()}") as group:
+        subprocess.run(group.inside(sys.executable, str(ROOT / "tests" / "workloads" / script), *arguments,
+                                    "--steps", "0"), check=True, capture_output=True)
+        return group.peak()
+
+
+@contextlib.contextmanager
+def swap_file(args, size):
+    """Swap on the same disk, for as long as the comparison lasts."""
+    path = args.disk / f"sentinel-live-{os.getpid()}.swap"
+    try:
+        with open(path, "wb") as file:
+            os.posix_fallocate(file.fileno(), 0, size)
+        path.chmod(0o600)
+        for program in ("mkswap", "swapon"):
+            done = subprocess.run([program, path], capture_output=True, text=True)
+            if done.returncode != 0:
+                raise Absent(f"no swap here: {done.stderr.strip()}")
+        yield
+    finally:
+        subprocess.run(["swapoff", path], capture_output=True)
+        path.unlink(missing_ok=True)
+
+
+# ---------------------------------------------------------------- one training
+
+
+def swapped_pages():
+    counts = dict(re.findall(r"^(pswp\w+) (\d+)", pathlib.Path("/proc/vmstat").read_text(), re.M))
+    return int(counts["pswpin"]), int(counts["pswpout"])
+
+
+def train(contender, model, args, limit):
+    """The record of a training, with processor seconds and the bytes that moved; None where it failed."""
+    with tempfile.TemporaryDirectory(prefix="sentinel-live-") as name, contextlib.ExitStack() as stack:
+        folder = pathlib.Path(name)
+        wanted = command(contender, model, folder, args)
+        if contender.share is not None:
+            group = stack.enter_context(cgroup.MemoryGroup(f"sentinel-live-{os.getpid()}"))
+            group.limit(limit, swap=contender.kind == "swap")
+            wanted = group.inside(*wanted)
+        before, swapped = resource.getrusage(resource.RUSAGE_CHILDREN), swapped_pages()
+        try:
+            done = subprocess.run(wanted, env=environment(contender), capture_output=True, text=True,
+                                  timeout=args.limit)
+        except subprocess.TimeoutExpired:
+            return {"failure": f"not done after {args.limit} s"}
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        if done.returncode == ABSENT:
+            raise Absent(done.stderr.strip().splitlines()[-1])
+        if done.returncode != 0:
+            killed = done.returncode in (-9, 137)
+            return {"failure": "killed: out of memory" if killed else (done.stderr.strip() or "failed")[-300:]}
+        record = json.loads((folder / "run.json").read_text())
+        record["cpu_s"] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        record["swapped"] = [(now - then) * PAGE for now, then in zip(swapped_pages(), swapped)]
+        if (folder / "summary.json").exists():
+            record["summary"] = json.loads((folder / "summary.json").read_text())
+        return record
+
+
+def settled(record):
+    """Step times, ms, without the first half; of Sentinel those under the plan."""
+    if "summary" in record:
+        steady = [step["ms"] for step in record["summary"]["steps"] if step["phase"] == "steady"]
+        if len(steady) > 2:
+            return steady[len(steady) // 3:]
+    times = [step["ms"] for step in record["steps"]]
+    return times[len(times) // 2:]
+
+
+def moved_gb(record):
+    """GB in and out a step."""
+    if "summary" in record:
+        steady = [step for step in record["summary"]["steps"] if step["phase"] == "steady"]
+        if not steady:
+            return None
+        return [statistics.median(step[key] for step in steady) / 1e9 for key in ("promoted_bytes", "demoted_bytes")]
+    return [size / len(record["steps"]) / 1e9 for size in record["swapped"]]
+
+
+def losses(record):
+    return [step["loss"] for step in record["steps"]]
+
+
+# ---------------------------------------------------------------- the table
+
+
+def row_of(contender, records, reference, step, figures, unlimited_ms):
+    """One line of the table."""
+    row = {"label": contender.label, "kind": contender.kind, "share": contender.share, "ms": None,
+           "limit_ms": None}
+    good = [record for record in records if "failure" not in record]
+    if not good:
+        row["failure"] = records[0]["failure"]
+        return row
+    row["ms"] = statistics.median(ms for record in good for ms in settled(record))
+    row["rounds"] = [statistics.median(settled(record)) for record in good]
+    row["moved_gb"] = moved_gb(good[0])
+    row["peak_rss_mb"] = statistics.median(record["peak_rss_kb"] for record in good) / 1024
+    row["same_losses"] = all(ours == theirs for record in good
+                             for ours, theirs in zip(losses(record), losses(reference)))
+    if "summary" in good[0]:
+        steady = [one for record in good for one in record["summary"]["steps"] if one["phase"] == "steady"]
+        row["demand_faults"] = statistics.median(one["demand_faults"] for one in steady) if steady else None
+        row["predicted_ms"] = good[0]["summary"].get("predicted_ms")
+    if contender.share is not None and unlimited_ms:
+        row["limit_ms"] = step.limit_ms(contender.share / 100 * step.peak, unlimited_ms, figures["write_bw"],
+                                        figures["read_bw"])
+    return row
+
+
+def table(model, result):
+    best = min((row["ms"] for row in result["rows"] if row["ms"] and row["share"] is None), default=None)
+    lines = [["contender", "ms a step", "of the best", "limit ms", "of the limit", "GB in", "GB out", "peak MB", "losses"]]
+    for row in result["rows"]:
+        if row["ms"] is None:
+            lines.append([row["label"], row["failure"]] + [""] * 7)
+            continue
+        moved = row["moved_gb"] or (0, 0)
+        lines.append([row["label"], f"{row['ms']:.0f}", f"{best / row['ms']:.2f}" if best else "",
+                      f"{row['limit_ms']:.0f}" if row["limit_ms"] else "",
+                      f"{row['limit_ms'] / row['ms']:.2f}" if row["limit_ms"] else "",
+                      f"{moved[0]:.2f}", f"{moved[1]:.2f}", f"{row['peak_rss_mb']:.0f}",
+                      "same" if row["same_losses"] else "differ"])
+    widths = [max(len(line[i]) for line in lines if len(line[1]) < 40) for i in range(len(lines[0]))]
+    text = "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines)
+    return f"\n{model}: live tensors peak at {result['peak_gb']:.2f} GB\n{text}"
+
+
+def compare(model, args, figures, folder):
+    """All contenders on one model."""
+    say(f"{model}: one step is profiled")
+    step, args.profile = profiled(model, args, folder)
+    chosen = [one for one in contenders(args.shares)
+              if not args.only or any(part in one.label for part in args.only)]
+    limited = [one for one in chosen if one.share is not None]
+    base = own_memory(model) if limited else 0
+    records = {one: [] for one in chosen}
+    with contextlib.ExitStack() as stack:
+        for number in range(args.rounds):
+            for one in chosen:
+                say(f"{model}: round {number + 1} of {args.rounds}, {one.label}")
+                if records[one] and "failure" in records[one][0]:
+                    continue
+                try:
+                    if one.kind == "swap" and number == 0 and one == next(c for c in chosen if c.kind == "swap"):
+                        stack.enter_context(swap_file(args, 3 * step.peak + (1 << 30)))
+                    limit = base + int((one.share or 0) / 100 * step.peak)
+                    records[one].append(train(one, model, args, limit))
+                except (Absent, cgroup.Unavailable) as reason:
+                    records[one].append({"failure": str(reason)})
+    plain = next((record for one in chosen if one.kind == "plain" for record in records[one]
+                  if "failure" not in record), None)
+    reference = plain or next(record for one in chosen for record in records[one] if "failure" not in record)
+    ours = [record for one in chosen if one.kind == "sentinel" and one.share is None for record in records[one]
+            if "failure" not in record]
+    unlimited_ms = statistics.median(ms for record in ours for ms in settled(record)) if ours else None
+    rows = [row_of(one, records[one], reference, step, figures, unlimited_ms) for one in chosen]
+    return {"peak_gb": step.peak / 1e9, "process_gb": base / 1e9, "rows": rows}
+
+
+def main():
+    args = options()
+    say("the disk's bandwidth is measured")
+    figures = bandwidth(args)
+    results = {}
+    for model in args.models:
+        with tempfile.TemporaryDirectory(prefix="sentinel-live-") as folder:
+            try:
+                results[model] = compare(model, args, figures, pathlib.Path(folder))
+            except Absent as reason:
+                say(f"{model} is left out: {reason}")
+                continue
+        print(table(model, results[model]), flush=True)
+        if args.json:
+            args.json.write_text(json.dumps({"disk": figures, "models": results}, indent=1) + "\n")
+    if args.picture and results:
+        try:
+            from picture import draw
+            draw(results, args.picture)
+        except ImportError as reason:
+            say(f"no picture: {reason}; install python3-matplotlib")
+
+
+if __name__ == "__main__":
+    main()
