@@ -2,7 +2,7 @@
 """Training in a share of the memory: Sentinel beside what people do today, on this machine, in one run.
 
 Every contender trains the same models for the same steps; those with a share run in a memory cgroup
-that holds the process as it is before its first step and that share of the peak of live tensors. All
+that holds the process with steps of the smallest batch, and that share of the peak of live tensors. All
 contenders of a round run one after the other, then all again; medians of the settled steps of all
 rounds. The physical limit of a row is that of limits.py at the disk's measured bandwidth.
 
@@ -89,11 +89,12 @@ def profiled(model, args, folder):
 
 
 def own_memory(model):
-    """Bytes that the process holds before its first step: interpreter, framework, weights."""
+    """Bytes that the process holds in steps of the smallest batch: interpreter, framework and what it keeps to
+    work with, weights, gradients, optimizer state."""
     script, *arguments = MODELS[model]
     with cgroup.MemoryGroup(f"sentinel-live-{os.getpid()}") as group:
         subprocess.run(group.inside(sys.executable, str(ROOT / "tests" / "workloads" / script), *arguments,
-                                    "--steps", "0"), check=True, capture_output=True)
+                                    "--batch", "2", "--steps", "2"), check=True, capture_output=True)
         return group.peak()
 
 
