@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2054,SC2154 # commas belong to QEMU; run_dir shape and variant are lab.sh's
+# shellcheck shell=bash disable=SC2054,SC2154 # commas belong to QEMU; run_dir, shape and variant are lab.sh's
 # Sourced by lab.sh: the guest, from its command line to the last line of its log.
 #
 # run_dir, made by lab.sh, is shared with the guest, which finds there what to run and leaves there what

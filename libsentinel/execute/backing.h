@@ -40,7 +40,8 @@ class Backing {
   virtual void destroy(Token) noexcept = 0;  // gives a frame back to the system
 
   // Makes the block inaccessible: whoever touches it waits. Its contents are then at buffer().
-  // -EBUSY: a page is pinned or shared with a child, and stays.
+  // -EBUSY: a page is pinned or shared with a child, and stays. -EIO: what had been taken could not
+  // be put back; the block's contents are lost.
   virtual int take(BlockIndex, Token& token) noexcept = 0;
   // The place of I/O for a block that has been taken, or is to be installed with this frame.
   virtual void* buffer(BlockIndex, Token) noexcept = 0;

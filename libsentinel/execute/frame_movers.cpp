@@ -137,6 +137,7 @@ void FrameEngine::take_out(BlockIndex index, Guard& guard) noexcept {
   guard.lock();
   block.token = token;
   block.stuck = false;
+  if (code == -EIO) fail("could not put a tensor's pages back", EIO);
   if (code != 0) {  // pinned, or shared with a child: it stays; another block will be chosen
     --leaving_;
     const bool touched = block.faulted;

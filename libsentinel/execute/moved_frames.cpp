@@ -58,17 +58,8 @@ class MovedFrames final : public Backing {
 
   void scrub(BlockIndex, Token) noexcept override {}
 
-  // Transfers that are complete may hold their pages for a while yet (a direct read gives back
-  // dirty pages in a work queue). What stays busy is copied: the contents are final.
   int install(BlockIndex block, Token token) noexcept override {
-    const auto to = address(block), from = places_.address(token);
-    std::size_t moved = 0;
-    int code = move_all(to, from, kGranule, moved);
-    if (code == -EBUSY || code == -EAGAIN) {
-      code = loop_.copy(to + moved, from + moved, kGranule - moved);
-      if (code == 0)
-        madvise(reinterpret_cast<void*>(from + moved), kGranule - moved, MADV_DONTNEED);
-    }
+    const int code = bring(address(block), places_.address(token), kGranule);
     if (code == 0) places_.give(token);
     return code;
   }
@@ -90,27 +81,29 @@ class MovedFrames final : public Backing {
       moved += now;
       if (moved == kGranule) return 0;
       if (attempt == 3) {
-        std::size_t back = 0;
-        if (moved != 0) move_all(from, to, moved, back);
-        return code;
+        return moved == 0 || bring(from, to, moved) == 0 ? code : -EIO;
       }
       if (code == -EBUSY)
         madvise(reinterpret_cast<void*>(from + moved), kGranule - moved, MADV_POPULATE_WRITE);
     }
   }
 
-  // Some milliseconds at most; `moved` tells how many leading bytes have arrived.
-  int move_all(std::uintptr_t to, std::uintptr_t from, std::size_t bytes,
-               std::size_t& moved) noexcept {
-    int code = -EAGAIN;
+  // Transfers that are complete may hold their pages for a while yet (a direct read gives back
+  // dirty pages in a work queue). What stays busy for some milliseconds is copied: nobody writes
+  // it.
+  int bring(std::uintptr_t to, std::uintptr_t from, std::size_t bytes) noexcept {
+    std::size_t moved = 0;
     for (int attempt = 0; attempt < 50 && moved < bytes; ++attempt) {
       if (attempt >= 20) usleep(100);
       std::size_t now = 0;
-      code = loop_.move(to + moved, from + moved, bytes - moved, &now);
+      const int code = loop_.move(to + moved, from + moved, bytes - moved, &now);
       moved += now;
       if (code != 0 && code != -EAGAIN && code != -EBUSY && now == 0) return code;
     }
-    return moved == bytes ? 0 : code;
+    if (moved == bytes) return 0;
+    const int code = loop_.copy(to + moved, from + moved, bytes - moved);
+    if (code == 0) madvise(reinterpret_cast<void*>(from + moved), bytes - moved, MADV_DONTNEED);
+    return code;
   }
 
   FaultLoop& loop_;

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 
-from contenders import HERE, MODELS, ROOT, Absent, command, contenders, environment
+from contenders import MODELS, ROOT, Absent, command, contenders, environment
 from limits import Step
 
 sys.path.insert(0, str(ROOT / "tests" / "integration"))
@@ -232,14 +232,18 @@ def compare(model, args, figures, folder):
     base = own_memory(model) if limited else 0
     records = {one: [] for one in chosen}
     with contextlib.ExitStack() as stack:
+        swappers = [one for one in chosen if one.kind == "swap"]
+        try:
+            if swappers:
+                stack.enter_context(swap_file(args, 3 * step.peak + (1 << 30)))
+        except Absent as reason:
+            records.update({one: [{"failure": str(reason)}] for one in swappers})
         for number in range(args.rounds):
             for one in chosen:
-                say(f"{model}: round {number + 1} of {args.rounds}, {one.label}")
                 if records[one] and "failure" in records[one][0]:
                     continue
+                say(f"{model}: round {number + 1} of {args.rounds}, {one.label}")
                 try:
-                    if one.kind == "swap" and number == 0 and one == next(c for c in chosen if c.kind == "swap"):
-                        stack.enter_context(swap_file(args, 3 * step.peak + (1 << 30)))
                     limit = base + int((one.share or 0) / 100 * step.peak)
                     records[one].append(train(one, model, args, limit))
                 except (Absent, cgroup.Unavailable) as reason:
