@@ -36,16 +36,18 @@ struct Group {
 };
 
 // discard: gives up the space and the contents without a copy; they are recomputed before the next
-// use, or never used again.
-enum class Direction : std::uint8_t { promote, demote, discard };
+// use, or never used again. copy: stays, and is copied to the slower tier while no demotion waits
+// for the way there, so that a later demotion has nothing to write; a hint, which may be ignored.
+enum class Direction : std::uint8_t { promote, demote, discard, copy };
 
 struct Move {
   TensorId tensor;
   Direction direction = Direction::promote;
-  OpId trigger;  // promote: issued at this op's start; demote, discard: issued at this op's end
+  OpId trigger;  // promote: issued at this op's start; all others: issued at this op's end
   // promote: must have arrived when this op starts (an op before `trigger` is one of the next
   // step). demote: the last op during which its space may still be held; equal to `trigger` where
-  // the next op already needs the space, so that the write is waited for.
+  // the next op already needs the space, so that the write is waited for. copy: the op at whose
+  // end the tensor leaves.
   OpId deadline;
   std::uint32_t tier = 1;  // the slower tier involved (index into Machine::tiers)
   double delay_us = 0;     // issued so long after the trigger (TENSILE's triggers)

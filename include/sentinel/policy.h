@@ -47,6 +47,7 @@ struct PlanOptions {
   bool recompute = true;     // the plan may replay ops
   Judge judge;               // thread-safe; empty: a planner relies on its own estimate
   bool parts = true;         // the plan may be for tensors in parts (Plan::part_bytes)
+  bool copies = true;        // the plan may copy ahead what leaves later (Direction::copy)
   bool in_place = true;      // the plan may use slower tiers in place (Plan::in_place, births)
   std::vector<std::string> without;  // features to leave out: of Policy::features()
 };

@@ -165,9 +165,11 @@ void Session::op_end() noexcept {
   apply(moves_);
 }
 
-// A tensor that is not where the plan thinks, because this step differs, is left alone.
+// A tensor that is not where the plan thinks, because this step differs, is left alone. What the
+// program may still write is not copied ahead.
 void Session::apply(const std::vector<Move>& moves) {
   for (const auto& move : moves) {
+    if (move.direction == Direction::copy) continue;
     auto* tensor = active_->live(move.tensor, space_);
     const bool wanted = move.direction == Direction::promote;
     if (tensor == nullptr || tensor->wanted == wanted) continue;

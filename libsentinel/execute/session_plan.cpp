@@ -79,6 +79,7 @@ void Session::adopt(Profile profile) {
                                  .recompute = false,  // the engine executes moves only,
                                  .judge = sim::judge(),
                                  .parts = false,      // and whole tensors;
+                                 .copies = false,     // written when they leave
                                  .in_place = false};  // Case 3 is tried in real steps
   require_workable(plan_options.fast_bytes, options_, profile, machine_, *planned);
   auto plan = planned->plan(profile, machine_, plan_options);

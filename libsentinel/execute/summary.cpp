@@ -44,8 +44,9 @@ void Summary::planned(const Profile& profile, const Plan& plan) {
   if (plans++ != 0) return;
   predicted_us = plan.predicted_step_us;
   for (const auto& move : plan.moves)
-    (move.direction == Direction::promote ? planned_promoted_bytes : planned_demoted_bytes) +=
-        round_up(profile.tensors[move.tensor.index()].bytes, 4_KiB);
+    if (move.direction != Direction::copy)
+      (move.direction == Direction::promote ? planned_promoted_bytes : planned_demoted_bytes) +=
+          round_up(profile.tensors[move.tensor.index()].bytes, 4_KiB);
 }
 
 void Summary::forget_plans() {

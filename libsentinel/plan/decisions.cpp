@@ -39,24 +39,18 @@ constexpr std::size_t kLongestChain = 512;
 
 class Planner {
  public:
-  Planner(std::string_view policy, const Profile& profile, const Machine& machine,
-          const PlanOptions& options)
+  Planner(std::string_view policy, const Basis& basis, const PlanOptions& options)
       : policy_(policy),
-        profile_(profile),
-        machine_(machine),
+        profile_(basis.profile),
+        machine_(basis.machine),
         options_(options),
-        ops_(static_cast<std::uint32_t>(profile.ops.size())),
-        storages_(storages(profile)),
-        footprint_(profile, {}, machine.granule_bytes),
-        demand_(demand(profile, storages_, std::vector<bool>(storages_.size(), true), footprint_)),
-        replay_(profile),
-        level_(demand_.all) {
-    by_tensor_.resize(profile.tensors.size(), UINT32_MAX);
-    for (std::uint32_t i = 0; i < storages_.size(); ++i) {
-      by_tensor_[storages_[i].tensor.index()] = i;
-      if (storages_[i].carried) by_tensor_[storages_[i].carried->index()] = i;
-    }
-  }
+        ops_(static_cast<std::uint32_t>(basis.profile.ops.size())),
+        storages_(basis.storages),
+        footprint_(basis.footprint),
+        demand_(basis.demand),
+        replay_(basis.replay),
+        by_tensor_(basis.storage_of),
+        level_(basis.demand.all) {}
 
   DecidedPlan plan(const std::vector<Decision>& decisions, const Pace* pace);
 
@@ -89,6 +83,7 @@ class Planner {
   void fetch_early(const Pace*);
   Level slowed(const Pace&);
   bool dirty(const Eviction&) const;
+  std::uint32_t lead(const Eviction&) const;
   void emit(Plan&) const;
   std::string op_name(std::uint32_t k) const {
     return fmt::format("op {} ({})", k % ops_, profile_.ops[k % ops_].name);
@@ -99,12 +94,12 @@ class Planner {
   const Machine& machine_;
   const PlanOptions& options_;
   std::uint32_t ops_;
-  std::vector<Storage> storages_;
-  Footprint footprint_;
-  Demand demand_;
-  Replay replay_;
+  const std::vector<Storage>& storages_;
+  const Footprint& footprint_;
+  const Demand& demand_;
+  const Replay& replay_;
+  const std::vector<std::uint32_t>& by_tensor_;
   Level level_;
-  std::vector<std::uint32_t> by_tensor_;
   std::vector<Eviction> evictions_;                 // by storage and use
   std::vector<std::uint32_t> first_eviction_;       // per storage, and their number
   std::map<OpId, std::vector<Recompute>> replays_;  // by the op they precede
@@ -323,6 +318,26 @@ bool Planner::dirty(const Eviction& e) const {
   return written(after(before), after(e));
 }
 
+// For how many ops before it leaves nothing writes it: so long ago a copy could have begun.
+std::uint32_t Planner::lead(const Eviction& e) const {
+  const Storage& s = storages_[e.decision.storage];
+  const std::uint32_t use = e.decision.use;
+  const auto after = std::ranges::upper_bound(s.uses, use);
+  const auto writing = [&](std::uint32_t position) { return writes(profile_, s, position); };
+  std::uint32_t lead = s.persistent ? ops_ - 1 : use - s.first;
+  const auto last = std::find_if(std::reverse_iterator(after), s.uses.rend(), writing);
+  if (last != s.uses.rend()) {
+    lead = use - *last;
+  } else if (s.persistent) {
+    const auto before = std::find_if(s.uses.rbegin(), std::reverse_iterator(after), writing);
+    if (before != std::reverse_iterator(after)) lead = use + ops_ - *before;
+  }
+  // What was remade is there from then on.
+  if (&e != &evictions_[first_eviction_[e.decision.storage]] && (&e - 1)->recomputed)
+    lead = std::min(lead, use - (&e - 1)->decision.next);
+  return lead;
+}
+
 // What is held when writes take the time they take.
 Level Planner::slowed(const Pace& pace) {
   std::vector<Eviction*> order;
@@ -335,9 +350,10 @@ Level Planner::slowed(const Pace& pace) {
     else if (&e != &evictions_[first_eviction_[e.decision.storage]])
       e.lies = (&e - 1)->lies;
   }
-  std::ranges::stable_sort(order, {}, [&](const Eviction* e) { return e->decision.use % ops_; });
   std::vector<Pace::Write> writes;
-  for (const Eviction* e : order) writes.push_back({e->decision.use, e->decision.tier, e->bytes});
+  for (const Eviction* e : order)
+    writes.push_back(
+        {e->decision.use, e->decision.ahead ? lead(*e) : 0, e->decision.tier, e->bytes});
   const auto written = pace.written(writes);
   Level level = level_;
   for (std::size_t i = 0; i < order.size(); ++i) {
@@ -378,6 +394,14 @@ void Planner::emit(Plan& plan) const {
   for (const Eviction& e : evictions_) {
     const Storage& s = storages_[e.decision.storage];
     const std::uint32_t held_until = std::max(e.out, e.decision.use + 1) - 1;
+    const std::uint32_t ahead = e.decision.ahead && !e.recomputed && dirty(e) ? lead(e) : 0;
+    if (ahead > 0)
+      plan.moves.push_back({.tensor = s.at(std::max(e.decision.use, ahead) - ahead, ops_),
+                            .direction = Direction::copy,
+                            .trigger = OpId((e.decision.use + ops_ - ahead) % ops_),
+                            .deadline = OpId(e.decision.use % ops_),
+                            .tier = e.decision.tier,
+                            .reason = fmt::format("leaves after {}", op_name(e.decision.use))});
     plan.moves.push_back(
         {.tensor = s.at(e.decision.use, ops_),
          .direction = e.recomputed ? Direction::discard : Direction::demote,
@@ -465,12 +489,16 @@ std::vector<IdleGap> idle_gaps(const Profile& profile, const std::vector<Storage
   return gaps;
 }
 
-DecidedPlan decided_plan(std::string_view policy, const Profile& profile, const Machine& machine,
-                         const PlanOptions& options, const std::vector<Decision>& decisions,
-                         const Pace* pace) {
-  if (profile.ops.empty())
+DecidedPlan decided_plan(std::string_view policy, const Basis& basis, const PlanOptions& options,
+                         const std::vector<Decision>& decisions, const Pace* pace) {
+  if (basis.profile.ops.empty())
     throw Error("the profile holds no operation, so there is nothing to plan");
-  return Planner(policy, profile, machine, options).plan(decisions, pace);
+  return Planner(policy, basis, options).plan(decisions, pace);
+}
+
+DecidedPlan decided_plan(std::string_view policy, const Profile& profile, const Machine& machine,
+                         const PlanOptions& options, const std::vector<Decision>& decisions) {
+  return decided_plan(policy, Basis(profile, machine), options, decisions);
 }
 
 }  // namespace sentinel::plan

@@ -5,15 +5,16 @@
 // evicted gap holds nothing at the positions [out, in). A swap is demoted at the end of `use` and
 // holds its space through one further op (the write) unless the next op needs the space; it is
 // promoted at the start of `in`, as near to the wanted position as there is room. A recomputed gap
-// is discarded at the end of `use` and made again before `next`.
+// is discarded at the end of `use` and made again before `next`. What a swap decided ahead would
+// write at the end of `use` is copied (Direction::copy) from the end of the op that last wrote it.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 #include <vector>
 
+#include "plan/basis.h"
 #include "plan/pace.h"
-#include "plan/replay.h"
 #include "plan/storage.h"
 #include "sentinel/machine.h"
 #include "sentinel/plan.h"
@@ -41,7 +42,8 @@ struct Decision {
   Remedy remedy = Remedy::keep;
   std::uint32_t tier = 1;  // swap: where to
   std::uint32_t fetch =
-      0;  // swap: wanted trigger position in (use, next]; later if there is no room
+      0;               // swap: wanted trigger position in (use, next]; later if there is no room
+  bool ahead = false;  // swap: copied once it is written for the last time, while the way is idle
   double out_delay_us = 0, in_delay_us = 0;  // after the triggers
 };
 
@@ -55,8 +57,9 @@ struct DecidedPlan {
 // bytes that are too many where the decisions do not fit the budget. Recompute decisions that turn
 // out illegal become swaps to their tier. With a pace, fetches wait for room until what is on its
 // way out has left. O((decisions + uses) log n).
+DecidedPlan decided_plan(std::string_view policy, const Basis&, const PlanOptions&,
+                         const std::vector<Decision>&, const Pace* pace = nullptr);
 DecidedPlan decided_plan(std::string_view policy, const Profile&, const Machine&,
-                         const PlanOptions&, const std::vector<Decision>&,
-                         const Pace* pace = nullptr);
+                         const PlanOptions&, const std::vector<Decision>&);
 
 }  // namespace sentinel::plan

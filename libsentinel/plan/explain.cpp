@@ -94,7 +94,7 @@ void plot_curve(Text& text, const Plan& plan) {
 void describe_movers(Text& text, const Plan& plan, const Profile& profile) {
   std::map<std::uint32_t, std::uint64_t> moved;
   for (const Move& m : plan.moves)
-    if (m.tensor.index() < profile.tensors.size())
+    if (m.direction != Direction::copy && m.tensor.index() < profile.tensors.size())
       moved[m.tensor.value] += profile.tensors[m.tensor.index()].bytes;
   std::vector<std::pair<std::uint64_t, std::uint32_t>> order;
   for (const auto& [tensor, bytes] : moved) order.push_back({bytes, tensor});
@@ -127,14 +127,26 @@ void describe_place(Text& text, const Plan& plan, const Profile& profile, Tensor
   }
 }
 
+std::string_view issued(Direction direction) {
+  switch (direction) {
+    case Direction::promote:
+      return "promoted at the start";
+    case Direction::demote:
+      return "demoted at the end";
+    case Direction::discard:
+      return "discarded at the end";
+    case Direction::copy:
+      return "copied from the end";
+  }
+  return "";
+}
+
 void describe_moves(Text& text, const Plan& plan, const Profile& profile, TensorId id) {
   bool any = false;
   for (const Move& m : plan.moves) {
     if (m.tensor != id) continue;
     any = true;
-    const bool in = m.direction == Direction::promote;
-    line(text, "  {} at the {} of {}: {}", in ? "promoted" : "demoted", in ? "start" : "end",
-         op_name(profile, m.trigger), m.reason);
+    line(text, "  {} of {}: {}", issued(m.direction), op_name(profile, m.trigger), m.reason);
   }
   if (!any) line(text, "  does not move");
 }

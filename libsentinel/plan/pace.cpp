@@ -25,17 +25,57 @@ double Pace::at(const std::vector<double>& times, std::uint32_t position) const 
 
 double Pace::end_us(std::uint32_t position) const { return at(end_, position); }
 
-// Two steps, so that the second begins with what the first has left in the queues.
-std::vector<std::uint32_t> Pace::written(std::span<const Write> writes) const {
-  std::vector<double> free_us(machine_.tiers.size(), 0), ends(writes.size());
+// When each that goes to the tier is written, in the second of two steps: it begins with what the
+// first has left in the queue. What leaves goes before what is copied ahead, each in order.
+std::vector<double> Pace::ends(std::span<const Write> writes, std::uint32_t tier) const {
+  struct Task {
+    std::size_t write;
+    double leaves_us, ahead_us;
+    bool done = false;
+  };
+  std::vector<Task> tasks;
   for (std::uint32_t lap = 0; lap < 2; ++lap)
     for (std::size_t i = 0; i < writes.size(); ++i) {
-      const Write& w = writes[i];
-      double& free = free_us[w.tier];
-      free = std::max(free, end_us(w.use % ops_ + lap * ops_)) + machine_.tiers[w.tier].latency_us +
-             static_cast<double>(w.bytes) / rate(machine_, 0, w.tier);
-      ends[i] = free - reached_[ops_];
+      if (writes[i].tier != tier) continue;
+      const std::uint32_t use = writes[i].use % ops_ + lap * ops_;
+      const double leaves_us = end_us(use);
+      tasks.push_back({i, leaves_us, use < writes[i].lead ? 0 : end_us(use - writes[i].lead)});
     }
+  std::ranges::stable_sort(tasks, {}, &Task::leaves_us);
+  std::vector<Task*> ahead;
+  for (Task& task : tasks)
+    if (writes[task.write].lead > 0) ahead.push_back(&task);
+  std::ranges::stable_sort(ahead, {}, &Task::ahead_us);
+  std::vector<double> ends(writes.size(), 0);
+  double free_us = 0;
+  auto next_ahead = ahead.begin();
+  for (auto next = tasks.begin(); next != tasks.end();) {
+    if (next->done) {
+      ++next;
+      continue;
+    }
+    while (next_ahead != ahead.end() && (*next_ahead)->done) ++next_ahead;
+    Task* task = &*next;
+    double begin_us = std::max(free_us, task->leaves_us);
+    if (next_ahead != ahead.end() && std::max(free_us, (*next_ahead)->ahead_us) < begin_us) {
+      task = *next_ahead;
+      begin_us = std::max(free_us, task->ahead_us);
+    }
+    free_us = begin_us + machine_.tiers[tier].latency_us +
+              static_cast<double>(writes[task->write].bytes) / rate(machine_, 0, tier);
+    ends[task->write] = std::max(free_us, task->leaves_us);
+    task->done = true;
+  }
+  return ends;
+}
+
+std::vector<std::uint32_t> Pace::written(std::span<const Write> writes) const {
+  std::vector<double> ends(writes.size(), 0);
+  for (std::uint32_t tier = 1; tier < machine_.tiers.size(); ++tier) {
+    const std::vector<double> of_tier = this->ends(writes, tier);
+    for (std::size_t i = 0; i < writes.size(); ++i)
+      if (writes[i].tier == tier) ends[i] = of_tier[i] - reached_[ops_];
+  }
   std::vector<std::uint32_t> positions;
   for (std::size_t i = 0; i < writes.size(); ++i) {
     const std::uint32_t use = writes[i].use;

@@ -21,12 +21,13 @@ class Pace {
   double end_us(std::uint32_t position) const;  // of that op; the step begins at 0
 
   struct Write {
-    std::uint32_t use = 0;  // leaves at this op's end
+    std::uint32_t use = 0;   // leaves at this op's end
+    std::uint32_t lead = 0;  // may be copied so many ops before, while nothing waits that leaves
     std::uint32_t tier = 1;
     std::uint64_t bytes = 0;
   };
-  // For each, the first position that starts when it is written, in the steady state; in the order
-  // in which they leave. At most one step after `use`.
+  // For each, the first position that starts when it is written, in the steady state. At most one
+  // step after `use`.
   std::vector<std::uint32_t> written(std::span<const Write>) const;
 
   // The last position in [first, last] that is reached early enough for a fetch of so many bytes to
@@ -35,6 +36,7 @@ class Pace {
                         std::uint64_t bytes) const;
 
  private:
+  std::vector<double> ends(std::span<const Write>, std::uint32_t tier) const;
   double at(const std::vector<double>& times, std::uint32_t position) const;
 
   const Machine& machine_;

@@ -34,7 +34,8 @@ NLOHMANN_JSON_SERIALIZE_ENUM(Pool, {{Pool::short_lived, "short-lived"},
                                     {Pool::mixed, "mixed"}})
 NLOHMANN_JSON_SERIALIZE_ENUM(Direction, {{Direction::promote, "promote"},
                                          {Direction::demote, "demote"},
-                                         {Direction::discard, "discard"}})
+                                         {Direction::discard, "discard"},
+                                         {Direction::copy, "copy"}})
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Placement, tensor, group, offset)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Group, pool, offset, bytes, first_layer, last_layer, reason)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Move, tensor, direction, trigger, deadline, tier, delay_us,

@@ -76,7 +76,8 @@ class TwoSteps {
       }
     if (!plan_.streamed_ops.empty()) least_ = least_held();
     for (const Move& m : plan_.moves)
-      (m.direction == Direction::promote ? promote_ : demote_)[m.trigger.index()].push_back(&m);
+      if (m.direction != Direction::copy)
+        (m.direction == Direction::promote ? promote_ : demote_)[m.trigger.index()].push_back(&m);
     for (const Recompute& r : plan_.recomputations) replays_[r.before.index()].push_back(r);
   }
 
@@ -84,7 +85,8 @@ class TwoSteps {
   std::vector<std::uint64_t> least_held() const {
     std::vector<bool> moves(storages_.size(), false);
     for (const Move& m : plan_.moves)
-      if (of_[m.tensor.index()] != kNone) moves[of_[m.tensor.index()]] = true;
+      if (m.direction != Direction::copy && of_[m.tensor.index()] != kNone)
+        moves[of_[m.tensor.index()]] = true;
     for (std::uint32_t i = 0; i < storages_.size(); ++i)
       if (born_away_[i]) moves[i] = true;
     return demand(profile_, storages_, moves, footprint_).must;
@@ -105,7 +107,7 @@ class TwoSteps {
   }
 
   void leaves(const Move& m, std::uint32_t i) {
-    if (m.direction == Direction::promote) return;
+    if (m.direction == Direction::promote || m.direction == Direction::copy) return;
     lost_[i] = m.direction == Direction::discard;
     if (!lost_[i]) tier_[i] = m.tier;
   }

@@ -221,6 +221,7 @@ std::vector<std::string> verify(const Plan& plan, const Profile& profile, const 
 std::vector<TensorId> absent_at_start(const Plan& plan, const Profile& profile) {
   std::map<std::uint32_t, std::pair<std::uint32_t, Direction>> last;  // by tensor: op, direction
   for (const Move& m : plan.moves) {
+    if (m.direction == Direction::copy) continue;
     const std::pair now{m.trigger.value, m.direction};  // at one op, the demotion is the later
     auto [at, first] = last.emplace(m.tensor.value, now);
     if (!first) at->second = std::max(at->second, now);

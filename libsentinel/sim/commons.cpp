@@ -71,15 +71,19 @@ void Commons::claim(Account& account, std::uint64_t bytes) {
   account.claim = bytes;
 }
 
+bool Commons::room_in(std::uint32_t tier, std::uint64_t bytes) const {
+  const std::uint64_t capacity = machine_.tiers[tier].capacity;
+  return capacity == 0 || stored_[tier] + bytes <= capacity;
+}
+
 std::uint32_t Commons::tier_with_room(std::uint32_t tier, std::uint64_t bytes) const {
   const auto last = static_cast<std::uint32_t>(machine_.tiers.size() - 1);
   for (std::uint32_t t = std::clamp(tier, 1u, last); t < last; ++t)
-    if (machine_.tiers[t].capacity == 0 || stored_[t] + bytes <= machine_.tiers[t].capacity)
-      return t;
-  const TierSpec& lowest = machine_.tiers[last];
-  if (lowest.capacity != 0 && stored_[last] + bytes > lowest.capacity)
+    if (room_in(t, bytes)) return t;
+  if (!room_in(last, bytes))
     throw Error(fmt::format("{} of machine {} is full: its {} do not hold what leaves fast memory",
-                            lowest.name, machine_.name, print_bytes(lowest.capacity)));
+                            machine_.tiers[last].name, machine_.name,
+                            print_bytes(machine_.tiers[last].capacity)));
   return last;
 }
 

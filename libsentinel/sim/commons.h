@@ -48,6 +48,7 @@ class Commons {
   // The tier from `tier` on that has room for so much; throws Error if none has. Space in slower
   // tiers is taken and given with it.
   std::uint32_t tier_with_room(std::uint32_t tier, std::uint64_t bytes) const;
+  bool room_in(std::uint32_t tier, std::uint64_t bytes) const;
   void store(std::uint32_t tier, std::uint64_t bytes) { stored_[tier] += bytes; }
   void unstore(std::uint32_t tier, std::uint64_t bytes) { stored_[tier] -= bytes; }
 

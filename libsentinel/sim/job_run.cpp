@@ -148,6 +148,8 @@ void JobRun::apply(const Move& m) {
       return residence_.demote(s, m.tier);
     case Direction::discard:
       return residence_.discard(s);
+    case Direction::copy:
+      return residence_.copy(s, m.tier);
   }
 }
 

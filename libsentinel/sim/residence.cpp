@@ -1,6 +1,7 @@
 #include "sim/residence.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace sentinel::sim {
 
@@ -43,8 +44,28 @@ void Residence::let_go(StorageId s) {
   body(s).held = false;
 }
 
+void Residence::forget_transfer(StorageId s) {
+  Body& b = body(s);
+  if (b.transfer == 0) return;
+  commons_.forget(b.transfer);
+  for (Lanes& lanes : lanes_)
+    for (Lane* lane : {&lanes.promotion, &lanes.demand, &lanes.demotion})
+      if (lane->busy == b.transfer) lane->busy = 0;
+  b.transfer = 0;
+}
+
+// Space in a slower tier for what is in fast memory.
+void Residence::store(StorageId s, std::uint32_t tier) {
+  Body& b = body(s);
+  forget_copy(s);
+  b.tier = commons_.tier_with_room(tier, storage(s).bytes);
+  commons_.store(b.tier, storage(s).bytes);
+  b.stored = true;
+}
+
 void Residence::forget_copy(StorageId s) {
   Body& b = body(s);
+  if (b.place == Place::fast) forget_transfer(s);
   if (b.stored) commons_.unstore(b.tier, storage(s).bytes);
   b.stored = b.copied = false;
 }
@@ -84,10 +105,7 @@ void Residence::create_in(StorageId s, std::uint32_t tier) {
 
 void Residence::destroy(StorageId s) {
   Body& b = body(s);
-  if (b.transfer != 0) commons_.forget(b.transfer);
-  for (Lanes& lanes : lanes_)
-    for (Lane* lane : {&lanes.promotion, &lanes.demand, &lanes.demotion})
-      if (b.transfer != 0 && lane->busy == b.transfer) lane->busy = 0;
+  forget_transfer(s);
   let_go(s);
   forget_copy(s);
   set_place(s, Place::nowhere);
@@ -115,18 +133,22 @@ void Residence::promote(StorageId s) {
 void Residence::demote(StorageId s, std::uint32_t tier) {
   Body& b = body(s);
   if (b.place == Place::slow) b.wanted = false;  // a promotion still queued is taken back
+  b.ahead = false;
   if (b.place != Place::fast) return;
   if (b.copied) {
     set_place(s, Place::slow);
     let_go(s);
     return;
   }
-  forget_copy(s);
-  b.tier = commons_.tier_with_room(tier, storage(s).bytes);
-  commons_.store(b.tier, storage(s).bytes);
-  b.stored = true;
+  if (b.transfer != 0) return set_place(s, Place::leaving);  // when its copy is there
+  store(s, tier);
   set_place(s, Place::leaving);
   lanes_[b.tier].demotion.queue.push_back(s);
+}
+
+void Residence::copy(StorageId s, std::uint32_t tier) {
+  body(s).ahead = true;
+  lanes_[tier].demotion.ahead.push_back(s);
 }
 
 void Residence::discard(StorageId s) {
@@ -164,7 +186,10 @@ void Residence::stream(StorageId s, bool in, bool out) {
 }
 
 void Residence::used(StorageId s, bool written) {
-  if (written && body(s).place == Place::fast) forget_copy(s);
+  if (written && body(s).place == Place::fast) {
+    forget_copy(s);
+    body(s).ahead = false;
+  }
   touch(s);
 }
 
@@ -206,15 +231,27 @@ void Residence::left(StorageId s, Lane& lane) {
   Body& b = body(s);
   lane.busy = b.transfer = 0;
   b.copied = true;
+  if (b.place == Place::fast) return;  // copied ahead
   set_place(s, Place::slow);
   let_go(s);
 }
 
-void Residence::settle_out(Lane& lane) {
+void Residence::settle_out(std::uint32_t tier) {
+  Lane& lane = lanes_[tier].demotion;
   while (lane.busy == 0 && !lane.queue.empty()) {
     const StorageId s = lane.queue.front();
     lane.queue.pop_front();
     if (body(s).place == Place::leaving && body(s).transfer == 0) start_out(s, lane);
+  }
+  while (lane.busy == 0 && !lane.ahead.empty()) {
+    const StorageId s = lane.ahead.front();
+    lane.ahead.pop_front();
+    Body& b = body(s);
+    const bool asked = std::exchange(b.ahead, false);
+    if (!asked || b.place != Place::fast || b.copied || b.transfer != 0) continue;
+    if (!commons_.room_in(tier, storage(s).bytes)) continue;
+    store(s, tier);
+    start_out(s, lane);
   }
 }
 
@@ -237,8 +274,8 @@ void Residence::settle_in(Lane& lane, bool demand) {
 }
 
 void Residence::settle() {
-  for (std::size_t t = 1; t < lanes_.size(); ++t) {
-    settle_out(lanes_[t].demotion);
+  for (std::uint32_t t = 1; t < lanes_.size(); ++t) {
+    settle_out(t);
     settle_in(lanes_[t].demand, true);
     settle_in(lanes_[t].promotion, false);
   }

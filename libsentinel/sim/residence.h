@@ -1,7 +1,8 @@
 // Where every tensor of one job is during a simulation, and the transfers that change it.
 //
 // Each slower tier has three lanes: planned promotions, demand fetches, demotions. A lane carries
-// one transfer at a time, in order; lanes share the links.
+// one transfer at a time, in order; lanes share the links. What is copied ahead goes out where no
+// demotion waits.
 #pragma once
 
 #include <cstdint>
@@ -47,6 +48,7 @@ class Residence {
   void demote(StorageId, std::uint32_t tier);
   bool recall(StorageId);  // a demotion that has not started is taken back
   void discard(StorageId);
+  void copy(StorageId, std::uint32_t tier);   // stays, and is copied while the way out is idle
   void fetch(StorageId, double delay_us);     // by demand
   void expedite(StorageId);                   // a queued promotion that is waited for goes first
   void stream(StorageId, bool in, bool out);  // passes through an op; ends in the slow tier
@@ -68,13 +70,15 @@ class Residence {
     bool copied = false;     // the slow copy has the present contents
     bool stored = false;     // space is held in `tier`
     bool held = false, wanted = false, demanded = false;
+    bool ahead = false;  // to be copied while it stays
     std::uint32_t pins = 0;
-    double fault_us = 0;  // of a demand fetch that has not started
-    TransferId transfer = 0;
+    double fault_us = 0;      // of a demand fetch that has not started
+    TransferId transfer = 0;  // in fast memory: of a copy ahead
     double last_use = 0;
   };
   struct Lane {
     std::deque<StorageId> queue;
+    std::deque<StorageId> ahead;  // to be copied while `queue` is empty; each if it still says so
     TransferId busy = 0;
   };
   struct Lanes {
@@ -86,13 +90,15 @@ class Residence {
   bool hold(StorageId);
   void let_go(StorageId);
   void forget_copy(StorageId);
+  void forget_transfer(StorageId);
+  void store(StorageId, std::uint32_t tier);
   void set_place(StorageId, Place);
   void touch(StorageId);
   void start_in(StorageId, Lane&);
   void start_out(StorageId, Lane&);
   void arrived(StorageId, Lane&);
   void left(StorageId, Lane&);
-  void settle_out(Lane&);
+  void settle_out(std::uint32_t tier);
   void settle_in(Lane&, bool demand);
 
   Commons& commons_;

@@ -49,6 +49,7 @@ class PolicyContract : public ::testing::TestWithParam<const char*> {
         said.push_back(std::to_string(k) + when + std::to_string(m.tensor.value) +
                        (m.direction == Direction::promote  ? " in"
                         : m.direction == Direction::demote ? " out"
+                        : m.direction == Direction::copy   ? " copied"
                                                            : " discarded"));
       }
       moves.clear();

@@ -37,7 +37,7 @@ void require_writable_plan(const std::string& path) try {
 
 Plan make_plan(const Settings& s, const Profile& profile) {
   const auto machine = sim::find_machine(s.machine);
-  // What a training run executes: moves of whole tensors.
+  // What a training run executes: moves of whole tensors, when they leave.
   const bool here = machine.granule_bytes == kGranule;
   const PlanOptions options{.fast_bytes = budget_bytes(s.fast, profile, machine),
                             .max_interval_layers = static_cast<std::uint32_t>(s.interval),
@@ -46,6 +46,7 @@ Plan make_plan(const Settings& s, const Profile& profile) {
                             .recompute = !here,
                             .judge = sim::judge(),
                             .parts = !here,
+                            .copies = !here,
                             .in_place = !here,
                             .without = s.without};
   auto made = planned_policy(s.policy)->plan(profile, machine, options);

@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <set>
 
-#include "plan/footprint.h"
 #include "plan/rates.h"
 #include "plan/replay.h"
-#include "plan/schedule.h"
 
 namespace sentinel::plan {
 namespace {
@@ -53,26 +51,21 @@ std::vector<double> remake_costs(const Profile& profile, const std::vector<Stora
   return costs;
 }
 
-std::vector<std::uint64_t> all_held(const Profile& profile, const std::vector<Storage>& storages,
-                                    const Machine& machine) {
-  const Footprint footprint(profile, {}, machine.granule_bytes);
-  return demand(profile, storages, std::vector<bool>(storages.size(), true), footprint).all;
-}
-
 }  // namespace
 
 Facts::Facts(const Profile& whole_step, std::uint64_t bytes, const Profile& cut, const Machine& m,
              const PlanOptions& o)
     : whole(whole_step),
       part_bytes(bytes),
+      basis(cut, m),
       profile(cut),
       machine(m),
       options(o),
-      storages(plan::storages(cut)),
+      storages(basis.storages),
+      held(basis.demand.all),
       gaps(idle_gaps(cut, storages)),
       makers(find_makers(cut, storages, gaps)),
-      remake_us_per_byte(remake_costs(cut, storages, gaps)),
-      held(all_held(cut, storages, m)) {}
+      remake_us_per_byte(remake_costs(cut, storages, gaps)) {}
 
 double Facts::swap_us_per_byte(const IdleGap& g) const {
   return (g.dirty ? 1 / rate(machine, 0, 1) : 0) + (g.needed ? 1 / rate(machine, 1, 0) : 0);

@@ -5,11 +5,14 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "plan/decisions.h"
 
 namespace sentinel::plan {
+
+constexpr std::string_view kCopies = "copies";  // the feature: what leaves is copied ahead
 
 struct Facts {
   // `profile` is `whole` cut into parts of `part_bytes`. All of them must outlive the facts.
@@ -18,14 +21,15 @@ struct Facts {
 
   const Profile& whole;
   std::uint64_t part_bytes;
+  Basis basis;  // of the parts
   const Profile& profile;
   const Machine& machine;
   const PlanOptions& options;
-  std::vector<Storage> storages;
+  const std::vector<Storage>& storages;    // of the basis
+  const std::vector<std::uint64_t>& held;  // per op: everything alive
   std::vector<IdleGap> gaps;
   std::vector<std::optional<OpId>> makers;  // per gap: the op that made what its next use reads
   std::vector<double> remake_us_per_byte;   // per gap; kNever where it is not legal
-  std::vector<std::uint64_t> held;          // per op: everything alive
   static constexpr double kNever = std::numeric_limits<double>::infinity();
 
   double swap_us_per_byte(const IdleGap&) const;  // there and back, to the first slower tier
@@ -35,6 +39,7 @@ struct Facts {
   std::uint64_t limit(double slack) const {  // the budget less a share of it
     return static_cast<std::uint64_t>((1 - slack) * static_cast<double>(options.fast_bytes));
   }
+  bool may_copy() const { return options.copies && uses(options, kCopies); }
   Decision swap(const IdleGap&) const;  // to the first slower tier, back as early as there is room
 };
 

@@ -15,7 +15,8 @@ struct Candidate {
   std::vector<Decision> decisions;
   Plan plan;
   Verdict verdict{.step_us = Facts::kNever};
-  bool paced = false;  // planned with a Pace
+  bool paced = false;   // planned with a Pace
+  bool copies = false;  // what leaves is copied ahead
 };
 
 class Flips {

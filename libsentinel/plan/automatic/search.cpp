@@ -44,7 +44,7 @@ std::uint64_t Search::effort_left() const {
 
 double Search::seconds_left() const {
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
-  return 0.8 * facts_.options.time_limit_s - passed.count();
+  return facts_.options.time_limit_s - 2 * slowest_s_ - passed.count();
 }
 
 // No plan beats the sum of the op times; otherwise time or effort is spent.
@@ -53,14 +53,15 @@ bool Search::finished() const {
          best_.verdict.step_us <= ideal_us(facts_.profile) * (1 + 1e-9);
 }
 
-Candidate Search::judge(std::vector<Decision> decided, const Candidate* pace_of) const {
+Candidate Search::judge(std::vector<Decision> decided, bool copies,
+                        const Candidate* pace_of) const {
   std::optional<Pace> pace;
   if (pace_of != nullptr)
     pace.emplace(facts_.profile, facts_.machine, waits_of(*pace_of, facts_.profile));
-  Candidate c{.decisions = std::move(decided), .paced = pace.has_value()};
-  c.plan = decided_plan("auto", facts_.profile, facts_.machine, facts_.options, c.decisions,
-                        pace ? &*pace : nullptr)
-               .plan;
+  for (Decision& d : decided) d.ahead = copies;
+  Candidate c{.decisions = std::move(decided), .paced = pace.has_value(), .copies = copies};
+  c.plan =
+      decided_plan("auto", facts_.basis, facts_.options, c.decisions, pace ? &*pace : nullptr).plan;
   c.verdict = facts_.options.judge(facts_.profile, facts_.machine, c.plan);
   return c;
 }
@@ -72,11 +73,12 @@ Search::Judged Search::judged(const Attempt& attempt, const Candidate& before) c
     if (attempt.choose_tiers)
       assign_tiers(facts_.profile, facts_.storages, facts_.machine, before.verdict.op_stall_us,
                    decided);
-    result.best = judge(std::move(decided), attempt.paced ? &before : nullptr);
-    if (!attempt.settle) return result;
-    ++result.plans;
-    Candidate settled = judge(result.best.decisions, &result.best);
-    if (settled.verdict.step_us < result.best.verdict.step_us) result.best = std::move(settled);
+    result.best = judge(std::move(decided), attempt.copies, attempt.paced ? &before : nullptr);
+    Candidate last = result.best;
+    for (; result.plans <= attempt.again; ++result.plans) {
+      last = judge(last.decisions, last.copies || result.plans == 2, &last);
+      if (last.verdict.step_us < result.best.verdict.step_us) result.best = last;
+    }
   } catch (const Error& error) {
     result.refused = error.what();
   }
@@ -86,9 +88,12 @@ Search::Judged Search::judged(const Attempt& attempt, const Candidate& before) c
 // In the order of the attempts; what does not fit never ends.
 std::vector<Candidate> Search::judge_all(std::span<const Attempt> attempts,
                                          const Candidate& before) {
+  const auto begin = std::chrono::steady_clock::now();
   std::vector<Judged> results(attempts.size());
   tbb::parallel_for(std::size_t{0}, attempts.size(),
                     [&](std::size_t i) { results[i] = judged(attempts[i], before); });
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+  slowest_s_ = std::max(slowest_s_, passed.count());
   std::vector<Candidate> candidates;
   for (Judged& r : results) {
     judged_ += r.plans;
@@ -110,8 +115,8 @@ void Search::try_all(std::vector<Attempt> attempts) {
     std::size_t n = 0;
     for (std::uint64_t left = effort_left(); n < std::min(rest.size(), kTogether) && left > 0;
          ++n) {
-      rest[n].settle &= left > 1;
-      left -= rest[n].settle ? 2 : 1;
+      rest[n].again = std::min(rest[n].again, left - 1);
+      left -= 1 + rest[n].again;
     }
     auto candidates = judge_all(rest.first(n), best_);
     for (std::size_t i = 0; i < n; ++i)
@@ -125,7 +130,8 @@ void Search::try_recipes(const std::vector<Recipe>& recipes) {
   for (const Recipe& recipe : recipes)
     attempts.push_back({.decide = [this, recipe] { return decisions(facts_, recipe); },
                         .choose_tiers = true,
-                        .settle = true,
+                        .copies = best_.copies,
+                        .again = 1,
                         .recipe = recipe});
   try_all(std::move(attempts));
 }
@@ -144,7 +150,7 @@ void Search::try_bounds() {
     if (!bound.gaps.empty())
       try_all({{.decide = [&] { return rounded(facts_, bound, slack); },
                 .paced = true,
-                .settle = true}});
+                .again = facts_.may_copy() ? 3u : 1u}});
   }
 }
 
@@ -194,8 +200,9 @@ void Search::refine() {
   for (std::size_t round = 0; !finished(); ++round) {
     std::vector<Attempt> attempts;
     for (std::size_t i = 0; i < std::min<std::uint64_t>(kTogether, effort_left()); ++i)
-      attempts.push_back(
-          {.decide = [decided = flip_(current)] { return decided; }, .paced = current.paced});
+      attempts.push_back({.decide = [decided = flip_(current)] { return decided; },
+                          .paced = current.paced,
+                          .copies = current.copies});
     auto candidates = judge_all(attempts, current);
     Candidate& next = *std::ranges::min_element(
         candidates, {}, [](const Candidate& c) { return c.verdict.step_us; });

@@ -23,7 +23,7 @@ class Search {
   explicit Search(const Facts& facts) : facts_(facts), flip_(facts, facts.options.seed) {}
 
   // The best plan found; throws the last reason where none fits. Ends at Facts::options' effort
-  // (plans judged or refused) or at four fifths of its time limit. For one effort the same on any
+  // (plans judged or refused) or when its time limit is near. For one effort the same on any
   // number of processors.
   Candidate run();
   std::uint64_t judged() const { return judged_; }
@@ -32,8 +32,11 @@ class Search {
   struct Attempt {
     std::function<std::vector<Decision>()> decide;  // may run beside others; throws Error
     bool choose_tiers = false;
-    bool paced = false;            // planned by the pace of the plan before
-    bool settle = false;           // and again by the pace that it turned out to have
+    bool paced = false;   // planned by the pace of the plan before
+    bool copies = false;  // what leaves is copied ahead
+    // Plans after the first, each by the pace that the one before turned out to have; from the
+    // second on, what leaves is copied ahead.
+    std::uint64_t again = 0;
     std::optional<Recipe> recipe;  // from which the decisions follow
   };
   struct Judged {
@@ -44,7 +47,7 @@ class Search {
   std::uint64_t effort_left() const;
   double seconds_left() const;
   bool finished() const;
-  Candidate judge(std::vector<Decision>, const Candidate* pace_of) const;
+  Candidate judge(std::vector<Decision>, bool copies, const Candidate* pace_of) const;
   Judged judged(const Attempt&, const Candidate& before) const;
   std::vector<Candidate> judge_all(std::span<const Attempt>, const Candidate& before);
   bool improves(Candidate&);
@@ -58,6 +61,7 @@ class Search {
   const Facts& facts_;
   Flips flip_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  double slowest_s_ = 0;  // of the batches of plans: the time kept back for one
   std::uint64_t judged_ = 0;
   Recipe best_recipe_;
   Candidate best_;

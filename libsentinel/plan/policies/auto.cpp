@@ -26,7 +26,7 @@ namespace sentinel::plan {
 namespace {
 
 constexpr std::string_view kFloor = "floor", kParts = "parts";
-constexpr std::array kFeatures{kFloor, kParts, kRefine};
+constexpr std::array kFeatures{kFloor, kParts, kCopies, kRefine};
 
 constexpr std::uint64_t kPartsOfBudget = 160;  // parts are at most this share of the budget
 constexpr std::uint64_t kMostParts = 20000;    // in the whole step

@@ -88,9 +88,9 @@ TEST(DecidedPlan, SwapsAndFetchesAsEarlyAsThereIsRoom) {
 TEST(Pace, WritesQueue) {
   const Chained c;
   const Pace pace(c.b.profile, two_tiers(kPage, 0.1), {});
-  EXPECT_THAT(pace.written(std::vector<Pace::Write>{{1, 1, 4 * kPage}, {2, 1, 4 * kPage}}),
+  EXPECT_THAT(pace.written(std::vector<Pace::Write>{{1, 0, 1, 4 * kPage}, {2, 0, 1, 4 * kPage}}),
               ElementsAre(4u, 6u));
-  EXPECT_THAT(pace.written(std::vector<Pace::Write>{{1, 1, 4 * kPage}, {5, 1, 8 * kPage}}),
+  EXPECT_THAT(pace.written(std::vector<Pace::Write>{{1, 0, 1, 4 * kPage}, {5, 0, 1, 8 * kPage}}),
               ElementsAre(5u, 10u));
   EXPECT_EQ(pace.in_time(0, 5, 1, kPage), 4u);
   EXPECT_EQ(pace.in_time(0, 5, 1, 4 * kPage), 1u);
@@ -100,9 +100,52 @@ TEST(Pace, WritesQueue) {
     std::vector<double> waits(6, 0);
     waits[waiting] = 100;
     const Pace slower(c.b.profile, two_tiers(kPage, 0.1), waits);
-    EXPECT_THAT(slower.written(std::vector<Pace::Write>{{1, 1, 4 * kPage}}), ElementsAre(3u));
+    EXPECT_THAT(slower.written(std::vector<Pace::Write>{{1, 0, 1, 4 * kPage}}), ElementsAre(3u));
     EXPECT_EQ(slower.in_time(0, waiting, 1, kPage), waiting - 1);
   }
+}
+
+// `first` may be copied while op 1 runs (100 to 200 us), and all of it but 64 us is. What leaves
+// then goes before what is copied ahead.
+TEST(Pace, WhatIsCopiedAheadIsWrittenEarlier) {
+  const Chained c;
+  const Pace pace(c.b.profile, two_tiers(kPage, 0.1), {});
+  using Writes = std::vector<Pace::Write>;
+  EXPECT_THAT(pace.written(Writes{{1, 1, 1, 4 * kPage}}), ElementsAre(3u));
+  EXPECT_THAT(pace.written(Writes{{2, 2, 1, 4 * kPage}}), ElementsAre(3u));
+  EXPECT_THAT(pace.written(Writes{{2, 2, 1, 4 * kPage}, {0, 0, 1, 4 * kPage}}),
+              ElementsAre(5u, 3u));
+}
+
+// What a swap decided ahead would write is copied from the end of the op that wrote it last, unless
+// that is when it leaves, or what it left before is still good.
+TEST(DecidedPlan, CopiesAheadWhatItWouldWrite) {
+  Chained c;
+  const TensorId w = c.b.persistent(kPage), loss = c.b.persistent(kPage);
+  c.b.profile.ops[1].in.push_back(w);
+  c.b.profile.ops[4].in.push_back(w);
+  c.b.profile.ops[4].out.push_back(w);
+  c.b.profile.ops[2].in.push_back(loss);
+  c.b.profile.ops[2].out.push_back(loss);
+  for (Op& op : c.b.profile.ops) std::ranges::sort(op.in), std::ranges::sort(op.out);
+  const PlanOptions options{.fast_bytes = 11 * kPage};
+  const auto away = [&](TensorId t, std::uint32_t use, std::uint32_t next) {
+    return Decision{.storage = storage_of(c.b.profile, t),
+                    .use = use,
+                    .next = next,
+                    .remedy = Remedy::swap,
+                    .ahead = true};
+  };
+  const Plan plan =
+      decided_plan("test", c.b.profile, two_tiers(kPage), options,
+                   {away(c.first, 1, 5), away(w, 1, 4), away(c.w, 0, 6), away(loss, 2, 8)})
+          .plan;
+  EXPECT_THAT(verify(plan, c.b.profile), IsEmpty());
+  std::vector<std::pair<TensorId, OpId>> copies;
+  for (const Move& m : plan.moves)
+    if (m.direction == Direction::copy) copies.emplace_back(m.tensor, m.trigger);
+  // c.w is never written; `loss` leaves when it is.
+  EXPECT_THAT(copies, ElementsAre(std::pair(c.first, OpId(0)), std::pair(w, OpId(4))));
 }
 
 // Another page, read by ops 0 and 5, is away from op 1 on. There is room for it again when `first`
@@ -119,7 +162,7 @@ TEST(DecidedPlan, ByThePaceFetchesWaitForWrites) {
   const PlanOptions options{.fast_bytes = 10 * kPage};
   const Pace pace(c.b.profile, machine, {});
   const auto fetched_at = [&](const Pace* by) {
-    const Plan plan = decided_plan("test", c.b.profile, machine, options, away, by).plan;
+    const Plan plan = decided_plan("test", Basis(c.b.profile, machine), options, away, by).plan;
     EXPECT_THAT(verify(plan, c.b.profile), IsEmpty());
     return std::ranges::find_if(
                plan.moves,

@@ -42,7 +42,7 @@ inline Plan plan_of(std::string_view policy, const Profile& profile, const Machi
 }
 
 // "3 in 0 by 5": tensor 0 is fetched at op 3 for op 5; "0 out 0 to 2": put out after op 0, to tier
-// 2; "0 drop 1": discarded.
+// 2; "0 drop 1": discarded; "0 copy 1": copied ahead from op 0 on.
 inline std::vector<std::string> swaps(const Plan& plan) {
   std::vector<std::string> text;
   for (const Move& m : plan.moves) switch (m.direction) {
@@ -55,6 +55,9 @@ inline std::vector<std::string> swaps(const Plan& plan) {
         break;
       case Direction::discard:
         text.push_back(fmt::format("{} drop {}", m.trigger.value, m.tensor.value));
+        break;
+      case Direction::copy:
+        text.push_back(fmt::format("{} copy {}", m.trigger.value, m.tensor.value));
     }
   return text;
 }

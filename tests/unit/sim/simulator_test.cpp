@@ -27,12 +27,12 @@ struct Silent final : Controller {
 // Says given moves at given ops.
 struct Scripted final : Controller {
   std::vector<Move> moves;
-  void say(OpId op, Direction direction, std::vector<Move>& out) const {
+  void say(OpId op, bool promotions, std::vector<Move>& out) const {
     for (const Move& m : moves)
-      if (m.trigger == op && m.direction == direction) out.push_back(m);
+      if (m.trigger == op && (m.direction == Direction::promote) == promotions) out.push_back(m);
   }
-  void op_start(OpId op, std::vector<Move>& out) override { say(op, Direction::promote, out); }
-  void op_end(OpId op, std::vector<Move>& out) override { say(op, Direction::demote, out); }
+  void op_start(OpId op, std::vector<Move>& out) override { say(op, true, out); }
+  void op_end(OpId op, std::vector<Move>& out) override { say(op, false, out); }
 };
 
 // One page takes 10 us either way; faults cost 10 us a page. Two weights of 10 pages, ops of 300
@@ -50,6 +50,63 @@ Profile two_weights() {
   b.op(1, 300, {v});
   b.op(2, 300, {w}, {w});
   return b.profile;
+}
+
+// Room for ten pages. v is made by op 0, read by op 1 and leaves for x, which op 2 makes; op 3 has
+// it again, 100 us after it is asked for.
+struct Copying {
+  ProfileBuilder b;
+  TensorId v = b.temporary(10 * kPage, 0, 3), x = b.temporary(10 * kPage, 2, 2);
+  Scripted script;
+  explicit Copying(double op1_us) {
+    b.op(0, 300, {}, {v});
+    b.op(0, op1_us, {v}, {});
+    b.op(0, 300, {}, {x});
+    b.op(0, 300, {v}, {});
+    script.moves = {{.tensor = v, .direction = Direction::copy, .trigger = OpId(0)},
+                    {.tensor = v, .direction = Direction::demote, .trigger = OpId(1)},
+                    {.tensor = v, .direction = Direction::promote, .trigger = OpId(3)}};
+  }
+  SimResult run() {
+    const SimResult r = simulate(b.profile, slow_link(), script, {.fast_bytes = 10 * kPage});
+    EXPECT_EQ(r.demand_faults, 0u);
+    return r;
+  }
+};
+
+// Copied while op 1 runs, it goes at once.
+TEST(Simulator, WhatIsCopiedAheadLeavesWithoutAWrite) {
+  Copying ahead(300), late(300);
+  std::erase_if(late.script.moves, [](const Move& m) { return m.direction == Direction::copy; });
+  EXPECT_NEAR(late.run().stall_us, 100 + 100, 1e-6);
+  EXPECT_NEAR(ahead.run().stall_us, 100, 1e-6);
+  EXPECT_EQ(ahead.run().traffic, late.run().traffic);
+}
+
+// After 60 us of its copy v is asked to leave: it holds its space for the other 40.
+TEST(Simulator, WhatLeavesDuringItsCopyWaitsForIt) {
+  EXPECT_NEAR(Copying(60).run().stall_us, 40 + 100, 1e-6);
+}
+
+// Op 1 writes v when it ends, 20 us before its copy would: the copy is worth nothing, and the way
+// is free for the next.
+TEST(Simulator, ACopyOfWhatIsWrittenMeanwhileIsGivenUp) {
+  Copying c(80);
+  c.b.profile.ops[1].out = {c.v};
+  EXPECT_NEAR(c.run().stall_us, 20 + 100 + 100, 1e-6);
+}
+
+// w leaves when v may be copied, and op 1 makes y in its place: w goes first, for 100 us.
+TEST(Simulator, WhatLeavesGoesBeforeWhatIsCopiedAhead) {
+  Copying c(300);
+  const TensorId w = c.b.persistent(10 * kPage), y = c.b.temporary(10 * kPage, 1, 1);
+  c.b.profile.ops[0].in.push_back(w);
+  c.b.profile.ops[0].out.push_back(w);
+  c.b.profile.ops[1].out.push_back(y);
+  c.script.moves.push_back({.tensor = w, .direction = Direction::demote, .trigger = OpId(0)});
+  c.script.moves.push_back({.tensor = w, .direction = Direction::promote, .trigger = OpId(3)});
+  const SimResult r = simulate(c.b.profile, slow_link(), c.script, {.fast_bytes = 20 * kPage});
+  EXPECT_NEAR(r.stall_us, 100 + 100, 1e-6);
 }
 
 TEST(Simulator, WithEnoughMemoryTheStepIsItsOps) {
