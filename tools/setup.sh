@@ -32,7 +32,7 @@ install_packages() {
 # are compared on different arithmetic.
 use_openmp_blas() {
   local link target
-  for link in libblas.so.3 liblapack.so.3; do
+  for link in libblas.so.3 liblapack.so.3 libopenblas.so.0; do
     target=/usr/lib/$(uname -m)-linux-gnu/openblas-openmp/$link
     [ -e "$target" ] || continue
     case $(readlink -f "/usr/lib/$(uname -m)-linux-gnu/$link") in

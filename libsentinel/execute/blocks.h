@@ -18,7 +18,8 @@
 namespace sentinel {
 
 enum class BlockState : std::uint8_t { empty, resident, leaving, absent, arriving };
-enum class QueueId : std::uint8_t { none, demand, prefetch, evict };
+// dead: resident, and nothing lives in it.
+enum class QueueId : std::uint8_t { none, demand, prefetch, evict, dead };
 
 constexpr BlockIndex kNoBlock = ~0u;
 

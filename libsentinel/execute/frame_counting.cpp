@@ -100,7 +100,7 @@ void FrameEngine::drop_dead_blocks() noexcept {
   for (std::size_t i = resident_.size(); i-- > 0;) {
     const auto index = resident_[i];
     auto& block = blocks_[index];
-    if (block.live != 0 || block.queue != QueueId::none) continue;
+    if (block.queue != QueueId::dead) continue;
     Token token = kNoToken;
     if (backing_->take(index, token) != 0) continue;
     backing_->scrub(index, token);

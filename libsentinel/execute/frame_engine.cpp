@@ -32,6 +32,7 @@ FrameEngine::FrameEngine(const EngineOptions& options)
       demanded_(blocks_, QueueId::demand),
       prefetches_(blocks_, QueueId::prefetch),
       evictions_(blocks_, QueueId::evict),
+      dead_(blocks_, QueueId::dead),
       budget_frames_(kUnlimited) {
   granule_ = kGranule;
   arena_bytes_ = options.arena_bytes;
@@ -103,20 +104,26 @@ void FrameEngine::set_budget(std::uint64_t bytes) {
   counters_.peak_bytes = frames_ * kGranule;
 }
 
-// What is about to be written gets a free frame at once: a fault would make the kernel clear a huge
-// page for nothing, in each thread that touches the block, before it asks the guard.
+// What is about to be written gets a free frame at once, or that of a dead block: a fault would
+// make the kernel clear a huge page for nothing, in each thread that touches the block, before it
+// asks the guard, and a frame from there takes the way through both movers.
 bool FrameEngine::occupy(std::uintptr_t address, std::uint64_t bytes) noexcept {
   Guard guard(lock_);
   const auto now = clock_.load(std::memory_order_relaxed) << 24;
   for_blocks(address, bytes, [&](BlockIndex index) {
     auto& block = blocks_[index];
+    const auto gives = [&] {
+      return block.state == BlockState::empty && block.queue == QueueId::none && !frozen_ &&
+             demanded_.empty();
+    };
     ++block.live;
     ++block.wanted;
     block.discard = false;  // on its way out, and written again before its pages have gone
     block.used = now;
     if (block.queue == QueueId::evict) keep(index);
-    const bool gives = block.state == BlockState::empty && block.queue == QueueId::none;
-    if (gives && !free_.empty() && !frozen_ && demanded_.empty()) give(index, guard);
+    if (block.queue == QueueId::dead) dead_.remove(index);
+    if (gives() && free_.empty() && frames_ >= budget_frames_) reuse_dead(guard);
+    if (gives() && !free_.empty()) give(index, guard);
   });
   return true;
 }
@@ -128,6 +135,7 @@ void FrameEngine::vacate(std::uintptr_t address, std::uint64_t bytes, bool wante
     if (wanted) --block.wanted;
     if (--block.live != 0) return;
     if (block.state == BlockState::leaving) block.discard = true;
+    if (block.state == BlockState::resident) note_dead(index);
     if (block.state == BlockState::resident && frames_short()) evict(index);
     if (block.queue == QueueId::prefetch) prefetches_.remove(index);
     if (block.state == BlockState::absent && block.queue == QueueId::none)
@@ -230,6 +238,7 @@ void FrameEngine::set_resident(BlockIndex index) noexcept {
     end_wait();
   else if (block.live != 0 && block.wanted == 0 && !block.stuck && !in_use)
     evict(index);  // demoted on its way
+  if (block.live == 0) note_dead(index);
   // While counting, whoever was woken by the install has faulted again and was told to wait.
   if (counting_) loop_->wake(arena_ + index * kGranule, kGranule);
   look_again();
@@ -248,6 +257,7 @@ void FrameEngine::look_again() noexcept {
 }
 
 void FrameEngine::unset_resident(BlockIndex index) noexcept {
+  if (blocks_[index].queue == QueueId::dead) dead_.remove(index);
   const auto place = blocks_[index].place;
   resident_[place] = resident_.back();
   blocks_[resident_[place]].place = place;
@@ -272,6 +282,7 @@ Token FrameEngine::free_frame(Guard& guard) noexcept {
 }
 
 void FrameEngine::evict(BlockIndex index) noexcept {
+  if (blocks_[index].queue == QueueId::dead) dead_.remove(index);
   if (blocks_[index].queue != QueueId::none) return;
   evictions_.push(index);
   if (writer_) writer_->wake();
@@ -299,12 +310,15 @@ void FrameEngine::want_frames(std::size_t count) noexcept {
     constexpr std::uint64_t kMix = 0x9E3779B97F4A7C15ull;
     const auto& block = blocks_[index];
     if (block.stuck) return std::pair{5, block.used};
-    if (block.live == 0) return std::pair{0, block.used};
     if (block.used >> 24 < now) return std::pair{block.wanted == 0 ? 1 : 2, block.used};
     return fresh(block) ? std::pair{4, block.used} : std::pair{3, (index + arrivals_) * kMix};
   };
   for (std::size_t n = 0; n < needed; ++n) {
-    auto best = kNoBlock;
+    auto best = dead_.front();
+    if (best != kNoBlock) {
+      evict(best);
+      continue;
+    }
     for (const auto index : resident_)
       if (blocks_[index].queue == QueueId::none && (best == kNoBlock || rank(index) < rank(best)))
         best = index;
@@ -319,15 +333,26 @@ bool FrameEngine::frames_short() const noexcept {
          free_.size() + leaving_ + evictions_.size() < options_.depth / 2;
 }
 
+// What could not be taken the last time is not looked for among the dead.
+void FrameEngine::note_dead(BlockIndex index) noexcept {
+  if (blocks_[index].queue == QueueId::none && !blocks_[index].stuck) dead_.push(index);
+}
+
 // For prefetches, which evict nothing that lives.
 void FrameEngine::reclaim_dead() noexcept {
-  auto missing = prefetches_.size();
-  for (const auto index : resident_) {
-    if (missing == 0) return;
-    if (blocks_[index].live != 0 || blocks_[index].queue != QueueId::none) continue;
-    evict(index);
-    --missing;
-  }
+  for (auto missing = prefetches_.size(); missing > 0 && !dead_.empty(); --missing)
+    evict(dead_.front());
+}
+
+// The frame of the block that has been dead for longest becomes free, in the thread that asks.
+void FrameEngine::reuse_dead(Guard& guard) noexcept {
+  if (dead_.empty()) return;
+  const auto index = dead_.front();
+  if (!take(index, guard)) return;
+  if (blocks_[index].discard)
+    discard(index, blocks_[index].token);
+  else
+    put_back(index, guard);
 }
 
 void FrameEngine::wait_until_settled(Guard& guard) noexcept {

@@ -92,7 +92,9 @@ class FrameEngine final : public Engine {
   bool give(BlockIndex, Guard&) noexcept;
   void install(BlockIndex, Token, Guard&) noexcept;
   void discard(BlockIndex, Token) noexcept;
+  bool take(BlockIndex, Guard&) noexcept;
   void take_out(BlockIndex, Guard&) noexcept;
+  void put_back(BlockIndex, Guard&) noexcept;
   void arrived(const Completion&, Guard&) noexcept;
   void left(const Completion&, Guard&) noexcept;
 
@@ -106,7 +108,9 @@ class FrameEngine final : public Engine {
   void want_frames(std::size_t count) noexcept;
   bool fresh(const Block&) const noexcept;
   bool frames_short() const noexcept;
+  void note_dead(BlockIndex) noexcept;
   void reclaim_dead() noexcept;
+  void reuse_dead(Guard&) noexcept;
   void evict(BlockIndex) noexcept;
   void keep(BlockIndex) noexcept;
   void look_again() noexcept;
@@ -143,7 +147,7 @@ class FrameEngine final : public Engine {
 
   mutable std::mutex lock_;  // guards all below
   std::vector<Block> blocks_;
-  BlockQueue demanded_, prefetches_, evictions_;
+  BlockQueue demanded_, prefetches_, evictions_, dead_;
   std::vector<BlockIndex> resident_;
   std::vector<Token> free_;
   std::uint64_t frames_ = 0;  // in the arena, free and in flight

@@ -64,7 +64,8 @@ bool FrameEngine::start_promotion(BlockIndex index, Guard& guard) noexcept {
   if (block.state == BlockState::empty) {
     (block.queue == QueueId::demand ? demanded_ : prefetches_).remove(index);
     if (give(index, guard)) return true;
-    demand(index);
+    demanded_.push(
+        index);  // without wake(): a frame that becomes free will, and nothing else helps
     return false;
   }
   const auto token = free_frame(guard);
@@ -123,9 +124,9 @@ void FrameEngine::start_demotions(Guard& guard) noexcept {
   }
 }
 
-// First the block becomes inaccessible, then it is written: a write by the training threads in
-// between waits in its fault and recalls the block, so nothing is lost.
-void FrameEngine::take_out(BlockIndex index, Guard& guard) noexcept {
+// Makes a resident block inaccessible; false: it stays, and another has to be chosen. A write by
+// the training threads from then on waits in its fault and recalls the block, so nothing is lost.
+bool FrameEngine::take(BlockIndex index, Guard& guard) noexcept {
   auto& block = blocks_[index];
   block.state = BlockState::leaving;
   block.discard = block.live == 0;
@@ -136,21 +137,25 @@ void FrameEngine::take_out(BlockIndex index, Guard& guard) noexcept {
   const int code = backing_->take(index, token);
   guard.lock();
   block.token = token;
-  block.stuck = false;
+  block.stuck = code != 0;
+  if (code == 0) return true;
   if (code == -EIO) fail("could not put a tensor's pages back", EIO);
-  if (code != 0) {  // pinned, or shared with a child: it stays; another block will be chosen
-    --leaving_;
-    const bool touched = block.faulted;
-    block.stuck = true;
-    set_resident(index);
-    if (touched) loop_->wake(arena_ + index * kGranule, kGranule);
-    block.used = (clock_.load(std::memory_order_relaxed) + 1) << 24;
-    return;
-  }
-  if (block.discard) return discard(index, token);
+  --leaving_;  // pinned, or shared with a child
+  const bool touched = block.faulted;
+  set_resident(index);
+  if (touched) loop_->wake(arena_ + index * kGranule, kGranule);
+  block.used = (clock_.load(std::memory_order_relaxed) + 1) << 24;
+  return false;
+}
+
+void FrameEngine::take_out(BlockIndex index, Guard& guard) noexcept {
+  if (!take(index, guard)) return;
+  auto& block = blocks_[index];
+  if (block.discard) return discard(index, block.token);
   block.slot = slow_->reserve();
   if (block.slot < 0) fail("could not get space for a tensor", static_cast<int>(-block.slot));
-  const int submitted = writer_->submit({true, block.slot, backing_->buffer(index, token), index});
+  const int submitted =
+      writer_->submit({true, block.slot, backing_->buffer(index, block.token), index});
   if (submitted != 0) fail("could not start a write", -submitted);
 }
 
@@ -172,15 +177,19 @@ void FrameEngine::left(const Completion& completion, Guard& guard) noexcept {
   auto& block = blocks_[index];
   if (completion.error != 0) fail("could not write a tensor out", completion.error);
   counters_.demoted_bytes += kGranule;
-  if (block.recalled) {  // its bytes are still in the frame
-    release_slot(block);
-    block.discard = false;
-    --leaving_;
-    block.state = BlockState::arriving;
-    ++arriving_;
-    return install(index, block.token, guard);
-  }
+  if (block.recalled) return put_back(index, guard);
   discard(index, block.token);
+}
+
+// The bytes of a block that was leaving are still in its frame.
+void FrameEngine::put_back(BlockIndex index, Guard& guard) noexcept {
+  auto& block = blocks_[index];
+  release_slot(block);
+  block.discard = false;
+  --leaving_;
+  block.state = BlockState::arriving;
+  ++arriving_;
+  install(index, block.token, guard);
 }
 
 }  // namespace sentinel

@@ -36,6 +36,7 @@ namespace {
 // What one instruction of each thread may touch: two operands and a result that each cross a
 // granule boundary would be six; four covers what compilers emit.
 constexpr std::uint64_t kGranulesPerThread = 4;
+constexpr std::uint32_t kLeastPool = 2;  // frames: one on its way in, one out
 
 // How many interval lengths are scheduled and compared: ten, fewer where ops times tensors would
 // make that take more than about a second. Not measured, so that a plan is the same every time.
@@ -78,7 +79,11 @@ class SentinelPlanner {
 
  private:
   std::vector<bool> find_movable() const;
-  std::uint64_t frame_pool() const { return options_.pool_frames * machine_.granule_bytes; }
+  std::uint64_t whole_pool() const { return options_.pool_frames * machine_.granule_bytes; }
+  std::uint64_t least_pool() const {
+    return std::min(options_.pool_frames, kLeastPool) * machine_.granule_bytes;
+  }
+  std::uint64_t frame_pool() const;
   std::uint64_t paper_bound() const;
   void fill_bounds(Plan&) const;
   void refuse_too_small(const Plan&) const;
@@ -124,6 +129,15 @@ std::uint64_t largest(const std::vector<std::uint64_t>& v) {
   return v.empty() ? 0 : *std::max_element(v.begin(), v.end());
 }
 
+// Free frames for transfers. Where an op would have to be streamed for their sake alone they are
+// fewer, for all ops: what is under way at once then is less deep, but nothing is streamed.
+std::uint64_t SentinelPlanner::frame_pool() const {
+  const std::uint64_t most = largest(demand_.must);
+  if (most + whole_pool() <= options_.fast_bytes || most + least_pool() > options_.fast_bytes)
+    return whole_pool();
+  return (options_.fast_bytes - most) / machine_.granule_bytes * machine_.granule_bytes;
+}
+
 // Section IV-E: below the peak of the short-lived tensors and the largest long-lived one, the
 // paper expects a loss of more than a fifth.
 std::uint64_t SentinelPlanner::paper_bound() const {
@@ -138,10 +152,10 @@ void SentinelPlanner::fill_bounds(Plan& plan) const {
       std::max(options_.threads != 0 ? options_.threads : profile_.meta.machine.cores, 1u);
   const std::uint64_t everything = largest(demand_.all);
   const std::uint64_t by_faults =
-      frame_pool() + threads * kGranulesPerThread * machine_.granule_bytes;
+      whole_pool() + threads * kGranulesPerThread * machine_.granule_bytes;
   plan.smallest_budget = std::min(by_faults, everything);
   plan.smallest_unstreamed_budget =
-      std::max(plan.smallest_budget, std::min(largest(demand_.must) + frame_pool(), everything));
+      std::max(plan.smallest_budget, std::min(largest(demand_.must) + least_pool(), everything));
   plan.paper_bound = paper_bound();
 }
 

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 
@@ -135,6 +136,44 @@ TEST_P(EngineTest, ATensorBornInALeavingBlockIsNotLost) {
     words(block)[0] = born[block] = round;
   }
   EXPECT_GT(engine->counters().peak_bytes, 0u);
+}
+
+// The budget is used up by the dead: their frames become the newborns' without a fault.
+TEST_P(EngineTest, NewbornsGetTheFramesOfTheDead) {
+  engine->set_budget(20 * kGranule);
+  for (std::uint64_t b = 0; b < 20; ++b) occupy(b), fill(b);
+  for (std::uint64_t b = 0; b < 20; ++b) engine->vacate(at(b), kGranule, true);
+  usleep(100000);  // what the demoter has begun to free is free
+  const auto before = engine->loop()->faults();
+  for (std::uint64_t b = 40; b < 60; ++b) occupy(b), fill(b);
+  EXPECT_EQ(engine->loop()->faults(), before);
+  for (std::uint64_t b = 40; b < 60; ++b) EXPECT_TRUE(intact(b));
+  EXPECT_EQ(engine->counters().demoted_bytes, 0u);
+}
+
+// A dead block is taken for one thread's newborn while the other thread's is born in it.
+TEST_P(EngineTest, ThreadsTakeEachOthersDeadBlocks) {
+  engine->set_budget(24 * kGranule);
+  const auto live = [&](std::uint64_t parity) {
+    std::mt19937_64 random(parity);
+    std::vector<std::uint64_t> born(40, ~0ull);
+    for (std::uint64_t round = 0; round < 4000; ++round) {
+      const auto mine = random() % born.size();
+      const auto block = 2 * mine + parity;
+      if (born[mine] != ~0ull) {
+        ASSERT_EQ(words(block)[0], born[mine]) << block;
+        ASSERT_EQ(words(block)[kGranule / 8 - 1], born[mine]) << block;
+        engine->vacate(at(block), kGranule, true);
+        born[mine] = ~0ull;
+      } else if (std::ranges::count_if(born, [](auto v) { return v != ~0ull; }) < 9) {
+        occupy(block);
+        words(block)[0] = words(block)[kGranule / 8 - 1] = born[mine] = round;
+      }
+    }
+  };
+  std::thread other([&] { live(1); });
+  live(0);
+  other.join();
 }
 
 TEST_P(EngineTest, SeveralThreadsShareASmallBudget) {

@@ -92,6 +92,19 @@ TEST(SentinelPolicy, StreamsAnOpThatAloneExceedsTheBudget) {
   EXPECT_THAT(verify(plan, profile), IsEmpty());
 }
 
+// Each op needs 10 pages. Of the 8 that are to stay free for transfers it leaves as many as it can.
+TEST(SentinelPolicy, NothingIsStreamedForTheSakeOfFreeFrames) {
+  const Profile profile = three_tensors();
+  for (const auto& [pages, pool, streamed] :
+       {std::tuple{18u, 8u, 0u}, {17u, 7u, 0u}, {12u, 2u, 0u}}) {
+    const Plan plan = sentinel_plan(profile, two_tiers(kPage), pages * kPage, 8);
+    EXPECT_EQ(plan.frame_pool_bytes, pool * kPage) << pages;
+    EXPECT_THAT(plan.streamed_ops, SizeIs(streamed)) << pages;
+    EXPECT_EQ(plan.smallest_unstreamed_budget, 12 * kPage);
+    EXPECT_THAT(verify(plan, profile), IsEmpty());
+  }
+}
+
 TEST(SentinelPolicy, RefusesWhatOneInstructionCanExceed) {
   try {
     sentinel_plan(three_tensors(), two_tiers(kPage), 3 * kPage);
