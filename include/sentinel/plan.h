@@ -100,7 +100,7 @@ struct Plan {
   std::uint32_t interval_layers = 0;  // 0 for policies without intervals
   std::vector<Placement> placements;  // sorted by tensor
   std::vector<Group> groups;
-  std::vector<Move> moves;  // sorted by (trigger op, demote and discard before promote, issue)
+  std::vector<Move> moves;  // sorted by (trigger op, promote last, issue)
   std::vector<Recompute> recomputations;  // sorted by `before`, then in order of execution
   std::vector<OpId> streamed_ops;         // working set exceeds the budget
   std::vector<InPlace> in_place;          // sorted by tensor, op

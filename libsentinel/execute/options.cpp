@@ -98,6 +98,7 @@ SessionOptions options_from_environment() {
   options.inspect = number_of("SENTINEL_INSPECT", 0, 1) != 0;
   options.watch_every = static_cast<std::uint32_t>(number_of("SENTINEL_WATCH", 0, 1u << 20));
   options.depth = number_of("SENTINEL_DEPTH", 1, 256);
+  options.rated_tb = number_of("SENTINEL_RATED_TB", 1, 1'000'000);
   options.arena_bytes = round_up(parse_bytes(value_of("SENTINEL_ARENA")), kGranule);
   options.nodes = parse_node_tiers(value_of("SENTINEL_TIERS"));
   options.granule_bytes = options.nodes ? granule_of(value_of("SENTINEL_GRANULE")) : kGranule;

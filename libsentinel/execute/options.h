@@ -28,8 +28,8 @@ inline constexpr std::array kOptionTable{
     OptionRow{"SENTINEL_POLICY", "sentinel", "policy that makes the plan"},
     OptionRow{"SENTINEL_PROFILE", "", "stored profile to start from"},
     OptionRow{"SENTINEL_PLAN", "", "stored plan to start from"},
-    OptionRow{"SENTINEL_DIR", "/var/tmp", "directory of the slow tier"},
-    OptionRow{"SENTINEL_TIERS", "", "NUMA nodes as tiers: fast=node0,slow=node1; or slow=DIR"},
+    OptionRow{"SENTINEL_DIR", "/var/tmp", "directory of the slow tier; of several disks: A,B"},
+    OptionRow{"SENTINEL_TIERS", "", "NUMA nodes as tiers: fast=node0,slow=node1; or slow=DIR,..."},
     OptionRow{"SENTINEL_GRANULE", "auto", "unit that NUMA tiers move: 4K, 2M, or auto"},
     OptionRow{"SENTINEL_SUMMARY", "", "where the JSON summary of a run goes"},
     OptionRow{"SENTINEL_MACHINE", "", "machine file for planning; default: as measured"},
@@ -41,6 +41,7 @@ inline constexpr std::array kOptionTable{
     OptionRow{"SENTINEL_IO", "auto", "auto, uring or threads"},
     OptionRow{"SENTINEL_MOVE", "auto", "auto, or copy: as on kernels without UFFDIO_MOVE"},
     OptionRow{"SENTINEL_DEPTH", "8", "transfers in flight, each way"},
+    OptionRow{"SENTINEL_RATED_TB", "600", "terabytes that the slow tier's drive may be written"},
     OptionRow{"SENTINEL_ARENA", "256G", "addresses to reserve for tensors"},
     OptionRow{"SENTINEL_ALLOW_TMPFS", "0", "1: accept a slow tier that lies in memory"},
     OptionRow{"SENTINEL_LATE", "try",
@@ -65,6 +66,7 @@ struct SessionOptions {
   bool exact = false, allow_tmpfs = false, quiet = false, inspect = false;
   std::uint32_t watch_every = 0;  // steady steps; 0: none is watched
   std::size_t depth = 8;
+  std::uint64_t rated_tb = 600;
   std::uint64_t arena_bytes = 0, granule_bytes = 0;
 };
 

@@ -53,6 +53,7 @@ Session::Session(SessionOptions options, std::string framework)
   trains_here = true;
   summary_.policy = options_.policy;
   summary_.tiers = options_.nodes;
+  summary_.rated_tb = options_.rated_tb;
   summary_.granule_bytes = options_.granule_bytes;
   if (options_.mode == Mode::run) {
     hold_warmup_budget();
@@ -351,6 +352,10 @@ void Session::finish(const char* reason) noexcept {
                           : "",
                       print_bytes(summary_.peak_fast_bytes),
                       print_bytes(summary_.peak_unlimited_bytes)));
+    if (options_.mode == Mode::run && summary_.drive_days() > 0)
+      say(fmt::format("{} written to {} a step; a drive rated for {} TB bears that for {:.3g} days",
+                      print_bytes(static_cast<std::uint64_t>(summary_.steady_written_bytes())),
+                      options_.slow_directory, summary_.rated_tb, summary_.drive_days()));
     state_ = State::idle;
   } catch (const std::exception& error) {
     say(error.what());

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 
 #include "base/units.h"
 #include "sentinel/error.h"
@@ -18,7 +19,7 @@
 namespace sentinel {
 namespace {
 
-constexpr std::int64_t kGrowSlots = 64;  // slots added to the file at a time
+constexpr std::int64_t kGrowSlots = 64;  // slots added to each file at a time
 
 void refuse_memory(const std::string& directory) {
   struct statfs fs;
@@ -48,55 +49,86 @@ void refuse_full(const std::string& directory, std::uint64_t need) {
 
 }  // namespace
 
+std::vector<std::string> split_directories(const std::string& text) {
+  if (std::error_code none; std::filesystem::is_directory(text, none)) return {text};
+  std::vector<std::string> directories;
+  for (std::size_t at = 0; at <= text.size();) {
+    const auto end = std::min(text.find(',', at), text.size());
+    directories.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return directories;
+}
+
 SlowFile::SlowFile(const Options& options) : frame_bytes_(options.frame_bytes) {
-  if (!options.allow_memory) refuse_memory(options.directory);
-  refuse_full(options.directory, options.need_bytes);
-  open_unlinked(options);
+  const auto directories = split_directories(options.directory);
+  for (const auto& directory : directories) {
+    if (!options.allow_memory) refuse_memory(directory);
+    refuse_full(directory, options.need_bytes / directories.size());
+  }
+  try {
+    for (const auto& directory : directories) open_unlinked(directory);
+  } catch (...) {
+    for (const int file : files_) close(file);
+    throw;
+  }
   free_.reserve(1 << 16);
 }
 
 // O_TMPFILE where the file system has it: there is then no moment at which the file has a name.
-void SlowFile::open_unlinked(const Options& options) {
+void SlowFile::open_unlinked(const std::string& directory) {
   const auto flags = O_RDWR | O_CLOEXEC;
   for (const int direct : {O_DIRECT, 0}) {
-    fd_ = open(options.directory.c_str(), flags | O_TMPFILE | direct, 0600);
-    if (fd_ < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT || errno == EINVAL)) {
-      auto name = options.directory + "/sentinel-XXXXXX";
-      fd_ = mkostemp(name.data(), O_CLOEXEC | direct);
-      if (fd_ >= 0) unlink(name.c_str());
+    int file = open(directory.c_str(), flags | O_TMPFILE | direct, 0600);
+    if (file < 0 &&
+        (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT || errno == EINVAL)) {
+      auto name = directory + "/sentinel-XXXXXX";
+      file = mkostemp(name.data(), O_CLOEXEC | direct);
+      if (file >= 0) unlink(name.c_str());
     }
-    direct_ = direct != 0;
-    if (fd_ >= 0) return;
+    if (file < 0) continue;
+    direct_ &= direct != 0;
+    return files_.push_back(file);
   }
   throw Error(fmt::format("could not create a file in {}; name a writable directory on an SSD with "
                           "--slow DIR",
-                          options.directory),
+                          directory),
               errno);
 }
 
 SlowFile::~SlowFile() {
-  close(fd_);
+  for (const int file : files_) close(file);
   for (const auto& child : children_) close(child.alive);
 }
 
+// What fits where the least is free, on each.
 std::uint64_t SlowFile::capacity() const {
-  struct statvfs fs;
-  return fstatvfs(fd_, &fs) == 0 ? static_cast<std::uint64_t>(fs.f_bavail) * fs.f_frsize : 0;
+  std::uint64_t least = ~0ull;
+  for (const int file : files_) {
+    struct statvfs fs;
+    if (fstatvfs(file, &fs) != 0) return 0;
+    least = std::min(least, static_cast<std::uint64_t>(fs.f_bavail) * fs.f_frsize);
+  }
+  return least * files_.size();
 }
 
 // Space is allocated before it is promised: a full disk shows here, not in the middle of a write.
+bool SlowFile::grow() noexcept {
+  const auto chunk = static_cast<off_t>(frame_bytes_ * kGrowSlots);
+  const auto begin = static_cast<off_t>(offset(slots_));
+  for (const int file : files_)
+    if (fallocate(file, 0, begin, chunk) != 0 && errno != EOPNOTSUPP) return false;
+  const auto more = kGrowSlots * static_cast<std::int64_t>(files_.size());
+  generation_of_.resize(static_cast<std::size_t>(slots_ + more));
+  for (auto i = more; i-- > 0;) free_.push_back(slots_ + i);
+  slots_ += more;
+  return true;
+}
+
 std::int64_t SlowFile::reserve() noexcept {
   const std::lock_guard guard(lock_);
   if (free_.empty()) reap();
-  if (free_.empty()) {
-    const auto chunk = frame_bytes_ * kGrowSlots;
-    if (fallocate(fd_, 0, static_cast<off_t>(offset(slots_)), static_cast<off_t>(chunk)) != 0 &&
-        errno != EOPNOTSUPP)
-      return -errno;
-    generation_of_.resize(static_cast<std::size_t>(slots_ + kGrowSlots));
-    for (auto i = kGrowSlots; i-- > 0;) free_.push_back(slots_ + i);
-    slots_ += kGrowSlots;
-  }
+  if (free_.empty() && !grow()) return -errno;
   const auto slot = free_.back();
   free_.pop_back();
   generation_of_[static_cast<std::size_t>(slot)] = generation_;

@@ -1,4 +1,5 @@
-// The SSD tier: one unlinked file, readable by its owner only, cut into slots of one frame each.
+// The SSD tier: an unlinked file a disk, readable by its owner only, cut into slots of one frame
+// each. Slots lie on the disks in turn, so that a tensor's blocks are on all of them.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +14,9 @@ namespace sentinel {
 class SlowFile final : public Tier {
  public:
   struct Options {
-    std::string directory;
+    std::string directory;  // or several, separated by commas
     std::uint64_t frame_bytes = 0;
-    std::uint64_t need_bytes = 0;  // free space to insist on; 0: none
+    std::uint64_t need_bytes = 0;  // free space to insist on, on all disks together; 0: none
     bool allow_memory = false;     // a tmpfs is refused otherwise: it would not save any memory
   };
 
@@ -31,11 +32,16 @@ class SlowFile final : public Tier {
   std::int64_t reserve() noexcept override;
   void release(std::int64_t slot) noexcept override;
 
-  int descriptor() const { return fd_; }
-  bool direct() const { return direct_; }
-  std::uint64_t offset(std::int64_t slot) const {
-    return static_cast<std::uint64_t>(slot) * frame_bytes_;
+  // Which of files() holds the slot, and where in it.
+  std::size_t file(std::int64_t slot) const {
+    return static_cast<std::size_t>(slot) % files_.size();
   }
+  std::uint64_t offset(std::int64_t slot) const {
+    return static_cast<std::uint64_t>(slot) / files_.size() * frame_bytes_;
+  }
+  int descriptor(std::int64_t slot) const { return files_[file(slot)]; }
+  const std::vector<int>& files() const { return files_; }
+  bool direct() const { return direct_; }  // all of them
 
   // A child was forked: slots written so far keep their contents until it has gone. `alive` is the
   // read end of a pipe whose write end only the child holds. Takes ownership of it.
@@ -47,12 +53,13 @@ class SlowFile final : public Tier {
     std::uint64_t generation = 0;  // slots reserved before it are the child's to read
   };
 
-  void open_unlinked(const Options&);
+  void open_unlinked(const std::string& directory);
+  bool grow() noexcept;
   void reap() noexcept;
   bool child_may_read(std::int64_t slot) const noexcept;
 
   std::uint64_t frame_bytes_;
-  int fd_ = -1;
+  std::vector<int> files_;  // descriptors
   bool direct_ = true;
   mutable std::mutex lock_;  // guards all below
   std::int64_t slots_ = 0;   // allocated on disk
@@ -61,5 +68,8 @@ class SlowFile final : public Tier {
   std::vector<Child> children_;
   std::uint64_t generation_ = 0;
 };
+
+// The directories of a list separated by commas; one that exists under the whole name is one.
+std::vector<std::string> split_directories(const std::string&);
 
 }  // namespace sentinel

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -29,13 +30,35 @@ StepRow& Summary::step_ended(const char* phase, const EngineCounters& now) {
   return steps.back();
 }
 
-double Summary::steady_ms() const {
-  std::vector<double> ms;
+namespace {
+
+template <class Of>
+double steady_median(const std::vector<StepRow>& steps, Of of) {
+  std::vector<double> values;
   for (const auto& row : steps)
-    if (row.phase == "steady") ms.push_back(row.ms);
-  if (ms.empty()) return 0;
-  std::nth_element(ms.begin(), ms.begin() + static_cast<std::ptrdiff_t>(ms.size() / 2), ms.end());
-  return ms[ms.size() / 2];
+    if (row.phase == "steady") values.push_back(of(row));
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+double Summary::steady_ms() const {
+  return steady_median(steps, [](const StepRow& row) { return row.ms; });
+}
+
+double Summary::steady_written_bytes() const {
+  if (tiers) return 0;
+  return steady_median(steps,
+                       [](const StepRow& row) { return static_cast<double>(row.demoted_bytes); });
+}
+
+double Summary::drive_days() const {
+  constexpr double kMsADay = 24 * 3600 * 1e3;
+  const double written = steady_written_bytes();
+  return written > 0 ? static_cast<double>(rated_tb) * 1e12 / written * steady_ms() / kMsADay : 0;
 }
 
 void Summary::planned(const Profile& profile, const Plan& plan) {
@@ -119,6 +142,12 @@ void Summary::write(const std::string& path,
             {"predicted_ms", predicted_us / 1e3},
             {"planned_promoted_bytes", planned_promoted_bytes},
             {"planned_demoted_bytes", planned_demoted_bytes}};
+  if (const double days = drive_days(); days > 0)
+    json["wear"] = {
+        {"written_bytes_per_step", std::llround(steady_written_bytes())},
+        {"written_bytes_per_day", std::llround(static_cast<double>(rated_tb) * 1e12 / days)},
+        {"rated_tb", rated_tb},
+        {"drive_days", days}};
   if (tiers) {
     json["tiers"] = {{"fast", fmt::format("node{}", tiers->fast)},
                      {"slow", fmt::format("node{}", tiers->slow)}};

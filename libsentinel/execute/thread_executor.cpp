@@ -82,9 +82,9 @@ class ThreadExecutor final : public Executor {
     auto* at = static_cast<char*>(transfer.frame);
     for (std::uint64_t done = 0; done < frame_bytes_;) {
       const auto offset = static_cast<off_t>(file_.offset(transfer.slot) + done);
-      const auto n = transfer.write
-                         ? pwrite(file_.descriptor(), at + done, frame_bytes_ - done, offset)
-                         : pread(file_.descriptor(), at + done, frame_bytes_ - done, offset);
+      const int fd = file_.descriptor(transfer.slot);
+      const auto n = transfer.write ? pwrite(fd, at + done, frame_bytes_ - done, offset)
+                                    : pread(fd, at + done, frame_bytes_ - done, offset);
       if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
       if (n <= 0) return n < 0 ? errno : EIO;
       done += static_cast<std::uint64_t>(n);

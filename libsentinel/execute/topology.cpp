@@ -185,7 +185,7 @@ std::optional<NodeTiers> parse_node_tiers(const std::string& text) {
   if (other || nodes.size() != 2)
     throw Error(fmt::format(
         "--tiers {}: name a NUMA node for both, as in fast=node0,slow=node1, or an SSD's directory "
-        "for the slow one alone, as in slow=DIR",
+        "for the slow one alone, as in slow=DIR, or slow=A,B for two disks",
         text));
   return NodeTiers{nodes["fast"], nodes["slow"]};
 }

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kWakeCookie = ~0ull;
 
-// One ring, its file registered; buffers are not, since a registered page cannot be moved
+// One ring, its files registered; buffers are not, since a registered page cannot be moved
 // (MEASUREMENTS: EBUSY even just after unregistering). A read of an eventfd in the ring lets wake()
 // interrupt a wait for transfers.
 class UringExecutor final : public Executor {
@@ -29,8 +29,9 @@ class UringExecutor final : public Executor {
           "io_uring is refused here (old kernel, kernel.io_uring_disabled, or a container's "
           "seccomp profile)",
           -code);
-    const int fd = file.descriptor();
-    fixed_file_ = io_uring_register_files(&ring_, &fd, 1) == 0;
+    const auto& files = file.files();
+    fixed_files_ =
+        io_uring_register_files(&ring_, files.data(), static_cast<unsigned>(files.size())) == 0;
     event_ = eventfd(0, EFD_CLOEXEC);
     if (event_ < 0) {
       const int code = errno;
@@ -104,12 +105,13 @@ class UringExecutor final : public Executor {
     auto* buffer = static_cast<char*>(transfer.frame) + done;
     const auto bytes = static_cast<unsigned>(frame_bytes_ - done);
     const auto offset = file_.offset(transfer.slot) + done;
-    const int fd = fixed_file_ ? 0 : file_.descriptor();
+    const int fd = fixed_files_ ? static_cast<int>(file_.file(transfer.slot))
+                                : file_.descriptor(transfer.slot);
     if (transfer.write)
       io_uring_prep_write(sqe, fd, buffer, bytes, offset);
     else
       io_uring_prep_read(sqe, fd, buffer, bytes, offset);
-    if (fixed_file_) sqe->flags |= IOSQE_FIXED_FILE;
+    if (fixed_files_) sqe->flags |= IOSQE_FIXED_FILE;
     io_uring_sqe_set_data64(sqe, index);
     const int code = io_uring_submit(&ring_);
     return code < 0 ? code : 0;
@@ -134,7 +136,7 @@ class UringExecutor final : public Executor {
   const SlowFile& file_;
   std::uint64_t frame_bytes_;
   io_uring ring_{};
-  bool fixed_file_ = false;
+  bool fixed_files_ = false;
   int event_ = -1;
   std::uint64_t event_value_ = 0;
   std::atomic<bool> waiting_ = false, woken_ = false;

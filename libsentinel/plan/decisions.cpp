@@ -324,7 +324,7 @@ std::uint32_t Planner::lead(const Eviction& e) const {
   const std::uint32_t use = e.decision.use;
   const auto after = std::ranges::upper_bound(s.uses, use);
   const auto writing = [&](std::uint32_t position) { return writes(profile_, s, position); };
-  std::uint32_t lead = s.persistent ? ops_ - 1 : use - s.first;
+  std::uint32_t lead = use - s.first;
   const auto last = std::find_if(std::reverse_iterator(after), s.uses.rend(), writing);
   if (last != s.uses.rend()) {
     lead = use - *last;

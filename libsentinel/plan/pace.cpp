@@ -25,21 +25,23 @@ double Pace::at(const std::vector<double>& times, std::uint32_t position) const 
 
 double Pace::end_us(std::uint32_t position) const { return at(end_, position); }
 
-// When each that goes to the tier is written, in the second of two steps: it begins with what the
-// first has left in the queue. What leaves goes before what is copied ahead, each in order.
+// When each that goes to the tier is written, in the second of three steps: it begins with what the
+// first has left in the queue, and in its end the third's is copied ahead. What leaves goes before
+// what is copied ahead, each in order.
 std::vector<double> Pace::ends(std::span<const Write> writes, std::uint32_t tier) const {
   struct Task {
     std::size_t write;
+    std::uint32_t lap;
     double leaves_us, ahead_us;
     bool done = false;
   };
   std::vector<Task> tasks;
-  for (std::uint32_t lap = 0; lap < 2; ++lap)
+  for (std::uint32_t lap = 0; lap < 3; ++lap)
     for (std::size_t i = 0; i < writes.size(); ++i) {
       if (writes[i].tier != tier) continue;
       const std::uint32_t use = writes[i].use % ops_ + lap * ops_;
       const double leaves_us = end_us(use);
-      tasks.push_back({i, leaves_us, use < writes[i].lead ? 0 : end_us(use - writes[i].lead)});
+      tasks.push_back({i, lap, leaves_us, use < writes[i].lead ? 0 : end_us(use - writes[i].lead)});
     }
   std::ranges::stable_sort(tasks, {}, &Task::leaves_us);
   std::vector<Task*> ahead;
@@ -63,7 +65,7 @@ std::vector<double> Pace::ends(std::span<const Write> writes, std::uint32_t tier
     }
     free_us = begin_us + machine_.tiers[tier].latency_us +
               static_cast<double>(writes[task->write].bytes) / rate(machine_, 0, tier);
-    ends[task->write] = std::max(free_us, task->leaves_us);
+    if (task->lap == 1) ends[task->write] = std::max(free_us, task->leaves_us);
     task->done = true;
   }
   return ends;

@@ -1,7 +1,6 @@
 #include "sim/residence.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace sentinel::sim {
 
@@ -58,9 +57,21 @@ void Residence::forget_transfer(StorageId s) {
 void Residence::store(StorageId s, std::uint32_t tier) {
   Body& b = body(s);
   forget_copy(s);
+  make_room(tier, storage(s).bytes);
   b.tier = commons_.tier_with_room(tier, storage(s).bytes);
   commons_.store(b.tier, storage(s).bytes);
   b.stored = true;
+}
+
+// What leaves is not sent further for the sake of copies of what stays.
+void Residence::make_room(std::uint32_t tier, std::uint64_t bytes) {
+  auto& copies = lanes_[tier].demotion.copies;
+  while (!commons_.room_in(tier, bytes) && !copies.empty()) {
+    const StorageId s = copies.front();
+    copies.pop_front();
+    const Body& b = body(s);
+    if (b.place == Place::fast && b.copied && b.tier == tier) forget_copy(s);
+  }
 }
 
 void Residence::forget_copy(StorageId s) {
@@ -133,7 +144,7 @@ void Residence::promote(StorageId s) {
 void Residence::demote(StorageId s, std::uint32_t tier) {
   Body& b = body(s);
   if (b.place == Place::slow) b.wanted = false;  // a promotion still queued is taken back
-  b.ahead = false;
+  b.ahead = 0;
   if (b.place != Place::fast) return;
   if (b.copied) {
     set_place(s, Place::slow);
@@ -147,7 +158,7 @@ void Residence::demote(StorageId s, std::uint32_t tier) {
 }
 
 void Residence::copy(StorageId s, std::uint32_t tier) {
-  body(s).ahead = true;
+  body(s).ahead = tier;
   lanes_[tier].demotion.ahead.push_back(s);
 }
 
@@ -188,7 +199,7 @@ void Residence::stream(StorageId s, bool in, bool out) {
 void Residence::used(StorageId s, bool written) {
   if (written && body(s).place == Place::fast) {
     forget_copy(s);
-    body(s).ahead = false;
+    body(s).ahead = 0;
   }
   touch(s);
 }
@@ -231,7 +242,7 @@ void Residence::left(StorageId s, Lane& lane) {
   Body& b = body(s);
   lane.busy = b.transfer = 0;
   b.copied = true;
-  if (b.place == Place::fast) return;  // copied ahead
+  if (b.place == Place::fast) return lane.copies.push_back(s);
   set_place(s, Place::slow);
   let_go(s);
 }
@@ -243,12 +254,14 @@ void Residence::settle_out(std::uint32_t tier) {
     lane.queue.pop_front();
     if (body(s).place == Place::leaving && body(s).transfer == 0) start_out(s, lane);
   }
-  while (lane.busy == 0 && !lane.ahead.empty()) {
+  // None while an op waits for room, which copies do not make.
+  while (lane.busy == 0 && !lane.ahead.empty() && account_.claim == 0) {
     const StorageId s = lane.ahead.front();
     lane.ahead.pop_front();
     Body& b = body(s);
-    const bool asked = std::exchange(b.ahead, false);
-    if (!asked || b.place != Place::fast || b.copied || b.transfer != 0) continue;
+    if (b.ahead != tier) continue;
+    b.ahead = 0;
+    if (b.place != Place::fast || b.copied || b.transfer != 0) continue;
     if (!commons_.room_in(tier, storage(s).bytes)) continue;
     store(s, tier);
     start_out(s, lane);

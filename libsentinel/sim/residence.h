@@ -70,7 +70,7 @@ class Residence {
     bool copied = false;     // the slow copy has the present contents
     bool stored = false;     // space is held in `tier`
     bool held = false, wanted = false, demanded = false;
-    bool ahead = false;  // to be copied while it stays
+    std::uint32_t ahead = 0;  // the tier that it is to be copied to while it stays
     std::uint32_t pins = 0;
     double fault_us = 0;      // of a demand fetch that has not started
     TransferId transfer = 0;  // in fast memory: of a copy ahead
@@ -78,7 +78,8 @@ class Residence {
   };
   struct Lane {
     std::deque<StorageId> queue;
-    std::deque<StorageId> ahead;  // to be copied while `queue` is empty; each if it still says so
+    std::deque<StorageId> ahead;   // to be copied while `queue` is empty; each if it still says so
+    std::deque<StorageId> copies;  // made so; each if it is still there
     TransferId busy = 0;
   };
   struct Lanes {
@@ -92,6 +93,7 @@ class Residence {
   void forget_copy(StorageId);
   void forget_transfer(StorageId);
   void store(StorageId, std::uint32_t tier);
+  void make_room(std::uint32_t tier, std::uint64_t bytes);
   void set_place(StorageId, Place);
   void touch(StorageId);
   void start_in(StorageId, Lane&);

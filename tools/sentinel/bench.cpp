@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/units.h"
+#include "bench_live.h"
 #include "bench_nodes.h"
 #include "execute/backing.h"
 #include "execute/measure.h"
@@ -20,7 +21,8 @@ using Json = nlohmann::ordered_json;
 
 struct Settings {
   std::string slow, size = "128M";
-  bool tiers_only = false, allow_tmpfs = false, json = false;
+  std::string models, shares, only, rounds, output, picture;  // of live.py
+  bool tiers_only = false, live = false, allow_tmpfs = false, json = false;
 };
 
 struct Sample {
@@ -124,7 +126,25 @@ void require_size(const std::string& size) try { parse_bytes(size); } catch (con
   throw UsageError(fmt::format("--size: {}", error.what()));
 }
 
+int live(const Settings& s) {
+  std::vector<std::string> arguments;
+  const auto pass = [&](const char* name, const std::string& value) {
+    if (!value.empty()) arguments.insert(arguments.end(), {name, value});
+  };
+  pass("--models", s.models);
+  pass("--shares", s.shares);
+  pass("--only", s.only);
+  pass("--rounds", s.rounds);
+  pass("--json", s.output);
+  pass("--picture", s.picture);
+  return bench_live(slow_directory(s.slow), arguments);
+}
+
 int bench(const Settings& s) {
+  for (const auto* given : {&s.models, &s.shares, &s.only, &s.rounds, &s.output, &s.picture})
+    if (!given->empty())
+      throw UsageError(
+          "--models, --shares, --only, --rounds, --output and --picture are of --live");
   require_size(s.size);
   Figures figures;
   const auto slow = slow_directory(s.slow);
@@ -149,13 +169,22 @@ Action declare_bench(Form& form) {
   const auto s = std::make_shared<Settings>();
   form.rows = {
       {"--tiers", "", "only what plans need: the tiers", &s->tiers_only},
+      {"--live", "", "trainings within budgets, beside what people do today; takes hours",
+       &s->live},
+      {"--models", "NAME,...", "with --live: which of the seven", &s->models},
+      {"--shares", "N,...", "with --live: budgets in per cent of the peak; 20,40,60 if absent",
+       &s->shares},
+      {"--only", "NAME,...", "with --live: contenders whose name contains one of these", &s->only},
+      {"--rounds", "N", "with --live: of every training; 3 if absent", &s->rounds},
+      {"-o,--output", "FILE", "with --live: all that was measured, as JSON", &s->output},
+      {"--picture", "FILE", "with --live: an .svg or .png", &s->picture},
       {"--slow", "DIR", "directory of the slow tier; $SENTINEL_DIR or /var/tmp if absent",
        &s->slow},
       {"--size", "BYTES", "to write and read for each figure", &s->size},
       {"--allow-tmpfs", "", "accept a slow tier that lies in memory", &s->allow_tmpfs},
       {"--json", "", "the figures, for programs", &s->json},
   };
-  return [s] { return bench(*s); };
+  return [s] { return s->live ? live(*s) : bench(*s); };
 }
 
 }  // namespace sentinel::cli

@@ -1,6 +1,5 @@
 // What the kernel and the hardware offer.
 #include <fmt/format.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -52,11 +51,9 @@ Finding direct_io(const SlowFile& file) {
           "name a directory on ext4, xfs or btrfs with --slow DIR"};
 }
 
-Finding free_space(const std::string& directory) {
+Finding free_space(const SlowFile& file) {
   constexpr auto modest = 16_GiB;
-  struct statvfs fs {};
-  if (statvfs(directory.c_str(), &fs) != 0) return {"free space", false, "unknown", ""};
-  const auto bytes = static_cast<std::uint64_t>(fs.f_bavail) * fs.f_frsize;
+  const auto bytes = file.capacity();
   return {"free space", bytes >= modest, print_bytes(bytes),
           bytes >= modest
               ? ""
@@ -134,8 +131,7 @@ Findings look_at_capture() {
 Findings look_at_slow_tier(const std::string& directory) {
   try {
     const SlowFile file({.directory = directory, .frame_bytes = kGranule});
-    return {
-        {"directory", true, directory, ""}, direct_io(file), io_uring(file), free_space(directory)};
+    return {{"directory", true, directory, ""}, direct_io(file), io_uring(file), free_space(file)};
   } catch (const Error& error) {
     return {{"directory", false, error.what(), "name a directory on an SSD with --slow DIR"}};
   }

@@ -9,6 +9,7 @@
 
 #include "execute/executors.h"
 #include "execute/node_calls.h"
+#include "execute/slow_file.h"
 #include "execute/trial.h"
 #include "execute/workable.h"
 #include "sentinel/error.h"
@@ -21,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 enum Verbs : unsigned { kRecord = 1, kRun = 2, kBoth = 3 };
-enum class Kind { text, path, flag };
+enum class Kind { text, path, paths, flag };
 
 // Flag, variable, value, verbs. What each means stands in execute/options.h.
 struct LaunchRow {
@@ -36,7 +37,7 @@ constexpr LaunchRow kLaunchRows[] = {
     {"--policy", "SENTINEL_POLICY", "NAME", kRun},
     {"--profile", "SENTINEL_PROFILE", "FILE", kRun, Kind::path},
     {"--plan", "SENTINEL_PLAN", "FILE", kRun, Kind::path},
-    {"--slow", "SENTINEL_DIR", "DIR", kRun, Kind::path},
+    {"--slow", "SENTINEL_DIR", "DIR,...", kRun, Kind::paths},
     {"--allow-tmpfs", "SENTINEL_ALLOW_TMPFS", "", kRun, Kind::flag},
     {"--tiers", "SENTINEL_TIERS", "TIERS", kBoth},
     {"--granule", "SENTINEL_GRANULE", "BYTES", kRun},
@@ -48,6 +49,7 @@ constexpr LaunchRow kLaunchRows[] = {
     {"--io", "SENTINEL_IO", "BACKEND", kRun},
     {"--move", "SENTINEL_MOVE", "HOW", kRun},
     {"--depth", "SENTINEL_DEPTH", "N", kRun},
+    {"--rated-tb", "SENTINEL_RATED_TB", "N", kRun},
     {"--window", "SENTINEL_WINDOW", "PAGES", kBoth},
     {"--exact", "SENTINEL_EXACT", "", kBoth, Kind::flag},
     {"--count", "SENTINEL_COUNT", "HOW", kBoth},
@@ -72,15 +74,30 @@ void set(const char* variable, const std::string& value) {
   if (setenv(variable, value.c_str(), 1) != 0) throw Error("could not set the environment", errno);
 }
 
+std::string absolute(const std::string& path) {
+  return fs::absolute(path).lexically_normal().string();
+}
+
+std::string all_absolute(const std::string& paths) {
+  std::string text;
+  for (const auto& path : split_directories(paths)) {
+    if (path.empty()) throw UsageError(fmt::format("\"{}\": a directory's name is missing", paths));
+    text += (text.empty() ? "" : ",") + absolute(path);
+  }
+  return text;
+}
+
 // Two NUMA nodes, or a directory for the slow tier: fast memory is then what is left.
 void enter_tiers(const std::string& tiers) {
   if (parse_node_tiers(tiers)) return;
   constexpr std::string_view key = "slow=";
-  if (!tiers.starts_with(key) || tiers.size() == key.size() || tiers.find(',') != tiers.npos)
-    throw UsageError(fmt::format(
-        "--tiers {}: write fast=node0,slow=node1 for two NUMA nodes, or slow=DIR for an SSD",
-        tiers));
-  set("SENTINEL_DIR", fs::absolute(tiers.substr(key.size())));
+  if (!tiers.starts_with(key) || tiers.size() == key.size() ||
+      tiers.find('=', key.size()) != tiers.npos)
+    throw UsageError(
+        fmt::format("--tiers {}: write fast=node0,slow=node1 for two NUMA nodes, "
+                    "slow=DIR for an SSD, or slow=A,B for several",
+                    tiers));
+  set("SENTINEL_DIR", all_absolute(tiers.substr(key.size())));
 }
 
 void check_nodes(const SessionOptions& options) {
@@ -132,9 +149,9 @@ void enter_values(const Launch& launch) {
       set(row.variable, "1");
     const auto value = launch.values.find(row.variable);
     if (value == launch.values.end() || value->second.empty()) continue;
-    set(row.variable, row.kind == Kind::path
-                          ? fs::absolute(value->second).lexically_normal().string()
-                          : value->second);
+    set(row.variable, row.kind == Kind::path    ? absolute(value->second)
+                      : row.kind == Kind::paths ? all_absolute(value->second)
+                                                : value->second);
   }
   if (launch.given("SENTINEL_TIERS")) enter_tiers(launch.values.at("SENTINEL_TIERS"));
   // A machine by name, or a file: only the file has a directory.

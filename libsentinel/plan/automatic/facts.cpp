@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "plan/rates.h"
 #include "plan/replay.h"
@@ -11,11 +12,9 @@ namespace {
 
 constexpr std::size_t kLongestChain = 24;  // of replays, where their cost is estimated
 
-std::vector<std::optional<OpId>> find_makers(const Profile& profile,
-                                             const std::vector<Storage>& storages,
-                                             const std::vector<IdleGap>& gaps) {
-  const Replay replay(profile);
-  const auto ops = static_cast<std::uint32_t>(profile.ops.size());
+std::vector<std::optional<OpId>> find_makers(const Basis& basis, const std::vector<IdleGap>& gaps) {
+  const auto& [storages, replay] = std::tie(basis.storages, basis.replay);
+  const auto ops = static_cast<std::uint32_t>(basis.profile.ops.size());
   std::vector<std::optional<OpId>> result;
   for (const IdleGap& g : gaps)
     result.push_back(g.next < ops ? replay.maker(storages[g.storage].at(g.next, ops), OpId(g.next))
@@ -25,9 +24,8 @@ std::vector<std::optional<OpId>> find_makers(const Profile& profile,
 
 // What remaking costs while all it needs is there; a chain's time is divided among the bytes of all
 // it makes.
-std::vector<double> remake_costs(const Profile& profile, const std::vector<Storage>& storages,
-                                 const std::vector<IdleGap>& gaps) {
-  const Replay replay(profile);
+std::vector<double> remake_costs(const Basis& basis, const std::vector<IdleGap>& gaps) {
+  const auto& [profile, storages, replay] = std::tie(basis.profile, basis.storages, basis.replay);
   const auto ops = static_cast<std::uint32_t>(profile.ops.size());
   std::vector<double> costs;
   for (const IdleGap& g : gaps) {
@@ -64,8 +62,8 @@ Facts::Facts(const Profile& whole_step, std::uint64_t bytes, const Profile& cut,
       storages(basis.storages),
       held(basis.demand.all),
       gaps(idle_gaps(cut, storages)),
-      makers(find_makers(cut, storages, gaps)),
-      remake_us_per_byte(remake_costs(cut, storages, gaps)) {}
+      makers(find_makers(basis, gaps)),
+      remake_us_per_byte(remake_costs(basis, gaps)) {}
 
 double Facts::swap_us_per_byte(const IdleGap& g) const {
   return (g.dirty ? 1 / rate(machine, 0, 1) : 0) + (g.needed ? 1 / rate(machine, 1, 0) : 0);

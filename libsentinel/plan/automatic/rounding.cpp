@@ -43,9 +43,7 @@ std::size_t most_owed(const std::vector<double>& share, const std::vector<double
 std::vector<Decision> rounded(const Facts& facts, const Bound& bound, double slack) {
   const auto first = first_parts(facts.whole, facts.part_bytes);
   const auto whole = storages(facts.whole);
-  std::vector<std::uint32_t> of(facts.profile.tensors.size(), UINT32_MAX);
-  for (std::uint32_t i = 0; i < facts.storages.size(); ++i)
-    of[facts.storages[i].tensor.index()] = i;
+  const auto& of = facts.basis.storage_of;
   std::vector<double> owed(facts.machine.tiers.size(), 0);  // bytes, to each slower tier
   std::vector<Decision> result;
   for (const GapShare& g : bound.gaps) {

@@ -25,6 +25,8 @@ constexpr std::array kSlacks{0.0, 0.03, 0.08, 0.16, 0.3};
 constexpr std::uint32_t kBoundBuckets = 100;
 constexpr std::array kBoundSlacks{0.0, 0.02, 0.05, 0.08, 0.12, 0.2};
 constexpr double kFinestStep = 1.04;
+constexpr std::uint64_t kBothWays =
+    3;  // plans after the first: once more, copying ahead, once more
 
 // What passes before each op: it waits, and others are replayed.
 std::vector<double> waits_of(const Candidate& c, const Profile& profile) {
@@ -74,9 +76,11 @@ Search::Judged Search::judged(const Attempt& attempt, const Candidate& before) c
       assign_tiers(facts_.profile, facts_.storages, facts_.machine, before.verdict.op_stall_us,
                    decided);
     result.best = judge(std::move(decided), attempt.copies, attempt.paced ? &before : nullptr);
+    if (attempt.again == 0) return result;
     Candidate last = result.best;
-    for (; result.plans <= attempt.again; ++result.plans) {
-      last = judge(last.decisions, last.copies || result.plans == 2, &last);
+    while (result.plans <= attempt.again) {
+      ++result.plans;
+      last = judge(last.decisions, last.copies || result.plans > 2, &last);
       if (last.verdict.step_us < result.best.verdict.step_us) result.best = last;
     }
   } catch (const Error& error) {
@@ -93,7 +97,8 @@ std::vector<Candidate> Search::judge_all(std::span<const Attempt> attempts,
   tbb::parallel_for(std::size_t{0}, attempts.size(),
                     [&](std::size_t i) { results[i] = judged(attempts[i], before); });
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
-  slowest_s_ = std::max(slowest_s_, passed.count());
+  const auto plans = std::ranges::max(results, {}, &Judged::plans).plans;
+  slowest_s_ = std::max(slowest_s_, passed.count() / static_cast<double>(plans));
   std::vector<Candidate> candidates;
   for (Judged& r : results) {
     judged_ += r.plans;
@@ -116,6 +121,7 @@ void Search::try_all(std::vector<Attempt> attempts) {
     for (std::uint64_t left = effort_left(); n < std::min(rest.size(), kTogether) && left > 0;
          ++n) {
       rest[n].again = std::min(rest[n].again, left - 1);
+      if (seconds_left() < static_cast<double>(rest[n].again) * slowest_s_) rest[n].again = 0;
       left -= 1 + rest[n].again;
     }
     auto candidates = judge_all(rest.first(n), best_);
@@ -150,7 +156,7 @@ void Search::try_bounds() {
     if (!bound.gaps.empty())
       try_all({{.decide = [&] { return rounded(facts_, bound, slack); },
                 .paced = true,
-                .again = facts_.may_copy() ? 3u : 1u}});
+                .again = facts_.may_copy() ? kBothWays : 1}});
   }
 }
 

@@ -61,7 +61,7 @@ class Search {
   const Facts& facts_;
   Flips flip_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-  double slowest_s_ = 0;  // of the batches of plans: the time kept back for one
+  double slowest_s_ = 0;  // of the plans: twice that is kept back for the last ones
   std::uint64_t judged_ = 0;
   Recipe best_recipe_;
   Candidate best_;

@@ -9,6 +9,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <set>
+#include <string>
+#include <utility>
 
 #include "execute/executors.h"
 #include "execute/slow_file.h"
@@ -36,11 +39,11 @@ TEST(SlowFile, HasNoNameAndIsItsOwnersAlone) {
   umask(0);
   const SlowFile file(options());
   struct stat found {};
-  ASSERT_EQ(fstat(file.descriptor(), &found), 0);
+  ASSERT_EQ(fstat(file.descriptor(0), &found), 0);
   EXPECT_EQ(found.st_nlink, 0u);
   EXPECT_EQ(found.st_mode & 0777, 0600u);
   EXPECT_EQ(found.st_uid, geteuid());
-  EXPECT_TRUE(fcntl(file.descriptor(), F_GETFD) & FD_CLOEXEC);
+  EXPECT_TRUE(fcntl(file.descriptor(0), F_GETFD) & FD_CLOEXEC);
 }
 
 TEST(SlowFile, SlotsAreDistinctUntilReleased) {
@@ -55,9 +58,33 @@ TEST(SlowFile, ReservedSlotsHaveTheirSpace) {
   SlowFile file(options());
   const auto slot = file.reserve();
   struct stat found {};
-  ASSERT_EQ(fstat(file.descriptor(), &found), 0);
+  ASSERT_EQ(fstat(file.descriptor(0), &found), 0);
   EXPECT_GE(static_cast<std::uint64_t>(found.st_size), file.offset(slot) + kFrame);
   EXPECT_GE(static_cast<std::uint64_t>(found.st_blocks) * 512, kFrame);
+}
+
+// Two disks, here two folders: slots lie on them in turn, each has its space, and one of them must
+// not be missing or in memory.
+TEST(SlowFile, SeveralDisksTakeSlotsInTurn) {
+  std::string other = "/var/tmp/sentinel-test-XXXXXX";
+  ASSERT_NE(mkdtemp(other.data()), nullptr);
+  SlowFile file({.directory = "/var/tmp," + other, .frame_bytes = kFrame});
+  rmdir(other.c_str());
+  ASSERT_EQ(file.files().size(), 2u);
+  std::set<std::pair<int, std::uint64_t>> places;
+  std::array<int, 2> on{};
+  for (int i = 0; i < 200; ++i) {
+    const auto slot = file.reserve();
+    ASSERT_GE(slot, 0);
+    ++on[file.file(slot)];
+    EXPECT_TRUE(places.emplace(file.descriptor(slot), file.offset(slot)).second);
+    struct stat found {};
+    ASSERT_EQ(fstat(file.descriptor(slot), &found), 0);
+    EXPECT_GE(static_cast<std::uint64_t>(found.st_size), file.offset(slot) + kFrame);
+  }
+  EXPECT_EQ(on[0], on[1]);
+  EXPECT_THROW(SlowFile({.directory = "/var/tmp,/dev/shm", .frame_bytes = kFrame}), Error);
+  EXPECT_THROW(SlowFile({.directory = "/var/tmp,/no/such/place", .frame_bytes = kFrame}), Error);
 }
 
 TEST(SlowFile, RefusesMemoryAndWhatIsNoDirectory) {
@@ -122,7 +149,8 @@ TEST_P(ExecutorContract, AReadThatEndsShortFails) {
   const auto slot = file_.reserve();
   const auto out = frame_of(7), in = frame_of(0);
   ASSERT_EQ(finish({true, slot, out.get(), 1}).error, 0);
-  ASSERT_EQ(ftruncate(file_.descriptor(), static_cast<off_t>(file_.offset(slot) + kFrame / 2)), 0);
+  ASSERT_EQ(ftruncate(file_.descriptor(slot), static_cast<off_t>(file_.offset(slot) + kFrame / 2)),
+            0);
   EXPECT_EQ(finish({false, slot, in.get(), 2}).error, EIO);
 }
 

@@ -57,6 +57,28 @@ TEST(Auto, RemakesWhatIsCheaperToRemakeThanToMove) {
   EXPECT_GT(moved.result.step_us, run.result.step_us);
 }
 
+// Some plans copy ahead; none where that is not allowed.
+TEST(Auto, CopiesAheadWhereThatIsAllowed) {
+  std::size_t copying = 0;
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    const Profile profile = random_training(seed);
+    PlanOptions allowed = options(peak_live_bytes(profile) / 2), leaving = allowed,
+                forbidden = allowed;
+    for (PlanOptions* o : {&allowed, &leaving, &forbidden}) o->recompute = false;
+    leaving.without = {"copies"};
+    forbidden.copies = false;
+    const auto copies = [&](const PlanOptions& o) {
+      const auto run = sim::run(*make_policy("auto"), profile, two_tiers(kPage, 2), o);
+      EXPECT_THAT(plan::verify(*run.plan, profile), IsEmpty());
+      return std::ranges::count(run.plan->moves, Direction::copy, &Move::direction);
+    };
+    copying += copies(allowed) > 0;
+    EXPECT_EQ(copies(leaving), 0);
+    EXPECT_EQ(copies(forbidden), 0);
+  }
+  EXPECT_GT(copying, 0u);
+}
+
 TEST(Auto, NeedsASimulatorToTryOn) {
   const auto policy = make_policy("auto");
   EXPECT_THROW(dynamic_cast<PlannedPolicy&>(*policy).plan(cheap_to_remake(), slow_link(),
