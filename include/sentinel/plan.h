@@ -38,7 +38,8 @@ struct Group {
 // discard: gives up the space and the contents without a copy; they are recomputed before the next
 // use, or never used again. copy: stays, and is copied to the slower tier while no demotion waits
 // for the way there, so that a later demotion has nothing to write; a hint, which may be ignored.
-enum class Direction : std::uint8_t { promote, demote, discard, copy };
+// release: a demotion for which nobody waits; it is written when somebody needs its space.
+enum class Direction : std::uint8_t { promote, demote, discard, copy, release };
 
 struct Move {
   TensorId tensor;

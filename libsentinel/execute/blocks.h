@@ -18,8 +18,8 @@
 namespace sentinel {
 
 enum class BlockState : std::uint8_t { empty, resident, leaving, absent, arriving };
-// dead: resident, and nothing lives in it.
-enum class QueueId : std::uint8_t { none, demand, prefetch, evict, dead };
+// dead: resident, and nothing lives in it. spare: resident, and no plan wants what lives in it.
+enum class QueueId : std::uint8_t { none, demand, prefetch, evict, dead, spare };
 
 constexpr BlockIndex kNoBlock = ~0u;
 
@@ -35,6 +35,7 @@ struct Block {
   Token token = kNoToken;    // leaving, arriving: the frame
   std::int64_t slot = -1;    // leaving, absent, arriving: its place in the slow tier
   std::uint64_t used = 0;    // when it was last known to be used; larger is later
+  std::uint64_t left = 0;    // the op that used it when it had to leave; 0: none
   BlockIndex next = kNoBlock, previous = kNoBlock;  // in its queue
   std::uint32_t place = 0;                          // in the list of resident blocks
 };

@@ -55,6 +55,10 @@ class Engine {
 
   // The tensor's granules leave once no other wanted tensor lies in them / come back.
   virtual void demote(std::uintptr_t address, std::uint64_t bytes) noexcept = 0;
+  // The same, when somebody needs their space.
+  virtual void release(std::uintptr_t address, std::uint64_t bytes) noexcept {
+    demote(address, bytes);
+  }
   virtual void promote(std::uintptr_t address, std::uint64_t bytes) noexcept = 0;
   // Waits until a promotion has been completed, as far as it can be; counted as a stall.
   virtual void await(std::uintptr_t address, std::uint64_t bytes) noexcept = 0;

@@ -33,6 +33,7 @@ FrameEngine::FrameEngine(const EngineOptions& options)
       prefetches_(blocks_, QueueId::prefetch),
       evictions_(blocks_, QueueId::evict),
       dead_(blocks_, QueueId::dead),
+      spare_(blocks_, QueueId::spare),
       budget_frames_(kUnlimited) {
   granule_ = kGranule;
   arena_bytes_ = options.arena_bytes;
@@ -121,7 +122,7 @@ bool FrameEngine::occupy(std::uintptr_t address, std::uint64_t bytes) noexcept {
     block.discard = false;  // on its way out, and written again before its pages have gone
     block.used = now;
     if (block.queue == QueueId::evict) keep(index);
-    if (block.queue == QueueId::dead) dead_.remove(index);
+    no_longer_idle(index);
     if (gives() && free_.empty() && frames_ >= budget_frames_) reuse_dead(guard);
     if (gives() && !free_.empty()) give(index, guard);
   });
@@ -134,6 +135,7 @@ void FrameEngine::vacate(std::uintptr_t address, std::uint64_t bytes, bool wante
     auto& block = blocks_[index];
     if (wanted) --block.wanted;
     if (--block.live != 0) return;
+    no_longer_idle(index);
     if (block.state == BlockState::leaving) block.discard = true;
     if (block.state == BlockState::resident) note_dead(index);
     if (block.state == BlockState::resident && frames_short()) evict(index);
@@ -162,6 +164,7 @@ void FrameEngine::touch(std::uintptr_t address, std::uint64_t bytes) noexcept {
     auto& block = blocks_[index];
     block.used = now;
     if (block.queue == QueueId::evict && block.wanted != 0) keep(index);
+    if (block.queue == QueueId::spare) spare_.remove(index);
   });
 }
 
@@ -175,6 +178,16 @@ void FrameEngine::demote(std::uintptr_t address, std::uint64_t bytes) noexcept {
   });
 }
 
+void FrameEngine::release(std::uintptr_t address, std::uint64_t bytes) noexcept {
+  const Guard guard(lock_);
+  for_blocks(address, bytes, [&](BlockIndex index) {
+    auto& block = blocks_[index];
+    if (--block.wanted != 0) return;
+    if (block.queue == QueueId::prefetch) prefetches_.remove(index);
+    if (block.state == BlockState::resident && block.queue == QueueId::none) spare_.push(index);
+  });
+}
+
 void FrameEngine::promote(std::uintptr_t address, std::uint64_t bytes) noexcept {
   const Guard guard(lock_);
   bool queued = false;
@@ -183,6 +196,7 @@ void FrameEngine::promote(std::uintptr_t address, std::uint64_t bytes) noexcept 
     ++block.wanted;
     block.used = clock_.load(std::memory_order_relaxed) << 24;
     if (block.queue == QueueId::evict) keep(index);
+    no_longer_idle(index);
     if (block.state == BlockState::leaving) block.recalled = true;
     if (block.state != BlockState::absent || block.queue != QueueId::none) return;
     prefetches_.push(index);
@@ -257,7 +271,7 @@ void FrameEngine::look_again() noexcept {
 }
 
 void FrameEngine::unset_resident(BlockIndex index) noexcept {
-  if (blocks_[index].queue == QueueId::dead) dead_.remove(index);
+  no_longer_idle(index);
   const auto place = blocks_[index].place;
   resident_[place] = resident_.back();
   blocks_[resident_[place]].place = place;
@@ -282,7 +296,7 @@ Token FrameEngine::free_frame(Guard& guard) noexcept {
 }
 
 void FrameEngine::evict(BlockIndex index) noexcept {
-  if (blocks_[index].queue == QueueId::dead) dead_.remove(index);
+  no_longer_idle(index);
   if (blocks_[index].queue != QueueId::none) return;
   evictions_.push(index);
   if (writer_) writer_->wake();
@@ -297,24 +311,25 @@ bool FrameEngine::fresh(const Block& block) const noexcept {
 }
 
 // Sees to it that `count` frames become free: what is being written counts; then dead blocks, then
-// those that the op that runs does not use: first what no plan wants, then what was used longest
-// ago. Of the op's own blocks any: an op larger than the budget may go over them again and again,
-// where the oldest is just what it needs next. What has just come goes last: two threads would else
-// take each other's block away for ever.
+// what no plan wants, then what the op that runs does not use, the longest unused first. Of the
+// op's own blocks each has to leave once, in the order in which they came: most ops are done with
+// them. What is needed again afterwards is gone over again and again, and the oldest is just what
+// is needed next: of these the last to come leaves, so that the others stay. What has just come is
+// spared: two threads would else take each other's block away for ever.
 void FrameEngine::want_frames(std::size_t count) noexcept {
   const auto under_way = leaving_ + evictions_.size();
   if (under_way >= count || frozen_) return;
   const auto needed = std::min(count - under_way, resident_.size());
   const auto now = clock_.load(std::memory_order_relaxed);
   const auto rank = [&](BlockIndex index) {
-    constexpr std::uint64_t kMix = 0x9E3779B97F4A7C15ull;
     const auto& block = blocks_[index];
-    if (block.stuck) return std::pair{5, block.used};
+    if (block.stuck) return std::pair{6, block.used};
     if (block.used >> 24 < now) return std::pair{block.wanted == 0 ? 1 : 2, block.used};
-    return fresh(block) ? std::pair{4, block.used} : std::pair{3, (index + arrivals_) * kMix};
+    if (fresh(block)) return std::pair{5, block.used};
+    return block.left != now ? std::pair{3, block.used} : std::pair{4, ~block.used};
   };
   for (std::size_t n = 0; n < needed; ++n) {
-    auto best = dead_.front();
+    auto best = dead_.empty() ? spare_.front() : dead_.front();
     if (best != kNoBlock) {
       evict(best);
       continue;
@@ -323,6 +338,7 @@ void FrameEngine::want_frames(std::size_t count) noexcept {
       if (blocks_[index].queue == QueueId::none && (best == kNoBlock || rank(index) < rank(best)))
         best = index;
     if (best == kNoBlock) return;
+    if (blocks_[best].used >> 24 == now) blocks_[best].left = now;
     evict(best);
   }
 }
@@ -338,10 +354,17 @@ void FrameEngine::note_dead(BlockIndex index) noexcept {
   if (blocks_[index].queue == QueueId::none && !blocks_[index].stuck) dead_.push(index);
 }
 
-// For prefetches, which evict nothing that lives.
-void FrameEngine::reclaim_dead() noexcept {
-  for (auto missing = prefetches_.size(); missing > 0 && !dead_.empty(); --missing)
-    evict(dead_.front());
+void FrameEngine::no_longer_idle(BlockIndex index) noexcept {
+  if (blocks_[index].queue == QueueId::dead) dead_.remove(index);
+  if (blocks_[index].queue == QueueId::spare) spare_.remove(index);
+}
+
+// For prefetches, which evict nothing that is wanted.
+void FrameEngine::reclaim() noexcept {
+  const auto under_way = leaving_ + evictions_.size();
+  for (auto n = under_way; n < prefetches_.size() && !dead_.empty(); ++n) evict(dead_.front());
+  for (auto n = under_way; n < std::min(prefetches_.size(), options_.depth) && !spare_.empty(); ++n)
+    evict(spare_.front());
 }
 
 // The frame of the block that has been dead for longest becomes free, in the thread that asks.

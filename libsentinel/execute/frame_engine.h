@@ -56,6 +56,7 @@ class FrameEngine final : public Engine {
   // It is evicted after what was used earlier.
   void touch(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void demote(std::uintptr_t address, std::uint64_t bytes) noexcept override;
+  void release(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void promote(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void await(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void reuse_dead_blocks() noexcept override;
@@ -109,7 +110,8 @@ class FrameEngine final : public Engine {
   bool fresh(const Block&) const noexcept;
   bool frames_short() const noexcept;
   void note_dead(BlockIndex) noexcept;
-  void reclaim_dead() noexcept;
+  void no_longer_idle(BlockIndex) noexcept;
+  void reclaim() noexcept;
   void reuse_dead(Guard&) noexcept;
   void evict(BlockIndex) noexcept;
   void keep(BlockIndex) noexcept;
@@ -147,7 +149,7 @@ class FrameEngine final : public Engine {
 
   mutable std::mutex lock_;  // guards all below
   std::vector<Block> blocks_;
-  BlockQueue demanded_, prefetches_, evictions_, dead_;
+  BlockQueue demanded_, prefetches_, evictions_, dead_, spare_;
   std::vector<BlockIndex> resident_;
   std::vector<Token> free_;
   std::uint64_t frames_ = 0;  // in the arena, free and in flight

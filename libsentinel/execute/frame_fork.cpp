@@ -66,9 +66,9 @@ void FrameEngine::on_missing_in_child(void* self, const Fault& fault) noexcept {
     return;
   }
   for (std::uint64_t done = 0; done < kGranule;) {
-    const auto n =
-        pread(engine.slow_->descriptor(block.slot), reinterpret_cast<char*>(engine.child_buffer_) + done,
-              kGranule - done, static_cast<off_t>(engine.slow_->offset(block.slot) + done));
+    const auto n = pread(engine.slow_->descriptor(block.slot),
+                         reinterpret_cast<char*>(engine.child_buffer_) + done, kGranule - done,
+                         static_cast<off_t>(engine.slow_->offset(block.slot) + done));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) engine.fail("could not read a tensor in a child process", n < 0 ? errno : EIO);
     done += static_cast<std::uint64_t>(n);

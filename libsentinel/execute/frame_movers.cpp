@@ -54,7 +54,7 @@ void FrameEngine::start_promotions(Guard& guard) noexcept {
     if (blocks_[index].state != BlockState::absent)
       prefetches_.remove(index);
     else if (!start_promotion(index, guard))
-      return reclaim_dead();
+      return reclaim();
   }
 }
 

@@ -176,6 +176,8 @@ void Session::apply(const std::vector<Move>& moves) {
     tensor->wanted = wanted;
     if (wanted)
       engine_->promote(tensor->address, tensor->bytes);
+    else if (move.direction == Direction::release)
+      engine_->release(tensor->address, tensor->bytes);
     else
       engine_->demote(tensor->address, tensor->bytes);
   }

@@ -73,12 +73,12 @@ class Emitter {
 
   Move demotion(const Gap& gap) const {
     const std::uint32_t held_until = gap.out > gap.use ? gap.out - 1 : gap.use;
-    std::string reason = gap.forced   ? "its op is streamed, which leaves nothing in place"
+    std::string reason = gap.forced   ? "its op is streamed, which leaves it scattered"
                          : gap.needed ? fmt::format("not needed before {}", op_name(gap.next))
                                       : std::string("not needed again");
     if (gap.out == gap.use + 1 && !gap.forced) reason += "; the next op needs its space at once";
     return {.tensor = in_.storages[gap.storage].at(gap.use, ops_),
-            .direction = Direction::demote,
+            .direction = gap.forced ? Direction::release : Direction::demote,
             .trigger = OpId(gap.use % ops_),
             .deadline = OpId(held_until % ops_),
             .tier = e_.tiers[gap.storage],

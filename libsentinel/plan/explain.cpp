@@ -137,6 +137,8 @@ std::string_view issued(Direction direction) {
       return "discarded at the end";
     case Direction::copy:
       return "copied from the end";
+    case Direction::release:
+      return "given up at the end";
   }
   return "";
 }

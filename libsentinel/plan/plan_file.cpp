@@ -35,7 +35,8 @@ NLOHMANN_JSON_SERIALIZE_ENUM(Pool, {{Pool::short_lived, "short-lived"},
 NLOHMANN_JSON_SERIALIZE_ENUM(Direction, {{Direction::promote, "promote"},
                                          {Direction::demote, "demote"},
                                          {Direction::discard, "discard"},
-                                         {Direction::copy, "copy"}})
+                                         {Direction::copy, "copy"},
+                                         {Direction::release, "release"}})
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Placement, tensor, group, offset)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Group, pool, offset, bytes, first_layer, last_layer, reason)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Move, tensor, direction, trigger, deadline, tier, delay_us,

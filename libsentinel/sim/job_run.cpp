@@ -145,6 +145,7 @@ void JobRun::apply(const Move& m) {
     case Direction::promote:
       return residence_.promote(s);
     case Direction::demote:
+    case Direction::release:
       return residence_.demote(s, m.tier);
     case Direction::discard:
       return residence_.discard(s);

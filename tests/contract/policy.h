@@ -47,10 +47,11 @@ class PolicyContract : public ::testing::TestWithParam<const char*> {
         EXPECT_LT(m.tensor.index(), profile.tensors.size());
         EXPECT_GE(m.tier, 1u);
         said.push_back(std::to_string(k) + when + std::to_string(m.tensor.value) +
-                       (m.direction == Direction::promote  ? " in"
-                        : m.direction == Direction::demote ? " out"
-                        : m.direction == Direction::copy   ? " copied"
-                                                           : " discarded"));
+                       (m.direction == Direction::promote   ? " in"
+                        : m.direction == Direction::demote  ? " out"
+                        : m.direction == Direction::copy    ? " copied"
+                        : m.direction == Direction::release ? " given up"
+                                                            : " discarded"));
       }
       moves.clear();
     };

@@ -130,12 +130,13 @@ std::uint64_t largest(const std::vector<std::uint64_t>& v) {
 }
 
 // Free frames for transfers. Where an op would have to be streamed for their sake alone they are
-// fewer, for all ops: what is under way at once then is less deep, but nothing is streamed.
+// fewer, for all ops: what is under way at once then is less deep.
 std::uint64_t SentinelPlanner::frame_pool() const {
-  const std::uint64_t most = largest(demand_.must);
-  if (most + whole_pool() <= options_.fast_bytes || most + least_pool() > options_.fast_bytes)
-    return whole_pool();
-  return (options_.fast_bytes - most) / machine_.granule_bytes * machine_.granule_bytes;
+  std::uint64_t most = 0;  // of the ops that can do without being streamed
+  for (std::uint64_t bytes : demand_.must)
+    if (bytes + least_pool() <= options_.fast_bytes) most = std::max(most, bytes);
+  const std::uint64_t granule = machine_.granule_bytes;
+  return std::min(whole_pool(), (options_.fast_bytes - most) / granule * granule);
 }
 
 // Section IV-E: below the peak of the short-lived tensors and the largest long-lived one, the

@@ -53,6 +53,9 @@ inline std::vector<std::string> swaps(const Plan& plan) {
       case Direction::demote:
         text.push_back(fmt::format("{} out {} to {}", m.trigger.value, m.tensor.value, m.tier));
         break;
+      case Direction::release:
+        text.push_back(fmt::format("{} gives up {}", m.trigger.value, m.tensor.value));
+        break;
       case Direction::discard:
         text.push_back(fmt::format("{} drop {}", m.trigger.value, m.tensor.value));
         break;
