@@ -186,6 +186,7 @@ void FrameEngine::release(std::uintptr_t address, std::uint64_t bytes) noexcept 
     if (block.queue == QueueId::prefetch) prefetches_.remove(index);
     if (block.state == BlockState::resident && block.queue == QueueId::none) spare_.push(index);
   });
+  if (!prefetches_.empty() && reader_) reader_->wake();
 }
 
 void FrameEngine::promote(std::uintptr_t address, std::uint64_t bytes) noexcept {
@@ -359,23 +360,35 @@ void FrameEngine::no_longer_idle(BlockIndex index) noexcept {
   if (blocks_[index].queue == QueueId::spare) spare_.remove(index);
 }
 
-// For prefetches, which evict nothing that is wanted.
+// For prefetches, which evict nothing that is wanted or in use: first the dead, then what was
+// released, then what a later op had touched since.
 void FrameEngine::reclaim() noexcept {
-  const auto under_way = leaving_ + evictions_.size();
-  for (auto n = under_way; n < prefetches_.size() && !dead_.empty(); ++n) evict(dead_.front());
-  for (auto n = under_way; n < std::min(prefetches_.size(), options_.depth) && !spare_.empty(); ++n)
-    evict(spare_.front());
+  auto n = leaving_ + evictions_.size();
+  for (; n < prefetches_.size() && !dead_.empty(); ++n) evict(dead_.front());
+  const auto most = std::min(prefetches_.size(), options_.depth);
+  for (; n < most && !spare_.empty(); ++n) evict(spare_.front());
+  const auto now = clock_.load(std::memory_order_relaxed);
+  for (std::size_t i = 0; n < most && i < resident_.size(); ++i) {
+    const auto& block = blocks_[resident_[i]];
+    if (block.queue != QueueId::none || block.wanted != 0 || block.stuck) continue;
+    if (block.used >> 24 >= now) continue;
+    evict(resident_[i]);
+    ++n;
+  }
 }
 
 // The frame of the block that has been dead for longest becomes free, in the thread that asks.
 void FrameEngine::reuse_dead(Guard& guard) noexcept {
   if (dead_.empty()) return;
   const auto index = dead_.front();
-  if (!take(index, guard)) return;
-  if (blocks_[index].discard)
-    discard(index, blocks_[index].token);
-  else
-    put_back(index, guard);
+  if (take(index, guard)) {
+    if (blocks_[index].discard)
+      discard(index, blocks_[index].token);
+    else
+      put_back(index, guard);
+  }
+  if (!evictions_.empty())
+    writer_->wake();  // one less leaves: it may have kept the demoter waiting
 }
 
 void FrameEngine::wait_until_settled(Guard& guard) noexcept {
@@ -396,7 +409,8 @@ void FrameEngine::fail(const char* what, int error) noexcept {
                          "sentinel: training stopped: %s: %s (slow tier: %s). No wrong number was "
                          "computed; resume from the last checkpoint.\n",
                          what, strerror(error), options_.slow_directory.c_str());
-  [[maybe_unused]] const auto written = write(STDERR_FILENO, text, static_cast<std::size_t>(n));
+  const auto length = std::min(static_cast<std::size_t>(std::max(n, 0)), sizeof text - 1);
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, text, length);
   _exit(125);
 }
 

@@ -7,9 +7,9 @@
 // functions. One lock, `lock_`, guards all state; it is held across fork() and while the file
 // grows, but never while a frame or bytes move or the arena is touched, so the guard soon gets it.
 //
-// Deadlock freedom: demand takes precedence over prefetch, prefetch never evicts, an eviction waits
-// for nothing but its own write, and demand evicts whatever is not being moved. So whoever waits
-// for a block gets it as long as the budget is minimum_bytes() or more.
+// Deadlock freedom: demand takes precedence over prefetch, prefetch evicts only what nobody wants
+// or uses, an eviction waits for nothing but its own write, and demand evicts whatever is not being
+// moved. So whoever waits for a block gets it as long as the budget is minimum_bytes() or more.
 #pragma once
 
 #include <atomic>

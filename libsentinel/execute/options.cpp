@@ -11,6 +11,7 @@
 
 #include "base/files.h"
 #include "execute/backing.h"
+#include "execute/slow_file.h"
 #include "sentinel/error.h"
 
 namespace sentinel {
@@ -70,7 +71,8 @@ std::uint64_t granule_of(const std::string& text) {
 }  // namespace
 
 std::string local_machine(const SessionOptions& options) {
-  if (!options.nodes) return "local";
+  const auto disks = split_directories(options.slow_directory).size();
+  if (!options.nodes) return disks > 1 ? fmt::format("local-{}-disks", disks) : "local";
   return "local-" + print(*options.nodes) + (options.granule_bytes == 4_KiB ? "-4k" : "");
 }
 

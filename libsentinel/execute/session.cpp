@@ -12,6 +12,7 @@
 #include "execute/frame_engine.h"
 #include "execute/limits.h"
 #include "execute/node_engine.h"
+#include "execute/slow_file.h"
 #include "execute/workable.h"
 #include "sentinel/error.h"
 
@@ -54,6 +55,7 @@ Session::Session(SessionOptions options, std::string framework)
   summary_.policy = options_.policy;
   summary_.tiers = options_.nodes;
   summary_.rated_tb = options_.rated_tb;
+  summary_.drives = split_directories(options_.slow_directory).size();
   summary_.granule_bytes = options_.granule_bytes;
   if (options_.mode == Mode::run) {
     hold_warmup_budget();
@@ -353,9 +355,10 @@ void Session::finish(const char* reason) noexcept {
                       print_bytes(summary_.peak_fast_bytes),
                       print_bytes(summary_.peak_unlimited_bytes)));
     if (options_.mode == Mode::run && summary_.drive_days() > 0)
-      say(fmt::format("{} written to {} a step; a drive rated for {} TB bears that for {:.3g} days",
-                      print_bytes(static_cast<std::uint64_t>(summary_.steady_written_bytes())),
-                      options_.slow_directory, summary_.rated_tb, summary_.drive_days()));
+      say(fmt::format(
+          "{} written to {} a step; drives rated for {} TB each bear that for {:.3g} days",
+          print_bytes(static_cast<std::uint64_t>(summary_.steady_written_bytes())),
+          options_.slow_directory, summary_.rated_tb, summary_.drive_days()));
     state_ = State::idle;
   } catch (const std::exception& error) {
     say(error.what());

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <linux/magic.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -12,6 +13,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
+#include <utility>
 
 #include "base/units.h"
 #include "sentinel/error.h"
@@ -47,6 +50,11 @@ void refuse_full(const std::string& directory, std::uint64_t need) {
                 ENOSPC);
 }
 
+dev_t device_of(const std::string& directory) {
+  struct stat found {};
+  return stat(directory.c_str(), &found) == 0 ? found.st_dev : 0;
+}
+
 }  // namespace
 
 std::vector<std::string> split_directories(const std::string& text) {
@@ -62,9 +70,15 @@ std::vector<std::string> split_directories(const std::string& text) {
 
 SlowFile::SlowFile(const Options& options) : frame_bytes_(options.frame_bytes) {
   const auto directories = split_directories(options.directory);
+  const std::uint64_t growth = kGrowSlots * frame_bytes_;
+  const auto share = std::min<std::uint64_t>(options.need_bytes / directories.size(), ~0ull / 4);
+  const auto each = round_up(share, growth);
+  std::map<dev_t, std::uint64_t> needed;  // several directories may be on one disk
   for (const auto& directory : directories) {
+    if (directory.empty())
+      throw Error(fmt::format("\"{}\" names an empty directory", options.directory));
     if (!options.allow_memory) refuse_memory(directory);
-    refuse_full(directory, options.need_bytes / directories.size());
+    refuse_full(directory, needed[device_of(directory)] += options.need_bytes == 0 ? 0 : each);
   }
   try {
     for (const auto& directory : directories) open_unlinked(directory);
@@ -101,14 +115,19 @@ SlowFile::~SlowFile() {
   for (const auto& child : children_) close(child.alive);
 }
 
-// What fits where the least is free, on each.
+// Each file has as much as the one with the least; those on one disk share it.
 std::uint64_t SlowFile::capacity() const {
-  std::uint64_t least = ~0ull;
+  std::map<dev_t, std::pair<std::uint64_t, std::uint64_t>> disks;  // free bytes, files
   for (const int file : files_) {
-    struct statvfs fs;
-    if (fstatvfs(file, &fs) != 0) return 0;
-    least = std::min(least, static_cast<std::uint64_t>(fs.f_bavail) * fs.f_frsize);
+    struct stat found {};
+    struct statvfs fs {};
+    if (fstat(file, &found) != 0 || fstatvfs(file, &fs) != 0) return 0;
+    auto& [bytes, files] = disks[found.st_dev];
+    bytes = static_cast<std::uint64_t>(fs.f_bavail) * fs.f_frsize;
+    ++files;
   }
+  std::uint64_t least = ~0ull;
+  for (const auto& [device, disk] : disks) least = std::min(least, disk.first / disk.second);
   return least * files_.size();
 }
 

@@ -1,5 +1,5 @@
 // The SSD tier: an unlinked file a disk, readable by its owner only, cut into slots of one frame
-// each. Slots lie on the disks in turn, so that a tensor's blocks are on all of them.
+// each. Slots lie on the disks in turn, so that blocks are spread over all of them.
 #pragma once
 
 #include <cstdint>

@@ -58,7 +58,8 @@ double Summary::steady_written_bytes() const {
 double Summary::drive_days() const {
   constexpr double kMsADay = 24 * 3600 * 1e3;
   const double written = steady_written_bytes();
-  return written > 0 ? static_cast<double>(rated_tb) * 1e12 / written * steady_ms() / kMsADay : 0;
+  const double rated = static_cast<double>(drives * rated_tb) * 1e12;
+  return written > 0 ? rated / written * steady_ms() / kMsADay : 0;
 }
 
 void Summary::planned(const Profile& profile, const Plan& plan) {
@@ -143,11 +144,12 @@ void Summary::write(const std::string& path,
             {"planned_promoted_bytes", planned_promoted_bytes},
             {"planned_demoted_bytes", planned_demoted_bytes}};
   if (const double days = drive_days(); days > 0)
-    json["wear"] = {
-        {"written_bytes_per_step", std::llround(steady_written_bytes())},
-        {"written_bytes_per_day", std::llround(static_cast<double>(rated_tb) * 1e12 / days)},
-        {"rated_tb", rated_tb},
-        {"drive_days", days}};
+    json["wear"] = {{"written_bytes_per_step", std::llround(steady_written_bytes())},
+                    {"written_bytes_per_day",
+                     std::llround(static_cast<double>(drives * rated_tb) * 1e12 / days)},
+                    {"drives", drives},
+                    {"rated_tb", rated_tb},
+                    {"drive_days", days}};
   if (tiers) {
     json["tiers"] = {{"fast", fmt::format("node{}", tiers->fast)},
                      {"slow", fmt::format("node{}", tiers->slow)}};

@@ -41,7 +41,8 @@ struct Summary {
   std::uint64_t planned_promoted_bytes = 0, planned_demoted_bytes = 0;  // in a step of the first
   std::optional<NodeTiers> tiers;
   std::uint64_t granule_bytes = 0;
-  std::uint64_t rated_tb = 0;  // terabytes (10^12 bytes) that the slow tier's drive may be written
+  std::uint64_t rated_tb = 0;  // terabytes (10^12 bytes) that each of the slow tier's drives may be
+  std::uint64_t drives = 1;    // written; blocks are spread evenly
   std::vector<StepRow> steps;
 
   // A kind of step has got its plan / they were of another model, and none counts.
@@ -53,7 +54,7 @@ struct Summary {
   double steady_ms() const;
   // Bytes written to the slow tier in a step, median over the steady steps.
   double steady_written_bytes() const;
-  // For how long the drive bears steps like these; 0 where nothing is written to one.
+  // For how long the drives bear steps like these; 0 where nothing is written to one.
   double drive_days() const;
   // What became of the intervals of each plan, in the order of the plans. Throws Error; the file is
   // readable by its owner only.

@@ -31,7 +31,7 @@ struct Gap {
   std::uint32_t out = 0, in = 0;    // absent during [out, in) while evicted
   bool needed = true;               // a use follows
   bool evicted = false;
-  bool forced = false;       // begins at a streamed op, which leaves nothing in place
+  bool forced = false;       // begins at a streamed op, which leaves it scattered
   bool to_streamed = false;  // the next use is streamed: nothing is fetched for it
 };
 

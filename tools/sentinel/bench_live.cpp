@@ -18,6 +18,8 @@ int bench_live(const std::string& slow, const std::vector<std::string>& argument
         fmt::format("{} is not there: --live trains the models of the source tree; build the "
                     "command from one that stays",
                     script.string()));
+  if (slow.find(',') != slow.npos)
+    throw Error(fmt::format("--live compares on one disk; --slow {} names several", slow));
   const fs::path build = fs::read_symlink("/proc/self/exe").parent_path().parent_path();
   const char* python = std::getenv("SENTINEL_PYTHON");
   std::vector<std::string> command{

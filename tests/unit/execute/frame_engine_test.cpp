@@ -104,16 +104,16 @@ TEST_P(EngineTest, ReleasedLeavesWhenItsSpaceIsWanted) {
   for (std::uint64_t b = 0; b < 12; ++b) occupy(b), fill(b);
   engine->tick();
   usleep(50000);
-  engine->release(at(0), 6 * kGranule);
+  engine->release(at(6), 6 * kGranule);  // the younger ones
   usleep(50000);
   EXPECT_EQ(engine->counters().demoted_bytes, 0u);
   for (std::uint64_t b = 20; b < 34; ++b) occupy(b), fill(b), engine->tick();
   const auto faults = engine->counters().demand_faults;
-  for (std::uint64_t b = 6; b < 12; ++b) EXPECT_TRUE(intact(b)) << b;
+  for (std::uint64_t b = 0; b < 6; ++b) EXPECT_TRUE(intact(b)) << b;
   EXPECT_EQ(engine->counters().demand_faults, faults);
   EXPECT_GE(engine->counters().demoted_bytes, 6 * kGranule);
-  engine->promote(at(0), 6 * kGranule);
-  for (std::uint64_t b = 0; b < 6; ++b) EXPECT_TRUE(intact(b)) << b;
+  engine->promote(at(6), 6 * kGranule);
+  for (std::uint64_t b = 6; b < 12; ++b) EXPECT_TRUE(intact(b)) << b;
 }
 
 TEST_P(EngineTest, WritesWhileABlockLeavesAreNotLost) {
