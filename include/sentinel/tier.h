@@ -24,6 +24,9 @@ struct Transfer {
   std::int64_t slot = 0;
   void* frame = nullptr;
   std::uint64_t cookie = 0;  // the caller's
+  // The part of the slot that is transferred, of page-aligned ends; `bytes` 0: the whole. The frame
+  // is as large as the part.
+  std::uint64_t first = 0, bytes = 0;
 };
 
 struct Completion {

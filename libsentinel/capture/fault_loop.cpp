@@ -102,6 +102,7 @@ void FaultLoop::abandon_in_child() noexcept {
 bool FaultLoop::can_move() const noexcept { return features_ & UFFD_FEATURE_MOVE; }
 bool FaultLoop::can_count() const noexcept { return features_ & UFFD_FEATURE_MINOR_SHMEM; }
 bool FaultLoop::can_replace() const noexcept { return features_ & UFFD_FEATURE_EVENT_REMAP; }
+bool FaultLoop::can_protect() const noexcept { return features_ & UFFD_FEATURE_PAGEFAULT_FLAG_WP; }
 
 void FaultLoop::set_missing_handler(FaultHandler run, void* context) noexcept {
   const std::lock_guard hold(callbacks_lock_);
@@ -166,7 +167,8 @@ void FaultLoop::answer(const uffd_msg& message) noexcept {
   const auto& fault = message.arg.pagefault;
   const Fault told{fault.address, static_cast<pid_t>(fault.feat.ptid),
                    (fault.flags & UFFD_PAGEFAULT_FLAG_WRITE) != 0,
-                   (fault.flags & UFFD_PAGEFAULT_FLAG_MINOR) != 0};
+                   (fault.flags & UFFD_PAGEFAULT_FLAG_MINOR) != 0,
+                   (fault.flags & UFFD_PAGEFAULT_FLAG_WP) != 0};
   const std::lock_guard hold(callbacks_lock_);
   const Callback& callback = told.minor ? minor_ : missing_;
   if (callback.run)
@@ -177,6 +179,11 @@ void FaultLoop::answer(const uffd_msg& message) noexcept {
 
 void FaultLoop::resolve_plainly(const Fault& fault) noexcept {
   const std::uintptr_t page = fault.address & ~(kPage - 1);
+  if (fault.protect) {
+    uffdio_writeprotect request{.range = {page, kPage}, .mode = 0};
+    ioctl(uffd_, UFFDIO_WRITEPROTECT, &request);
+    return;
+  }
   const int rc = fault.minor ? cont(page, kPage) : zero(page, kPage);
   if (rc != 0) wake(page, kPage);  // unmapped meanwhile: let the access find out
 }
@@ -198,12 +205,12 @@ bool FaultLoop::let_pass() noexcept {
 
 // --- what handlers and other threads do to ranges
 
-int FaultLoop::register_range(std::uintptr_t address, std::size_t length, bool missing,
-                              bool minor) noexcept {
+int FaultLoop::register_range(std::uintptr_t address, std::size_t length, bool missing, bool minor,
+                              bool protect) noexcept {
   uffdio_register request{};
   request.range = {address, length};
-  request.mode =
-      (missing ? UFFDIO_REGISTER_MODE_MISSING : 0) | (minor ? UFFDIO_REGISTER_MODE_MINOR : 0);
+  request.mode = (missing ? UFFDIO_REGISTER_MODE_MISSING : 0) |
+                 (minor ? UFFDIO_REGISTER_MODE_MINOR : 0) | (protect ? UFFDIO_REGISTER_MODE_WP : 0);
   return ioctl(uffd_, UFFDIO_REGISTER, &request) == 0 ? 0 : -errno;
 }
 
@@ -256,17 +263,26 @@ void FaultLoop::cont_unless_mapped(std::uintptr_t address, std::size_t length) n
 
 int FaultLoop::copy(std::uintptr_t to, std::uintptr_t from, std::size_t length,
                     Wake waking) noexcept {
+  return copy_in_mode(to, from, length, waking == Wake::no ? UFFDIO_COPY_MODE_DONTWAKE : 0);
+}
+
+int FaultLoop::copy_protected(std::uintptr_t to, std::uintptr_t from, std::size_t length) noexcept {
+  return copy_in_mode(to, from, length, UFFDIO_COPY_MODE_WP);
+}
+
+int FaultLoop::copy_in_mode(std::uintptr_t to, std::uintptr_t from, std::size_t length,
+                            std::uint64_t mode) noexcept {
   const auto call = [&](std::size_t offset, std::size_t rest) {
     uffdio_copy request{};
     request.dst = to + offset;
     request.src = from + offset;
     request.len = rest;
-    request.mode = waking == Wake::no ? UFFDIO_COPY_MODE_DONTWAKE : 0;
+    request.mode = mode;
     const int rc = ioctl(uffd_, UFFDIO_COPY, &request);
     return outcome(rc, request.copy);
   };
   const Filled filled = fill(length, true, call, [this] { return let_pass(); });
-  if (filled.skipped && waking == Wake::yes) wake(to, length);
+  if (filled.skipped && (mode & UFFDIO_COPY_MODE_DONTWAKE) == 0) wake(to, length);
   return filled.error;
 }
 

@@ -29,7 +29,8 @@ struct Fault {
   std::uintptr_t address = 0;
   pid_t tid = 0;  // the faulting thread
   bool write = false;
-  bool minor = false;  // MINOR fault; otherwise MISSING
+  bool minor = false;    // MINOR fault; otherwise MISSING, or
+  bool protect = false;  // a write to what copy_protected() filled; goes to the missing handler
 };
 
 // Runs on the loop thread. Must resolve the fault (cont, copy, move) or make sure that somebody
@@ -64,6 +65,7 @@ class FaultLoop {
   bool can_move() const noexcept;                                // UFFDIO_MOVE: Linux 6.8
   bool can_count() const noexcept;    // MINOR faults on shared memory: Linux 5.14
   bool can_replace() const noexcept;  // EVENT_REMAP
+  bool can_protect() const noexcept;  // write protection of anonymous memory: Linux 5.7
 
   // A null handler resolves faults as though the range were not registered: the cached page is
   // mapped, a missing one is zero-filled. When these return, the old handler no longer runs. Not to
@@ -71,7 +73,8 @@ class FaultLoop {
   void set_missing_handler(FaultHandler, void* context) noexcept;
   void set_minor_handler(FaultHandler, void* context) noexcept;
 
-  int register_range(std::uintptr_t address, std::size_t length, bool missing, bool minor) noexcept;
+  int register_range(std::uintptr_t address, std::size_t length, bool missing, bool minor,
+                     bool protect = false) noexcept;
   int unregister_range(std::uintptr_t address,
                        std::size_t length) noexcept;  // wakes who waits there
 
@@ -85,6 +88,9 @@ class FaultLoop {
   void cont_unless_mapped(std::uintptr_t address, std::size_t length) noexcept;
   // Fills absent pages. -EEXIST pages are skipped: they have their contents already.
   int copy(std::uintptr_t to, std::uintptr_t from, std::size_t length, Wake = Wake::yes) noexcept;
+  // The same for memory that may be read, but whose first write is a fault. The range has to be
+  // registered with `protect`. What unmaps the pages (madvise) ends the protection.
+  int copy_protected(std::uintptr_t to, std::uintptr_t from, std::size_t length) noexcept;
   // Zero-fills absent pages; -EEXIST ones are skipped.
   int zero(std::uintptr_t address, std::size_t length, Wake = Wake::yes) noexcept;
   // Moves private anonymous pages (UFFDIO_MOVE) without copying; both ranges' faults must belong to
@@ -121,6 +127,8 @@ class FaultLoop {
 
   FaultLoop(int uffd, std::uint64_t features);
   void run() noexcept;
+  int copy_in_mode(std::uintptr_t to, std::uintptr_t from, std::size_t length,
+                   std::uint64_t mode) noexcept;
   std::size_t read_messages(uffd_msg* batch) noexcept;
   void defer(const uffd_msg&) noexcept;
   void answer(const uffd_msg&) noexcept;

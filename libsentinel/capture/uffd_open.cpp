@@ -16,7 +16,8 @@ namespace {
 constexpr int kFlags = O_CLOEXEC | O_NONBLOCK;
 constexpr std::uint64_t kRequired = UFFD_FEATURE_THREAD_ID | UFFD_FEATURE_MISSING_SHMEM;
 constexpr std::uint64_t kKnown = kRequired | UFFD_FEATURE_MINOR_SHMEM | UFFD_FEATURE_EVENT_REMAP |
-                                 UFFD_FEATURE_EXACT_ADDRESS | UFFD_FEATURE_MOVE;
+                                 UFFD_FEATURE_EXACT_ADDRESS | UFFD_FEATURE_MOVE |
+                                 UFFD_FEATURE_PAGEFAULT_FLAG_WP;
 
 // These return a descriptor or a negative errno.
 int open_by_device() {

@@ -22,6 +22,7 @@ namespace {
 constexpr std::uint64_t kUnlimited = ~0ull / kGranule;
 // What one instruction can touch: two operands, each across a boundary.
 constexpr std::uint64_t kFramesPerThread = 4;
+constexpr std::uint64_t kPiecesShare = 3;  // of what is beyond the smallest budget: a third at most
 
 }  // namespace
 
@@ -47,8 +48,10 @@ FrameEngine::FrameEngine(const EngineOptions& options)
                         ? make_moved_frames(*loop_, arena_, arena_bytes_)
                         : make_copied_frames(*loop_, arena_, arena_bytes_);
   backing_ = frames_in_pool_.get();
-  if (const int code = loop_->register_range(arena_, arena_bytes_, true, false); code != 0)
+  const bool protect = loop_->can_protect();
+  if (const int code = loop_->register_range(arena_, arena_bytes_, true, false, protect); code != 0)
     throw Error("could not guard the arena", -code);
+  if (protect) pieces_ = std::make_unique<Pieces>(*loop_, arena_, arena_bytes_);
 }
 
 FrameEngine::~FrameEngine() {
@@ -63,6 +66,7 @@ FrameEngine::~FrameEngine() {
     demoter_.join();
   }
   loop_.reset();
+  pieces_.reset();
   munmap(reinterpret_cast<void*>(arena_), arena_bytes_);
 }
 
@@ -79,6 +83,9 @@ void FrameEngine::open_slow_tier() {
   ExecutorOptions io{options_.io, options_.depth, kGranule, options_.inject};
   reader_ = make_executor(*slow_, io);
   writer_ = make_executor(*slow_, io);
+  if (pieces_) {
+    pieces_->open(make_executor(*slow_, io));
+  }
   promoter_ = quiet_thread([this] { promoter(); });
   demoter_ = quiet_thread([this] { demoter(); });
 }
@@ -92,6 +99,11 @@ void FrameEngine::set_budget(std::uint64_t bytes) {
   open_slow_tier();
   Guard guard(lock_);
   budget_frames_ = bytes / kGranule;
+  drop_pieces();
+  if (pieces_) {
+    const auto least = minimum_bytes(thread_count(), options_.depth) / kGranule;
+    pieces_->set_limit((budget_frames_ - std::min(budget_frames_, least)) / kPiecesShare);
+  }
   while (frames_ > budget_frames_) {
     if (!free_.empty()) {
       backing_->destroy(free_.back());
@@ -149,7 +161,9 @@ void FrameEngine::vacate(std::uintptr_t address, std::uint64_t bytes, bool wante
 void FrameEngine::make_absent_or_empty(Block& block) noexcept {
   block.state = block.live == 0 || block.discard ? BlockState::empty : BlockState::absent;
   block.discard = false;
-  if (block.state == BlockState::empty) release_slot(block);
+  if (block.state == BlockState::absent) return;
+  if (pieces_) pieces_->drop(static_cast<BlockIndex>(&block - blocks_.data()));
+  release_slot(block);
 }
 
 void FrameEngine::release_slot(Block& block) noexcept {
@@ -279,13 +293,15 @@ void FrameEngine::unset_resident(BlockIndex index) noexcept {
   resident_.pop_back();
 }
 
-// A frame that may be used now: a free one, or a new one within the budget.
+// A frame that may be used now: a free one, or a new one within the budget. Pieces of an op that is
+// over have held theirs for long enough.
 Token FrameEngine::free_frame(Guard& guard) noexcept {
   if (!free_.empty()) {
     const auto token = free_.back();
     free_.pop_back();
     return token;
   }
+  if (frames_ >= budget_frames_ && pieces_ && pieces_->op() != clock_) drop_pieces();
   if (frames_ >= budget_frames_) return kNoToken;
   ++frames_;
   counters_.peak_bytes = std::max(counters_.peak_bytes, frames_ * kGranule);
@@ -294,6 +310,20 @@ Token FrameEngine::free_frame(Guard& guard) noexcept {
   guard.lock();
   if (token < 0) fail("could not get memory for a frame", -token);
   return token;
+}
+
+// Whoever waits for a frame gets it, but pieces that lack memory come first: they make that the op
+// waits less often.
+void FrameEngine::now_free(Token token) noexcept {
+  const bool lacking =
+      pieces_ && pieces_->op() == clock_ && pieces_->frames() < pieces_->frames_wanted();
+  if (!lacking) return free_.push_back(token);
+  backing_->destroy(token);
+  pieces_->add_frame();
+}
+
+void FrameEngine::drop_pieces() noexcept {
+  if (pieces_) frames_ -= pieces_->drop_all();
 }
 
 void FrameEngine::evict(BlockIndex index) noexcept {
@@ -393,6 +423,7 @@ void FrameEngine::reuse_dead(Guard& guard) noexcept {
 
 void FrameEngine::wait_until_settled(Guard& guard) noexcept {
   frozen_ = true;
+  drop_pieces();
   settled_.wait(guard, [this] { return arriving_ == 0 && leaving_ == 0; });
 }
 

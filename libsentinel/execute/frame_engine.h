@@ -25,6 +25,7 @@
 #include "execute/blocks.h"
 #include "execute/engine.h"
 #include "execute/executors.h"
+#include "execute/pieces.h"
 
 namespace sentinel {
 
@@ -81,6 +82,7 @@ class FrameEngine final : public Engine {
   static void on_missing(void* self, const Fault&) noexcept;
   static void on_minor(void* self, const Fault&) noexcept;
   bool count_fault(const Fault&) noexcept;
+  bool serve_piece(const Fault&, BlockIndex, Guard&) noexcept;
   void on_fault(BlockIndex, Guard&) noexcept;
   void read_ahead(BlockIndex) noexcept;
 
@@ -106,6 +108,8 @@ class FrameEngine final : public Engine {
   void set_resident(BlockIndex) noexcept;
   void unset_resident(BlockIndex) noexcept;
   Token free_frame(Guard&) noexcept;
+  void now_free(Token) noexcept;
+  void drop_pieces() noexcept;
   void want_frames(std::size_t count) noexcept;
   bool fresh(const Block&) const noexcept;
   bool frames_short() const noexcept;
@@ -152,7 +156,8 @@ class FrameEngine final : public Engine {
   BlockQueue demanded_, prefetches_, evictions_, dead_, spare_;
   std::vector<BlockIndex> resident_;
   std::vector<Token> free_;
-  std::uint64_t frames_ = 0;  // in the arena, free and in flight
+  std::unique_ptr<Pieces> pieces_;  // null: no write protection here
+  std::uint64_t frames_ = 0;        // in the arena, free, in flight and given to pieces
   std::uint64_t budget_frames_;
   std::uint64_t arrivals_ = 0;  // orders blocks used in the same tick
   std::size_t arriving_ = 0, leaving_ = 0;

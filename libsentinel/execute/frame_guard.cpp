@@ -14,8 +14,9 @@ void FrameEngine::on_missing(void* self, const Fault& fault) noexcept {
     engine.loop_->wake(fault.address & ~(kGranule - 1), kGranule);
     return;
   }
+  const auto index = static_cast<BlockIndex>(distance / kGranule);
   Guard guard(engine.lock_);
-  engine.on_fault(static_cast<BlockIndex>(distance / kGranule), guard);
+  if (!engine.serve_piece(fault, index, guard)) engine.on_fault(index, guard);
 }
 
 void FrameEngine::on_minor(void* self, const Fault& fault) noexcept {
@@ -60,6 +61,40 @@ void FrameEngine::on_fault(BlockIndex index, Guard& guard) noexcept {
       demand(index);
       want_frames(demanded_.size());
   }
+}
+
+// What had to leave during the op that asks for it again will have to leave again: it gets the
+// piece that it wants alone, if it only reads it. False: that is not so, or not worth it.
+bool FrameEngine::serve_piece(const Fault& fault, BlockIndex index, Guard& guard) noexcept {
+  const auto& block = blocks_[index];
+  if (!pieces_ || block.state != BlockState::absent || frozen_ || counting_) return false;
+  if (fault.write) {
+    pieces_->drop(index);
+    return false;
+  }
+  const auto now = clock_.load(std::memory_order_relaxed);
+  if (block.left != now || block.queue != QueueId::none) return false;
+  const auto piece = Pieces::piece(fault.address);
+  const auto again = [&] {  // another thread's fault, or the block has changed meanwhile
+    loop_->wake(fault.address & ~std::uint64_t{4095}, 4096);
+    return true;
+  };
+  if (pieces_->mapped(index, piece)) return again();
+  const bool worth = pieces_->worth(index, piece, now);
+  const auto lacking = pieces_->frames_wanted() - pieces_->frames();
+  if (lacking != 0) want_frames(demanded_.size() + lacking);
+  if (!worth) return false;
+  begin_wait();
+  ++counters_.demand_faults;
+  const auto slot = block.slot;
+  guard.unlock();
+  const int code = pieces_->read(slot);
+  guard.lock();
+  end_wait();
+  if (code != 0) fail("could not read a tensor back", code);
+  const auto arrived = pieces_->put(index);
+  counters_.promoted_bytes += arrived * Pieces::kBytes;
+  return arrived != 0 || again();
 }
 
 // An op that streams through more than fits will want the blocks behind this one next.

@@ -76,6 +76,7 @@ bool FrameEngine::start_promotion(BlockIndex index, Guard& guard) noexcept {
   }
   if (block.queue != QueueId::none)
     (block.queue == QueueId::demand ? demanded_ : prefetches_).remove(index);
+  if (pieces_) pieces_->drop(index);
   block.state = BlockState::arriving;
   block.token = token;
   ++arriving_;
@@ -163,7 +164,7 @@ void FrameEngine::take_out(BlockIndex index, Guard& guard) noexcept {
 void FrameEngine::discard(BlockIndex index, Token token) noexcept {
   auto& block = blocks_[index];
   backing_->scrub(index, token);
-  free_.push_back(token);
+  now_free(token);
   --leaving_;
   block.token = kNoToken;
   make_absent_or_empty(block);

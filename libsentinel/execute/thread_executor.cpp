@@ -80,11 +80,12 @@ class ThreadExecutor final : public Executor {
 
   int move(const Transfer& transfer) const noexcept {
     auto* at = static_cast<char*>(transfer.frame);
-    for (std::uint64_t done = 0; done < frame_bytes_;) {
-      const auto offset = static_cast<off_t>(file_.offset(transfer.slot) + done);
+    const auto bytes = transfer.bytes != 0 ? transfer.bytes : frame_bytes_;
+    for (std::uint64_t done = 0; done < bytes;) {
+      const auto offset = static_cast<off_t>(file_.offset(transfer.slot) + transfer.first + done);
       const int fd = file_.descriptor(transfer.slot);
-      const auto n = transfer.write ? pwrite(fd, at + done, frame_bytes_ - done, offset)
-                                    : pread(fd, at + done, frame_bytes_ - done, offset);
+      const auto n = transfer.write ? pwrite(fd, at + done, bytes - done, offset)
+                                    : pread(fd, at + done, bytes - done, offset);
       if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
       if (n <= 0) return n < 0 ? errno : EIO;
       done += static_cast<std::uint64_t>(n);

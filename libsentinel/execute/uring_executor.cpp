@@ -91,6 +91,10 @@ class UringExecutor final : public Executor {
     std::uint64_t done = 0;  // bytes transferred so far
   };
 
+  std::uint64_t bytes_of(const Transfer& transfer) const noexcept {
+    return transfer.bytes != 0 ? transfer.bytes : frame_bytes_;
+  }
+
   void watch() noexcept {
     auto* sqe = io_uring_get_sqe(&ring_);
     io_uring_prep_read(sqe, event_, &event_value_, sizeof event_value_, 0);
@@ -103,8 +107,8 @@ class UringExecutor final : public Executor {
     auto* sqe = io_uring_get_sqe(&ring_);
     if (sqe == nullptr) return -EAGAIN;
     auto* buffer = static_cast<char*>(transfer.frame) + done;
-    const auto bytes = static_cast<unsigned>(frame_bytes_ - done);
-    const auto offset = file_.offset(transfer.slot) + done;
+    const auto bytes = static_cast<unsigned>(bytes_of(transfer) - done);
+    const auto offset = file_.offset(transfer.slot) + transfer.first + done;
     const int fd = fixed_files_ ? static_cast<int>(file_.file(transfer.slot))
                                 : file_.descriptor(transfer.slot);
     if (transfer.write)
@@ -121,8 +125,8 @@ class UringExecutor final : public Executor {
   bool finished(std::uint64_t index, int result, Completion& out) noexcept {
     auto& flight = flights_[index];
     if (result > 0) flight.done += static_cast<std::uint64_t>(result);
-    const bool again =
-        result == -EINTR || result == -EAGAIN || (result > 0 && flight.done < frame_bytes_);
+    const bool again = result == -EINTR || result == -EAGAIN ||
+                       (result > 0 && flight.done < bytes_of(flight.transfer));
     int error = result < 0 ? -result : result == 0 ? EIO : 0;
     if (again) {
       error = -enqueue(index);

@@ -109,6 +109,40 @@ TEST_F(FaultLoopTest, CopyFillsWhatIsAbsentAndKeepsWhatIsThere) {
   EXPECT_EQ(touch(to.page(2)), 5);
 }
 
+TEST_F(FaultLoopTest, TheFirstWriteToAProtectedCopyIsAFault) {
+  if (!loop->can_protect()) GTEST_SKIP() << "this kernel has no write protection";
+  const Mapping from = Mapping::anonymous(2), to = Mapping::anonymous(2);
+  std::memset(from.page(0), 5, from.bytes());
+  ASSERT_EQ(loop->register_range(to.address(), to.bytes(), true, false, true), 0);
+  EXPECT_EQ(loop->copy_protected(to.address(), from.address(), to.bytes()), 0);
+  struct Seen {
+    FaultLoop* loop;
+    std::atomic<int> protect = 0, other = 0;
+  } seen{loop.get()};
+  loop->set_missing_handler(
+      [](void* context, const Fault& fault) noexcept {
+        auto& s = *static_cast<Seen*>(context);
+        const auto page = fault.address & ~(kPage - 1);
+        ++(fault.protect ? s.protect : s.other);
+        if (fault.protect)
+          madvise(reinterpret_cast<void*>(page), kPage, MADV_DONTNEED);
+        else
+          s.loop->zero(page, kPage);
+        s.loop->wake(page, kPage);
+      },
+      &seen);
+  EXPECT_EQ(touch(to.page(1)), 5);
+  EXPECT_EQ(seen.protect + seen.other, 0);
+  poke(to.page(0), 9);  // refused; then the page is gone; then there is a new one
+  EXPECT_EQ(seen.protect, 1);
+  EXPECT_EQ(seen.other, 1);
+  EXPECT_EQ(touch(to.page(0)), 9);
+  EXPECT_EQ(touch(to.page(1)), 5);
+  loop->set_missing_handler(nullptr, nullptr);
+  poke(to.page(1), 9);  // nobody minds
+  EXPECT_EQ(touch(to.page(1)), 9);
+}
+
 TEST_F(FaultLoopTest, MoveTellsHowFarItCame) {
   if (!loop->can_move()) GTEST_SKIP() << "this kernel has no UFFDIO_MOVE";
   const Mapping from = Mapping::anonymous(8), to = Mapping::anonymous(8);

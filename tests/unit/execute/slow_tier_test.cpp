@@ -125,6 +125,17 @@ TEST_P(ExecutorContract, WhatWasWrittenIsRead) {
   EXPECT_EQ(std::memcmp(in.get(), out.get(), kFrame), 0);
 }
 
+TEST_P(ExecutorContract, APartOfASlotIsRead) {
+  const auto slot = file_.reserve();
+  const auto out = frame_of(7), in = frame_of(0);
+  out.get()[kFrame / 2] = 1;
+  out.get()[kFrame / 2 + 4095] = 2;
+  EXPECT_EQ(finish({true, slot, out.get(), 1}).error, 0);
+  EXPECT_EQ(finish({false, slot, in.get(), 2, kFrame / 2, 4096}).error, 0);
+  EXPECT_EQ(std::memcmp(in.get(), out.get() + kFrame / 2, 4096), 0);
+  EXPECT_EQ(in.get()[4096], 0);
+}
+
 TEST_P(ExecutorContract, AsManyInFlightAsItsDepth) {
   std::vector<Frame> frames;
   for (std::size_t i = 0; i < executor_->depth(); ++i) {

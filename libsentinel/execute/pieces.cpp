@@ -1,0 +1,152 @@
+#include "execute/pieces.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <utility>
+
+#include "alloc/ranges.h"
+
+namespace sentinel {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kMostFrames = 1024;
+constexpr std::uint64_t kFirstShare = 32;  // of the budget's frames that pieces begin with: one in
+constexpr std::int32_t kAgain = 32;        // what a block and another's way out cost, in pieces
+
+}  // namespace
+
+Pieces::Pieces(FaultLoop& loop, std::uintptr_t arena, std::uint64_t arena_bytes)
+    : loop_(loop),
+      arena_(arena),
+      states_bytes_((arena_bytes / kGranule * sizeof(State) + kPage - 1) & ~(kPage - 1)),
+      states_(reinterpret_cast<State*>(reserve_anonymous(states_bytes_, kPage))),
+      buffer_(reserve_anonymous(kBatch * kBytes, kPage)) {
+  batch_.reserve(kBatch);
+}
+
+Pieces::~Pieces() {
+  munmap(states_, states_bytes_);
+  munmap(reinterpret_cast<void*>(buffer_), kBatch * kBytes);
+}
+
+void Pieces::open(std::unique_ptr<Executor> reader) { reader_ = std::move(reader); }
+
+void Pieces::set_limit(std::uint64_t most_frames) {
+  most_frames_ = std::min(most_frames, kMostFrames);
+  order_.assign(2 * most_frames_ * kPerBlock, {});
+  oldest_ = listed_ = 0;
+}
+
+bool Pieces::worth(BlockIndex index, std::uint32_t piece, std::uint64_t op) noexcept {
+  if (most_frames_ == 0) return false;
+  auto& state = states_[index];
+  if (state.op != op) begin(state, op);
+  if (read_through(state) || state.again >= kAgain) return false;
+  note(state, static_cast<std::int32_t>(piece));
+  const bool again = (state.seen >> piece & 1) != 0;
+  state.again += again ? 1 : 0;
+  if (wanted_ == 0) wanted_ = (most_frames_ + kFirstShare - 1) / kFirstShare;
+  if (again && frames_ == wanted_) wanted_ = std::min(wanted_ + 1, most_frames_);
+  if (frames_ == 0 || read_through(state) || state.again >= kAgain) return false;
+  choose(state, piece);
+  for (const auto chosen : batch_) state.seen |= std::uint64_t{1} << chosen;
+  state.last = static_cast<std::int32_t>(batch_.back());
+  reading_ = index;
+  return true;
+}
+
+void Pieces::begin(State& state, std::uint64_t op) noexcept {
+  state = {.mapped = state.mapped, .op = op, .last = -2};
+  if (op_ != op) stride_ = 0;
+  op_ = op;
+}
+
+// Several threads and operands go on in turns: a step counts when it is met twice in one block.
+void Pieces::note(State& state, std::int32_t piece) noexcept {
+  const auto step = piece - state.last;
+  state.steps = step == state.step ? state.steps + 1 : 0;
+  state.step = step;
+  state.last = piece;
+  if (state.steps > 0 && step > 1) stride_ = step;
+}
+
+bool Pieces::read_through(const State& state) { return state.step == 1 && state.steps > 0; }
+
+void Pieces::choose(const State& state, std::uint32_t piece) noexcept {
+  batch_.clear();
+  do {
+    batch_.push_back(piece);
+    piece += static_cast<std::uint32_t>(stride_);
+  } while (stride_ != 0 && batch_.size() < kBatch && piece < kPerBlock &&
+           (state.mapped >> piece & 1) == 0);
+}
+
+int Pieces::read(std::int64_t slot) noexcept {
+  std::array<Completion, kBatch> done;
+  std::size_t started = 0, finished = 0;
+  int error = 0;
+  for (; started < batch_.size() && error == 0; started += error == 0 ? 1 : 0)
+    error = -reader_->submit({.slot = slot,
+                              .frame = reinterpret_cast<void*>(buffer_ + started * kBytes),
+                              .first = batch_[started] * kBytes,
+                              .bytes = kBytes});
+  while (finished < started) {
+    const auto count = reader_->wait(done);
+    for (std::size_t i = 0; i < count; ++i) error = std::max(error, done[i].error);
+    finished += count;
+  }
+  return error;
+}
+
+std::uint64_t Pieces::put(BlockIndex index) noexcept {
+  if (std::exchange(reading_, kNoBlock) != index) return 0;
+  while (listed_ != 0 &&
+         (mapped_ + batch_.size() > frames_ * kPerBlock || listed_ + batch_.size() > order_.size()))
+    drop_oldest();
+  std::uint64_t count = 0;
+  for (const auto piece : batch_) {
+    const auto address = arena_ + index * kGranule + piece * kBytes;
+    if (loop_.copy_protected(address, buffer_ + count * kBytes, kBytes) != 0) break;
+    states_[index].mapped |= std::uint64_t{1} << piece;
+    ++mapped_;
+    order_[(oldest_ + listed_++) % order_.size()] = {index, piece};
+    ++count;
+  }
+  return count;
+}
+
+void Pieces::drop_oldest() noexcept {
+  const auto [index, piece] = order_[oldest_];
+  oldest_ = (oldest_ + 1) % order_.size();
+  --listed_;
+  auto& state = states_[index];
+  const auto bit = std::uint64_t{1} << piece;
+  if ((state.mapped & bit) == 0) return;
+  state.mapped &= ~bit;
+  --mapped_;
+  madvise(reinterpret_cast<void*>(arena_ + index * kGranule + piece * kBytes), kBytes,
+          MADV_DONTNEED);
+}
+
+// The whole block at once: with its last page goes, on newer kernels, its page table, and the frame
+// that comes stays one huge page.
+void Pieces::drop(BlockIndex index) noexcept {
+  if (reading_ == index) reading_ = kNoBlock;
+  if (mapped_ == 0 || states_[index].mapped == 0) return;
+  mapped_ -= static_cast<std::uint64_t>(std::popcount(std::exchange(states_[index].mapped, 0)));
+  madvise(reinterpret_cast<void*>(arena_ + index * kGranule), kGranule, MADV_DONTNEED);
+}
+
+std::uint64_t Pieces::drop_all() noexcept {
+  for (; listed_ > 0; --listed_, oldest_ = (oldest_ + 1) % order_.size())
+    drop(order_[oldest_].index);
+  reading_ = kNoBlock;
+  wanted_ = 0;
+  return std::exchange(frames_, 0);
+}
+
+}  // namespace sentinel

@@ -1,0 +1,105 @@
+// Parts of absent blocks that may be read while the blocks stay absent.
+//
+// An op that strides through more than fits (a normalization's backward pass goes over all images
+// once for each channel) uses a few pages of every block again and again, and would have whole
+// blocks exchanged each time. A *piece* is a part of an absent block's copy in the slow tier, put
+// in its place read-only. The copy stays what counts: a piece is dropped without being written, and
+// the first write to one is a fault, for which the whole block comes back.
+//
+// How much is worth it shows while an op runs: blocks that are read from front to back are better
+// exchanged whole, and so is what is dropped and read again too often. Pieces take their memory
+// from the frames of the budget.
+//
+// All functions but read() are called with the engine's lock; none allocates.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "execute/blocks.h"
+#include "execute/executors.h"
+
+namespace sentinel {
+
+class Pieces {
+ public:
+  static constexpr std::uint64_t kBytes = 32u << 10;
+  static constexpr std::uint32_t kPerBlock = kGranule / kBytes;  // one bit each of a word
+
+  // The arena's range is registered with write protection.
+  Pieces(FaultLoop&, std::uintptr_t arena, std::uint64_t arena_bytes);
+  ~Pieces();
+  Pieces(const Pieces&) = delete;
+  Pieces& operator=(const Pieces&) = delete;
+
+  // Where from; before that nothing is worth it. `most_frames` may be taken from the budget.
+  void open(std::unique_ptr<Executor> reader);
+  void set_limit(std::uint64_t most_frames);
+
+  static std::uint32_t piece(std::uintptr_t address) {
+    return static_cast<std::uint32_t>(address % kGranule / kBytes);
+  }
+  bool mapped(BlockIndex index, std::uint32_t piece) const {
+    return states_[index].mapped >> piece & 1;
+  }
+
+  // Whether op number `op`, which has just touched it, should get this piece alone. False also
+  // where it lacks memory: frames_wanted() is then more than frames(). If true, read() and put()
+  // follow; where the op is known to go on in equal steps, the next pieces of the block come with
+  // it.
+  bool worth(BlockIndex, std::uint32_t piece, std::uint64_t op) noexcept;
+  // Without the lock. 0 or an errno.
+  int read(std::int64_t slot) noexcept;
+  // Puts what was read in its place and wakes who waits. Returns how many; 0: the block is another
+  // by now.
+  std::uint64_t put(BlockIndex) noexcept;
+
+  // The block is absent no longer, or is to be: before a frame takes the place of its pieces.
+  void drop(BlockIndex) noexcept;
+  // Returns how many frames of memory are given back by that.
+  std::uint64_t drop_all() noexcept;
+
+  std::uint64_t frames() const { return frames_; }
+  std::uint64_t frames_wanted() const { return wanted_; }
+  void add_frame() { ++frames_; }           // of the budget, given to pieces
+  std::uint64_t op() const { return op_; }  // that has used them last
+
+ private:
+  static constexpr std::size_t kBatch = 8;  // read together
+  struct State {
+    std::uint64_t mapped = 0;
+    std::uint64_t seen = 0;  // by the op
+    std::uint64_t op = 0;
+    std::int32_t last = 0;   // piece that the op asked for
+    std::int32_t step = 0;   // from the one before
+    std::int32_t steps = 0;  // how often it was the same
+    std::int32_t again = 0;  // how often a piece had been dropped
+  };
+  void begin(State&, std::uint64_t op) noexcept;
+  void note(State&, std::int32_t piece) noexcept;
+  static bool read_through(const State&);  // from front to back
+  void choose(const State&, std::uint32_t piece) noexcept;
+
+  struct Mapped {
+    BlockIndex index;
+    std::uint32_t piece;
+  };
+  void drop_oldest() noexcept;
+
+  FaultLoop& loop_;
+  std::uintptr_t arena_;
+  std::uint64_t states_bytes_;
+  State* states_;  // per block; zero pages until they are used
+  std::uintptr_t buffer_;
+  std::unique_ptr<Executor> reader_;
+  std::vector<std::uint32_t> batch_;  // pieces that are read together
+  std::vector<Mapped> order_;  // a ring: as they came; those dropped by drop() are still named
+  std::size_t oldest_ = 0, listed_ = 0;
+  BlockIndex reading_ = kNoBlock;
+  std::uint64_t most_frames_ = 0, frames_ = 0, wanted_ = 0, mapped_ = 0;
+  std::uint64_t op_ = 0;
+  std::int32_t stride_ = 0;  // of the op, in pieces; 0: none is known
+};
+
+}  // namespace sentinel
