@@ -15,7 +15,9 @@ namespace {
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kMostFrames = 1024;
 constexpr std::uint64_t kFirstShare = 32;  // of the budget's frames that pieces begin with: one in
-constexpr std::int32_t kAgain = 32;        // what a block and another's way out cost, in pieces
+constexpr std::uint32_t kAgain = 32;       // what a block and another's way out cost, in pieces
+constexpr int kLittle = 8;                 // pieces of a block
+constexpr std::uint32_t kLongestStep = Pieces::kPerBlock / 4;
 
 }  // namespace
 
@@ -43,44 +45,40 @@ void Pieces::set_limit(std::uint64_t most_frames) {
 
 bool Pieces::worth(BlockIndex index, std::uint32_t piece, std::uint64_t op) noexcept {
   if (most_frames_ == 0) return false;
+  if (op_ != op) stride_ = 0;
+  op_ = op;
   auto& state = states_[index];
-  if (state.op != op) begin(state, op);
-  if (read_through(state) || state.again >= kAgain) return false;
-  note(state, static_cast<std::int32_t>(piece));
+  if (state.op != op) state = {.mapped = state.mapped, .op = op};
+  look_for_steps(state, piece);
   const bool again = (state.seen >> piece & 1) != 0;
-  state.again += again ? 1 : 0;
+  if (again && ++state.again == kAgain) state.whole = true;
   if (wanted_ == 0) wanted_ = (most_frames_ + kFirstShare - 1) / kFirstShare;
   if (again && frames_ == wanted_) wanted_ = std::min(wanted_ + 1, most_frames_);
-  if (frames_ == 0 || read_through(state) || state.again >= kAgain) return false;
+  if (frames_ == 0 || state.whole) return false;
   choose(state, piece);
   for (const auto chosen : batch_) state.seen |= std::uint64_t{1} << chosen;
-  state.last = static_cast<std::int32_t>(batch_.back());
   reading_ = index;
   return true;
 }
 
-void Pieces::begin(State& state, std::uint64_t op) noexcept {
-  state = {.mapped = state.mapped, .op = op, .last = -2};
-  if (op_ != op) stride_ = 0;
-  op_ = op;
+// Threads and operands take turns, so a step is one of which two have been made in the block, not
+// the way from the last piece to this. Steps of one piece are reading from front to back, unless
+// much of the block is known by then: other sweeps have left it.
+void Pieces::look_for_steps(State& state, std::uint32_t piece) noexcept {
+  const auto made = [&](std::uint32_t step) {
+    return piece >= 2 * step && (state.seen >> (piece - step) & 1) != 0 &&
+           (state.seen >> (piece - 2 * step) & 1) != 0;
+  };
+  if (made(1) && std::popcount(state.seen) < kLittle) state.whole = true;
+  for (std::uint32_t step = 2; stride_ == 0 && step <= kLongestStep; ++step)
+    if (made(step)) stride_ = step;
 }
-
-// Several threads and operands go on in turns: a step counts when it is met twice in one block.
-void Pieces::note(State& state, std::int32_t piece) noexcept {
-  const auto step = piece - state.last;
-  state.steps = step == state.step ? state.steps + 1 : 0;
-  state.step = step;
-  state.last = piece;
-  if (state.steps > 0 && step > 1) stride_ = step;
-}
-
-bool Pieces::read_through(const State& state) { return state.step == 1 && state.steps > 0; }
 
 void Pieces::choose(const State& state, std::uint32_t piece) noexcept {
   batch_.clear();
   do {
     batch_.push_back(piece);
-    piece += static_cast<std::uint32_t>(stride_);
+    piece += stride_;
   } while (stride_ != 0 && batch_.size() < kBatch && piece < kPerBlock &&
            (state.mapped >> piece & 1) == 0);
 }

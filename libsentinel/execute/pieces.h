@@ -71,14 +71,10 @@ class Pieces {
     std::uint64_t mapped = 0;
     std::uint64_t seen = 0;  // by the op
     std::uint64_t op = 0;
-    std::int32_t last = 0;   // piece that the op asked for
-    std::int32_t step = 0;   // from the one before
-    std::int32_t steps = 0;  // how often it was the same
-    std::int32_t again = 0;  // how often a piece had been dropped
+    std::uint32_t again = 0;  // pieces asked for that had been dropped
+    bool whole = false;       // pieces are not worth it
   };
-  void begin(State&, std::uint64_t op) noexcept;
-  void note(State&, std::int32_t piece) noexcept;
-  static bool read_through(const State&);  // from front to back
+  void look_for_steps(State&, std::uint32_t piece) noexcept;
   void choose(const State&, std::uint32_t piece) noexcept;
 
   struct Mapped {
@@ -99,7 +95,7 @@ class Pieces {
   BlockIndex reading_ = kNoBlock;
   std::uint64_t most_frames_ = 0, frames_ = 0, wanted_ = 0, mapped_ = 0;
   std::uint64_t op_ = 0;
-  std::int32_t stride_ = 0;  // of the op, in pieces; 0: none is known
+  std::uint32_t stride_ = 0;  // of the op, in pieces; 0: none is known
 };
 
 }  // namespace sentinel
