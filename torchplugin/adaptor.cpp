@@ -77,28 +77,41 @@ int phase() {
                                : SENTINEL_FORWARD;
 }
 
-// Whether what begins is an op of its own: neither a composite nor a mere mark
-// ("autograd::engine::…", whose name is a temporary: so an entry is good only while its text is the
-// same).
-bool is_op(const at::RecordFunction& fn) {
-  struct Known {
-    std::string name;
-    bool op = false;
-  };
-  static thread_local std::unordered_map<const char*, Known> known;
+struct Kind {
+  std::string name;
+  bool op = false;     // of its own: neither a composite nor a mere mark
+  bool fills = false;  // writes its first operand whole, whatever that held
+};
+
+// By the name's address; marks ("autograd::engine::…") have temporary names, so an entry is good
+// only while its text is the same.
+const Kind& kind_of(const at::RecordFunction& fn) {
+  static thread_local std::unordered_map<const char*, Kind> known;
   auto& entry = known[fn.name()];
-  if (entry.name == fn.name()) return entry.op;
-  entry = {fn.name(), false};
+  if (entry.name == fn.name()) return entry;
+  entry = {fn.name()};
   if (const auto name = fn.operator_name())
-    if (const auto op = c10::Dispatcher::singleton().findSchema(*name))
+    if (const auto op = c10::Dispatcher::singleton().findSchema(*name)) {
       entry.op = !op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
-  return entry.op;
+      entry.fills = name->name == "aten::zero_";
+    }
+  return entry;
 }
 
 void name_tensor(const at::Tensor& tensor, int access) {
   if (!tensor.defined() || !tensor.has_storage() || !tensor.device().is_cpu()) return;
   const auto& storage = tensor.storage();
   if (storage.nbytes() != 0) sentinel_op_tensor(storage.data(), storage.nbytes(), access);
+}
+
+// Whether an op that fills the tensor will write each byte of its storage. Where autograd or
+// inference mode may refuse the op, what is there must stay.
+bool fills_storage(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.has_storage() && tensor.is_non_overlapping_and_dense() &&
+         tensor.storage_offset() == 0 &&
+         static_cast<std::size_t>(tensor.numel()) * tensor.itemsize() ==
+             tensor.storage().nbytes() &&
+         !(at::GradMode::is_enabled() && tensor.requires_grad()) && !tensor.is_inference();
 }
 
 void name_tensors(const c10::IValue& value, int access) {
@@ -140,11 +153,17 @@ Frame start_user_scope(const at::RecordFunction& fn) {
 
 Frame start_op(const at::RecordFunction& fn) {
   if (thread.inside > 0) return ++thread.inside, Frame::inner;
-  if (!is_op(fn)) return Frame::transparent;
+  const auto& kind = kind_of(fn);
+  if (!kind.op) return Frame::transparent;
   ++thread.inside;
   if (thread.backward == 0) layers.note(fn.seqNr());
   sentinel_op_start(fn.name(), phase());
-  if (sentinel_wants_tensors()) name_inputs(fn);
+  const bool overwrites = kind.fills && !fn.inputs().empty() && fn.inputs()[0].isTensor() &&
+                          fills_storage(fn.inputs()[0].toTensor());
+  if (overwrites)
+    name_tensor(fn.inputs()[0].toTensor(), SENTINEL_WRITE | SENTINEL_OVERWRITE);
+  else if (sentinel_wants_tensors())
+    name_inputs(fn);
   sentinel_op_run();
   return Frame::op;
 }

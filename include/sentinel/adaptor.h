@@ -16,14 +16,17 @@ extern "C" {
 #endif
 
 enum sentinel_phase { SENTINEL_FORWARD, SENTINEL_BACKWARD, SENTINEL_OPTIMIZER };
-enum sentinel_access { SENTINEL_READ = 1, SENTINEL_WRITE = 2 };
+/* SENTINEL_OVERWRITE, with SENTINEL_WRITE: the op writes every byte of the storage and reads none, so
+ * that what it held is not fetched and may be lost at once. */
+enum sentinel_access { SENTINEL_READ = 1, SENTINEL_WRITE = 2, SENTINEL_OVERWRITE = 4 };
 
 /* Starts the session that the environment asks for (see `sentinel help run`). Called once, from the
  * thread that will train. 1: it only allocates; nothing below needs to be called. -ENOENT: the
  * environment asks for none. */
 SENTINEL_API int sentinel_attach(const char* framework);
 
-/* Whether sentinel_op_tensor() is wanted now; it may change from one op to the next. */
+/* Whether sentinel_op_tensor() is wanted now; it may change from one op to the next. Storages that
+ * are overwritten may always be named. */
 SENTINEL_API int sentinel_wants_tensors(void);
 
 /* The outermost op that is not a mere composite begins, in the calling thread. Tensors named

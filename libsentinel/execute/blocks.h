@@ -22,6 +22,7 @@ enum class BlockState : std::uint8_t { empty, resident, leaving, absent, arrivin
 enum class QueueId : std::uint8_t { none, demand, prefetch, evict, dead, spare };
 
 constexpr BlockIndex kNoBlock = ~0u;
+constexpr std::int64_t kZeros = -2;  // a block of zeros takes no place
 
 struct Block {
   BlockState state = BlockState::empty;
@@ -33,7 +34,7 @@ struct Block {
   std::uint32_t live = 0;    // tensors that overlap it
   std::uint32_t wanted = 0;  // of these, those that the plan wants in fast memory
   Token token = kNoToken;    // leaving, arriving: the frame
-  std::int64_t slot = -1;    // leaving, absent, arriving: its place in the slow tier
+  std::int64_t slot = -1;    // leaving, absent, arriving: its place in the slow tier; or kZeros
   std::uint64_t used = 0;    // when it was last known to be used; larger is later
   std::uint64_t left = 0;    // the op that used it when it had to leave; 0: none
   BlockIndex next = kNoBlock, previous = kNoBlock;  // in its queue

@@ -60,6 +60,8 @@ class Engine {
     demote(address, bytes);
   }
   virtual void promote(std::uintptr_t address, std::uint64_t bytes) noexcept = 0;
+  // The op about to run writes all of it and reads nothing: its contents may be lost.
+  virtual void overwrite(std::uintptr_t, std::uint64_t) noexcept {}
   // Waits until a promotion has been completed, as far as it can be; counted as a stall.
   virtual void await(std::uintptr_t address, std::uint64_t bytes) noexcept = 0;
   // A new op begins: the clock that use is measured with.

@@ -117,28 +117,51 @@ void FrameEngine::set_budget(std::uint64_t bytes) {
   counters_.peak_bytes = frames_ * kGranule;
 }
 
-// What is about to be written gets a free frame at once, or that of a dead block: a fault would
-// make the kernel clear a huge page for nothing, in each thread that touches the block, before it
-// asks the guard, and a frame from there takes the way through both movers.
 bool FrameEngine::occupy(std::uintptr_t address, std::uint64_t bytes) noexcept {
   Guard guard(lock_);
   const auto now = clock_.load(std::memory_order_relaxed) << 24;
   for_blocks(address, bytes, [&](BlockIndex index) {
     auto& block = blocks_[index];
-    const auto gives = [&] {
-      return block.state == BlockState::empty && block.queue == QueueId::none && !frozen_ &&
-             demanded_.empty();
-    };
     ++block.live;
     ++block.wanted;
     block.discard = false;  // on its way out, and written again before its pages have gone
     block.used = now;
     if (block.queue == QueueId::evict) keep(index);
     no_longer_idle(index);
-    if (gives() && free_.empty() && frames_ >= budget_frames_) reuse_dead(guard);
-    if (gives() && !free_.empty()) give(index, guard);
+    give_at_once(index, guard);
   });
   return true;
+}
+
+// What is about to be written gets a free frame at once, or that of a dead block: a fault would
+// make the kernel clear a huge page for nothing, in each thread that touches the block, before it
+// asks the guard, and a frame from there takes the way through both movers.
+void FrameEngine::give_at_once(BlockIndex index, Guard& guard) noexcept {
+  const auto& block = blocks_[index];
+  const auto gives = [&] {
+    return block.state == BlockState::empty && block.queue == QueueId::none && !frozen_ &&
+           demanded_.empty();
+  };
+  if (gives() && free_.empty() && frames_ >= budget_frames_) reuse_dead(guard);
+  if (gives() && !free_.empty()) give(index, guard);
+}
+
+// Blocks that reach beyond it, or that another tensor shares, keep what they hold, and so does what
+// is still leaving: it may be written before its pages have gone.
+void FrameEngine::overwrite(std::uintptr_t address, std::uint64_t bytes) noexcept {
+  Guard guard(lock_);
+  if (!slow_) return;
+  for_blocks(address, bytes, [&](BlockIndex index) {
+    auto& block = blocks_[index];
+    const auto begin = arena_ + index * kGranule;
+    if (begin < address || begin + kGranule > address + bytes || block.live != 1) return;
+    block.used = clock_.load(std::memory_order_relaxed) << 24;
+    if (block.state != BlockState::absent || block.queue == QueueId::demand) return;
+    if (block.queue == QueueId::prefetch) prefetches_.remove(index);
+    block.discard = true;
+    make_absent_or_empty(block);
+    give_at_once(index, guard);
+  });
 }
 
 void FrameEngine::vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept {

@@ -59,6 +59,7 @@ class FrameEngine final : public Engine {
   void demote(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void release(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void promote(std::uintptr_t address, std::uint64_t bytes) noexcept override;
+  void overwrite(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void await(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void reuse_dead_blocks() noexcept override;
 
@@ -105,6 +106,7 @@ class FrameEngine final : public Engine {
   void open_slow_tier();
   void demand(BlockIndex) noexcept;
   void make_absent_or_empty(Block&) noexcept;
+  void give_at_once(BlockIndex, Guard&) noexcept;
   void set_resident(BlockIndex) noexcept;
   void unset_resident(BlockIndex) noexcept;
   Token free_frame(Guard&) noexcept;

@@ -73,7 +73,7 @@ bool FrameEngine::serve_piece(const Fault& fault, BlockIndex index, Guard& guard
     return false;
   }
   const auto now = clock_.load(std::memory_order_relaxed);
-  if (block.left != now || block.queue != QueueId::none) return false;
+  if (block.left != now || block.queue != QueueId::none || block.slot == kZeros) return false;
   const auto piece = Pieces::piece(fault.address);
   const auto again = [&] {  // another thread's fault, or the block has changed meanwhile
     loop_->wake(fault.address & ~std::uint64_t{4095}, 4096);

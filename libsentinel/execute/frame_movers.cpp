@@ -2,6 +2,7 @@
 // complete and for wake().
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "execute/frame_engine.h"
@@ -10,6 +11,11 @@ namespace sentinel {
 namespace {
 
 constexpr std::size_t kBatch = 16;
+
+bool is_zero(const void* frame) noexcept {
+  const auto* bytes = static_cast<const char*>(frame);
+  return bytes[0] == 0 && std::memcmp(bytes, bytes + 1, kGranule - 1) == 0;
+}
 
 }  // namespace
 
@@ -80,6 +86,14 @@ bool FrameEngine::start_promotion(BlockIndex index, Guard& guard) noexcept {
   block.state = BlockState::arriving;
   block.token = token;
   ++arriving_;
+  if (block.slot == kZeros) {
+    guard.unlock();
+    std::memset(backing_->buffer(index, token), 0, kGranule);
+    guard.lock();
+    release_slot(block);
+    install(index, token, guard);
+    return true;
+  }
   const int code = reader_->submit({false, block.slot, backing_->buffer(index, token), index});
   if (code != 0) fail("could not start a read", -code);
   return true;
@@ -153,6 +167,14 @@ void FrameEngine::take_out(BlockIndex index, Guard& guard) noexcept {
   if (!take(index, guard)) return;
   auto& block = blocks_[index];
   if (block.discard) return discard(index, block.token);
+  guard.unlock();
+  const bool zeros = is_zero(backing_->buffer(index, block.token));
+  guard.lock();
+  if (block.discard) return discard(index, block.token);
+  if (zeros) {  // as gradients are between two steps
+    block.slot = kZeros;
+    return block.recalled ? put_back(index, guard) : discard(index, block.token);
+  }
   block.slot = slow_->reserve();
   if (block.slot < 0) fail("could not get space for a tensor", static_cast<int>(-block.slot));
   const int submitted =

@@ -105,6 +105,7 @@ class Session {
   Bucket* bucket_of_prefix(std::uint64_t prefix);
   void activate(Bucket&);
   void bring(Bucket&);
+  void overwrite(LiveTensor&);
   void apply(const std::vector<Move>&);
   void await_promotions();
   void count_accesses(Bucket&, OpId);

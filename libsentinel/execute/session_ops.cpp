@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "execute/session.h"
+#include "sentinel/adaptor.h"
 
 namespace sentinel {
 
@@ -101,12 +102,20 @@ void Session::op_tensor(const void* storage, std::size_t bytes, int access) noex
   auto* tensor = space_.find(storage);
   if (tensor != nullptr && summary_.fast_limit_bytes != 0)
     engine_->touch(tensor->address, tensor->bytes);
+  if (tensor != nullptr && (access & SENTINEL_OVERWRITE) != 0) overwrite(*tensor);
   if (!recording()) return;
   const auto record = tensor != nullptr
                           ? tensor->record
                           : recorder_.foreign(reinterpret_cast<std::uintptr_t>(storage), bytes);
   if (record != StepRecorder::kNone)
-    recorder_.op_uses(record, (access & 1) != 0, (access & 2) != 0);
+    recorder_.op_uses(record, (access & SENTINEL_READ) != 0, (access & SENTINEL_WRITE) != 0);
+}
+
+// No plan fetches it for this op.
+void Session::overwrite(LiveTensor& tensor) {
+  engine_->overwrite(tensor.address, tensor.bytes);
+  if (std::exchange(tensor.wanted, true)) return;
+  engine_->promote(tensor.address, tensor.bytes);
 }
 
 // The op's inputs are known; it computes as soon as what the plan wants for it is there.

@@ -21,14 +21,6 @@
 namespace sentinel::plan {
 namespace {
 
-// Whether the use at this position reads the storage; what is only an output is overwritten whole.
-bool reads(const Profile& profile, const Storage& s, std::uint32_t position) {
-  const auto ops = static_cast<std::uint32_t>(profile.ops.size());
-  const Op& op = profile.ops[position % ops];
-  const TensorId t = s.at(position, ops);
-  return std::ranges::binary_search(op.in, t) || !std::ranges::binary_search(op.out, t);
-}
-
 bool writes(const Profile& profile, const Storage& s, std::uint32_t position) {
   const auto ops = static_cast<std::uint32_t>(profile.ops.size());
   return std::ranges::binary_search(profile.ops[position % ops].out, s.at(position, ops));

@@ -71,7 +71,7 @@ void keep_what_fits(const ScheduleInput& in, const Schedule& schedule, Fates& fa
     const Gap& gap = schedule.gaps[g];
     if (fates[g] == Fate::leave) {
       room.add(gap.in, away_until(in, schedule, g) + 1, -room.bytes(gap, true));
-    } else if (gap.needed && !gap.forced && !gap.to_streamed && !away[g] && gap.out < gap.in) {
+    } else if (gap.needed && !gap.forced && !gap.unfetched && !away[g] && gap.out < gap.in) {
       order.push_back(g);
     }
   }

@@ -16,7 +16,7 @@ IssueLists issue_lists(const ScheduleInput& in, const Schedule& schedule,
   for (std::uint32_t g = 0; g < schedule.gaps.size(); ++g) {
     const Gap& gap = schedule.gaps[g];
     if (gap.out < gap.in) lists.demote[gap.use % ops].push_back(g);
-    if (gap.needed && !gap.to_streamed) lists.promote[gap.in % ops].push_back(g);
+    if (gap.needed && !gap.unfetched) lists.promote[gap.in % ops].push_back(g);
   }
   for (std::uint32_t k = 0; k < ops; ++k)
     std::stable_sort(lists.promote[k].begin(), lists.promote[k].end(), [&](auto a, auto b) {

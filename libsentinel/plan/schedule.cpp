@@ -47,6 +47,7 @@ class Scheduler {
 
   void find_gaps();
   void add_gap(std::uint32_t storage, std::uint32_t use, std::uint32_t next, bool needed);
+  bool overwritten(std::uint32_t storage, std::uint32_t position) const;
   std::uint32_t interval_target(const Gap&) const;
   void watch(std::uint32_t gap, std::uint32_t position);
   void evict_forced();
@@ -124,14 +125,18 @@ void Scheduler::find_gaps() {
 
 void Scheduler::add_gap(std::uint32_t storage, std::uint32_t use, std::uint32_t next, bool needed) {
   Gap gap{.storage = storage, .use = use, .next = next, .needed = needed};
-  gap.to_streamed = needed && streamed_[next % ops_];
+  gap.unfetched = needed && (streamed_[next % ops_] || overwritten(storage, next));
   gap.forced = !unused(gap) && streamed_[use % ops_] && next > use + 1;
   if (next <= use + 1 && !(streamed_[use % ops_] && needed)) return;
-  gap.target = needed && !gap.to_streamed ? interval_target(gap) : next;
+  gap.target = needed && !gap.unfetched ? interval_target(gap) : next;
   const auto id = static_cast<std::uint32_t>(gaps_.size());
   gaps_.push_back(gap);
   gaps_of_[storage].push_back(id);
   if (!unused(gap)) ends_at_[use % ops_].push_back(id);
+}
+
+bool Scheduler::overwritten(std::uint32_t storage, std::uint32_t position) const {
+  return in_.overwritten_unfetched && !reads(in_.profile, in_.storages[storage], position);
 }
 
 // The start of the interval before the one that needs it (paper, IV-D), within the gap.
@@ -299,7 +304,7 @@ void Scheduler::keep_what_fits() {
 void Scheduler::promote_earlier() {
   std::vector<std::uint32_t> order;
   for (std::uint32_t id = 0; id < gaps_.size(); ++id)
-    if (gaps_[id].evicted && gaps_[id].needed && !gaps_[id].to_streamed) order.push_back(id);
+    if (gaps_[id].evicted && gaps_[id].needed && !gaps_[id].unfetched) order.push_back(id);
   std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
     if (gaps_[a].next != gaps_[b].next) return gaps_[a].next < gaps_[b].next;
     return in_.storages[gaps_[a].storage].accesses > in_.storages[gaps_[b].storage].accesses;

@@ -31,8 +31,8 @@ struct Gap {
   std::uint32_t out = 0, in = 0;    // absent during [out, in) while evicted
   bool needed = true;               // a use follows
   bool evicted = false;
-  bool forced = false;       // begins at a streamed op, which leaves it scattered
-  bool to_streamed = false;  // the next use is streamed: nothing is fetched for it
+  bool forced = false;     // begins at a streamed op, which leaves it scattered
+  bool unfetched = false;  // the next use is streamed, or overwrites it whole
 };
 
 // What holds for every interval length: computed once.
@@ -51,6 +51,8 @@ struct ScheduleInput {
   const Footprint& footprint;
   const Demand& demand;
   std::uint64_t limit = 0;  // bytes that may be held
+  // What an op overwrites whole is not fetched for it. False where slow memory is used in place.
+  bool overwritten_unfetched = false;
 };
 
 struct Schedule {

@@ -100,6 +100,13 @@ std::vector<Storage> storages(const Profile& profile) {
   return all;
 }
 
+bool reads(const Profile& profile, const Storage& s, std::uint32_t position) {
+  const auto ops = static_cast<std::uint32_t>(profile.ops.size());
+  const Op& op = profile.ops[position % ops];
+  const TensorId t = s.at(position, ops);
+  return std::ranges::binary_search(op.in, t) || !std::ranges::binary_search(op.out, t);
+}
+
 Writes::Writes(const Profile& profile) : ops_(profile.tensors.size()) {
   for (std::uint32_t k = 0; k < profile.ops.size(); ++k)
     for (TensorId t : profile.ops[k].out) ops_[t.index()].push_back(k);

@@ -33,6 +33,9 @@ struct Storage {
 // Every tensor that occupies memory of ours, once: foreign and empty ones are left out.
 std::vector<Storage> storages(const Profile&);
 
+// Whether the use at this position reads the storage; what is only an output is overwritten whole.
+bool reads(const Profile&, const Storage&, std::uint32_t position);
+
 // Whether op `op` may write the tensor: it names it as an output, or a counted write says so.
 class Writes {
  public:

@@ -165,7 +165,7 @@ class TwoSteps {
     replayed_bytes_ = replay_bytes(profile_, replays_[k], plan_.granule_bytes);
   }
 
-  // What was discarded and is overwritten whole is there again.
+  // What is overwritten whole is there again without being fetched.
   void remake(std::uint32_t i, std::uint32_t k) {
     const Storage& s = storages_[i];
     const auto named_in = [&](const std::vector<TensorId>& list) {
@@ -173,7 +173,8 @@ class TwoSteps {
              (s.carried && std::ranges::binary_search(list, *s.carried));
     };
     const Op& op = profile_.ops[k];
-    if (!resident_[i] && lost_[i] && !named_in(op.in) && named_in(op.out)) arrive(i);
+    const bool away = !resident_[i] && (lost_[i] || !in_place(i, k));
+    if (away && !named_in(op.in) && named_in(op.out)) arrive(i);
   }
 
   void check_op(std::uint32_t k) {

@@ -71,6 +71,11 @@ def read_json(path):
     return json.loads(path.read_text()) if path.exists() else None
 
 
+def read_lines(path):
+    """Of a tensor trace, a JSON object each."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
 def compare(first, second, *flags):
     """Byte for byte, by the workloads' own comparison; None or what differs."""
     result = subprocess.run([sys.executable, str(WORKLOADS / "compare.py"), *flags,

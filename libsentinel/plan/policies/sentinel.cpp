@@ -182,7 +182,13 @@ TierRates SentinelPlanner::rates() const {
 }
 
 ScheduleInput SentinelPlanner::schedule_input() const {
-  return {profile_, storages_, movable_, footprint_, demand_, options_.fast_bytes - frame_pool()};
+  return {.profile = profile_,
+          .storages = storages_,
+          .movable = movable_,
+          .footprint = footprint_,
+          .demand = demand_,
+          .limit = options_.fast_bytes - frame_pool(),
+          .overwritten_unfetched = !machine_.tiers[1].byte_addressable};
 }
 
 // The paper's choice by Equations 1 and 2 first. The equations assume that everything which a

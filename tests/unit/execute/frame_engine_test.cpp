@@ -140,6 +140,103 @@ TEST_P(EngineTest, DeadBlocksAreNotWrittenOut) {
   EXPECT_EQ(engine->counters().demoted_bytes, 0u);
 }
 
+TEST_P(EngineTest, ZerosAreNotWrittenOut) {
+  engine->set_budget(20 * kGranule);
+  for (std::uint64_t b = 0; b < 60; ++b) {
+    occupy(b);
+    std::memset(words(b), 0, kGranule);
+    if (b % 10 == 0) words(b)[kGranule / 8 - 1] = b + 1;
+    engine->tick();
+  }
+  const auto all_zero_but_last = [&](std::uint64_t b) {
+    return std::all_of(words(b), words(b) + kGranule / 8 - 1, [](auto w) { return w == 0; });
+  };
+  for (std::uint64_t b = 0; b < 60; ++b) {
+    EXPECT_TRUE(all_zero_but_last(b)) << b;
+    EXPECT_EQ(words(b)[kGranule / 8 - 1], b % 10 == 0 ? b + 1 : 0) << b;
+    engine->tick();
+  }
+  EXPECT_LE(engine->counters().demoted_bytes, 12 * kGranule);
+  for (std::uint64_t b = 0; b < 60; ++b) fill(b), engine->tick();
+  engine->before_fork();
+  const pid_t child = fork();
+  if (child == 0) {
+    engine->after_fork_in_child();
+    _exit(intact(0) && intact(59) ? 0 : 1);
+  }
+  engine->after_fork_in_parent();
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  for (std::uint64_t b = 0; b < 60; ++b) EXPECT_TRUE(intact(b)) << b;
+}
+
+// A child finds zeros that the parent had put out, whatever the parent writes there since.
+TEST_P(EngineTest, AChildSeesZerosThatWereMovedOut) {
+  engine->set_budget(20 * kGranule);
+  for (std::uint64_t b = 0; b < 60; ++b) occupy(b), std::memset(words(b), 0, kGranule);
+  engine->before_fork();
+  const pid_t child = fork();
+  if (child == 0) {
+    engine->after_fork_in_child();
+    usleep(100000);
+    bool zeros = true;
+    for (std::uint64_t b = 0; b < 60; ++b)
+      zeros = zeros && words(b)[0] == 0 && words(b)[kGranule / 8 - 1] == 0;
+    _exit(zeros ? 0 : 1);
+  }
+  engine->after_fork_in_parent();
+  for (std::uint64_t b = 0; b < 60; ++b) fill(b);
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  for (std::uint64_t b = 0; b < 60; ++b) EXPECT_TRUE(intact(b)) << b;
+}
+
+// What an op overwrites whole is not fetched for it; what shares its first and last block is.
+TEST_P(EngineTest, WhatIsOverwrittenIsNotFetched) {
+  engine->set_budget(20 * kGranule);
+  for (std::uint64_t b = 0; b < 60; ++b) occupy(b), fill(b), engine->tick();
+  const auto away = [&](std::uint64_t first, std::uint64_t count) {
+    engine->demote(at(first), count * kGranule);
+    while (engine->counters().demoted_bytes < 40 * kGranule) usleep(1000);
+  };
+  away(0, 8);
+  usleep(50000);
+  const auto before = engine->counters();
+  engine->tick();
+  const auto half = kGranule / 2;
+  engine->overwrite(at(0) + half, 3 * kGranule);  // blocks 1 and 2 whole
+  engine->promote(at(0), 8 * kGranule);
+  for (std::uint64_t b = 1; b < 3; ++b)
+    for (std::uint64_t i = 0; i < kGranule / 8; ++i) words(b)[i] = ~value(b, i);
+  for (std::uint64_t b : {0u, 3u, 4u, 7u}) EXPECT_TRUE(intact(b)) << b;
+  EXPECT_LE(engine->counters().promoted_bytes - before.promoted_bytes, 6 * kGranule);
+  engine->tick();
+  for (std::uint64_t b = 1; b < 3; ++b)
+    for (std::uint64_t i = 0; i < kGranule / 8; ++i) ASSERT_EQ(words(b)[i], ~value(b, i));
+}
+
+// Overwriting again and again while blocks leave and come: what was written last is there.
+TEST_P(EngineTest, OverwritingWhileBlocksLeaveLosesNothing) {
+  engine->set_budget(20 * kGranule);
+  for (std::uint64_t b = 0; b < 24; ++b) occupy(b), fill(b);
+  std::vector<std::uint64_t> last(24);
+  for (std::uint64_t b = 0; b < 24; ++b) last[b] = value(b, 0);
+  for (std::uint64_t round = 1; round <= 600; ++round) {
+    const auto b = round * 7 % 24;
+    engine->tick();
+    engine->demote(at(b), kGranule);
+    if (round % 3 != 0) usleep(200 * (round % 5));
+    ASSERT_TRUE(round % 2 == 0 || words(b)[0] == last[b]) << round;
+    engine->overwrite(at(b), kGranule);
+    engine->promote(at(b), kGranule);
+    words(b)[0] = words(b)[kGranule / 8 - 1] = last[b] = round;
+    const auto other = (round * 5 + 3) % 24;
+    ASSERT_EQ(words(other)[0], last[other]) << round;
+  }
+}
+
 // A block that nothing lives in is being taken away while a new tensor begins to be written there.
 TEST_P(EngineTest, ATensorBornInALeavingBlockIsNotLost) {
   engine->set_budget(20 * kGranule);

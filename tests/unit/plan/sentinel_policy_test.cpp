@@ -135,6 +135,29 @@ TEST(SentinelPolicy, PersistentTensorsIdleAcrossTheStepEnd) {
   EXPECT_THAT(absent_at_start(plan, b.profile), ElementsAre(v));
 }
 
+// A gradient that is zeroed leaves after its use and is not fetched to be zeroed; where slow memory
+// is used in place it is.
+TEST(SentinelPolicy, WhatIsOverwrittenWholeIsNotFetched) {
+  ProfileBuilder b;
+  const TensorId g = b.persistent(10 * kPage), x = b.temporary(10 * kPage, 3, 5),
+                 y = b.temporary(10 * kPage, 4, 5);
+  b.op(0, 100, {}, {g});
+  b.op(1, 100, {g});
+  b.op(2, 100, {g});
+  b.op(3, 100, {}, {x});
+  b.op(4, 100, {}, {y});
+  b.op(5, 100, {x, y});
+  Machine machine = two_tiers(kPage);
+  const Plan plan = sentinel_plan(b.profile, machine, 20 * kPage);
+  ASSERT_THAT(plan.moves, SizeIs(1));
+  EXPECT_EQ(plan.moves[0].direction, Direction::demote);
+  EXPECT_EQ(plan.moves[0].tensor, g);
+  EXPECT_THAT(verify(plan, b.profile), IsEmpty());
+  machine.tiers[1].byte_addressable = true;
+  const Plan in_place = sentinel_plan(b.profile, machine, 20 * kPage);
+  EXPECT_THAT(in_place.moves, SizeIs(2));
+}
+
 TEST(SentinelPolicy, UnusedPersistentTensorStaysAway) {
   ProfileBuilder b;
   const TensorId unused = b.persistent(8 * kPage), w = b.persistent(8 * kPage);
