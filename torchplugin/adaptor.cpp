@@ -104,14 +104,26 @@ void name_tensor(const at::Tensor& tensor, int access) {
   if (storage.nbytes() != 0) sentinel_op_tensor(storage.data(), storage.nbytes(), access);
 }
 
-// Whether an op that fills the tensor will write each byte of its storage. Where autograd or
-// inference mode may refuse the op, what is there must stay.
+// What stands between the dispatcher and a kernel that fills a tensor, and lets it pass.
+constexpr c10::DispatchKeySet kPlain{c10::DispatchKey::CPU, c10::DispatchKey::ADInplaceOrView,
+                                     c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutocastCPU,
+                                     c10::DispatchKey::BackendSelect};
+
+// Whether the op, which fills its operand, is certain to write each byte of a storage of ours and
+// to read none: nobody stands between the dispatcher and the kernel (a mode, a transform or a
+// subclass may read first, or refuse), autograd and inference mode let it, and the operand is all
+// of the storage.
 bool fills_storage(const at::Tensor& tensor) {
-  return tensor.defined() && tensor.has_storage() && tensor.is_non_overlapping_and_dense() &&
+  if (!tensor.defined()) return false;
+  for (const c10::DispatchKey key :
+       tensor.key_set() | c10::impl::tls_local_dispatch_key_set().included_)
+    if (!kPlain.has(key)) return false;
+  if (!tensor.has_storage() || tensor.is_inference()) return false;
+  if (at::GradMode::is_enabled() && tensor.requires_grad()) return false;
+  const auto& storage = tensor.storage();
+  return storage.data_ptr().get_deleter() == &deallocate && tensor.is_non_overlapping_and_dense() &&
          tensor.storage_offset() == 0 &&
-         static_cast<std::size_t>(tensor.numel()) * tensor.itemsize() ==
-             tensor.storage().nbytes() &&
-         !(at::GradMode::is_enabled() && tensor.requires_grad()) && !tensor.is_inference();
+         static_cast<std::size_t>(tensor.numel()) * tensor.itemsize() == storage.nbytes();
 }
 
 void name_tensors(const c10::IValue& value, int access) {
@@ -155,11 +167,11 @@ Frame start_op(const at::RecordFunction& fn) {
   if (thread.inside > 0) return ++thread.inside, Frame::inner;
   const auto& kind = kind_of(fn);
   if (!kind.op) return Frame::transparent;
+  const bool overwrites = kind.fills && !fn.inputs().empty() && fn.inputs()[0].isTensor() &&
+                          fills_storage(fn.inputs()[0].toTensor());
   ++thread.inside;
   if (thread.backward == 0) layers.note(fn.seqNr());
   sentinel_op_start(fn.name(), phase());
-  const bool overwrites = kind.fills && !fn.inputs().empty() && fn.inputs()[0].isTensor() &&
-                          fills_storage(fn.inputs()[0].toTensor());
   if (overwrites)
     name_tensor(fn.inputs()[0].toTensor(), SENTINEL_WRITE | SENTINEL_OVERWRITE);
   else if (sentinel_wants_tensors())

@@ -181,7 +181,7 @@ void FaultLoop::resolve_plainly(const Fault& fault) noexcept {
   const std::uintptr_t page = fault.address & ~(kPage - 1);
   if (fault.protect) {
     uffdio_writeprotect request{.range = {page, kPage}, .mode = 0};
-    ioctl(uffd_, UFFDIO_WRITEPROTECT, &request);
+    if (ioctl(uffd_, UFFDIO_WRITEPROTECT, &request) != 0) wake(page, kPage);
     return;
   }
   const int rc = fault.minor ? cont(page, kPage) : zero(page, kPage);

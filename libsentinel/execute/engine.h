@@ -22,6 +22,7 @@ constexpr std::array kMoveCauses{"EBUSY", "ENOMEM", "EFAULT", "EACCES", "other"}
 struct EngineCounters {             // since the engine began
   std::uint64_t demand_faults = 0;  // touches that had to wait for bytes from the slow tier
   std::uint64_t promoted_bytes = 0, demoted_bytes = 0;  // as really moved
+  std::uint64_t pieces = 0;      // of the promoted: parts of blocks that were read alone
   double stall_us = 0;           // time in which a training thread waited for memory
   std::uint64_t peak_bytes = 0;  // of fast memory, since the budget was set
   std::array<std::uint64_t, kMoveCauses.size()> causes{};  // pages, by MoveCause
@@ -60,7 +61,7 @@ class Engine {
     demote(address, bytes);
   }
   virtual void promote(std::uintptr_t address, std::uint64_t bytes) noexcept = 0;
-  // The op about to run writes all of it and reads nothing: its contents may be lost.
+  // The op about to run writes all of this tensor and reads nothing: its contents may be lost.
   virtual void overwrite(std::uintptr_t, std::uint64_t) noexcept {}
   // Waits until a promotion has been completed, as far as it can be; counted as a stall.
   virtual void await(std::uintptr_t address, std::uint64_t bytes) noexcept = 0;

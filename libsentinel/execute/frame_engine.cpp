@@ -84,6 +84,7 @@ void FrameEngine::open_slow_tier() {
   reader_ = make_executor(*slow_, io);
   writer_ = make_executor(*slow_, io);
   if (pieces_) {
+    io.depth = Pieces::kBatch;
     pieces_->open(make_executor(*slow_, io));
   }
   promoter_ = quiet_thread([this] { promoter(); });
@@ -146,17 +147,16 @@ void FrameEngine::give_at_once(BlockIndex index, Guard& guard) noexcept {
   if (gives() && !free_.empty()) give(index, guard);
 }
 
-// Blocks that reach beyond it, or that another tensor shares, keep what they hold, and so does what
-// is still leaving: it may be written before its pages have gone.
+// Blocks that another tensor shares keep what they hold, and so does what is still leaving: it may
+// be written before its pages have gone.
 void FrameEngine::overwrite(std::uintptr_t address, std::uint64_t bytes) noexcept {
   Guard guard(lock_);
   if (!slow_) return;
   for_blocks(address, bytes, [&](BlockIndex index) {
     auto& block = blocks_[index];
-    const auto begin = arena_ + index * kGranule;
-    if (begin < address || begin + kGranule > address + bytes || block.live != 1) return;
     block.used = clock_.load(std::memory_order_relaxed) << 24;
-    if (block.state != BlockState::absent || block.queue == QueueId::demand) return;
+    if (block.live != 1 || block.state != BlockState::absent || block.queue == QueueId::demand)
+      return;
     if (block.queue == QueueId::prefetch) prefetches_.remove(index);
     block.discard = true;
     make_absent_or_empty(block);

@@ -5,7 +5,8 @@
 // Threads: the *guard* (the FaultLoop's thread) answers touches of absent blocks; the *promoter*
 // reads blocks in, the *demoter* writes blocks out; any number of training threads call the public
 // functions. One lock, `lock_`, guards all state; it is held across fork() and while the file
-// grows, but never while a frame or bytes move or the arena is touched, so the guard soon gets it.
+// grows, but never while a frame moves, blocks are transferred or the arena is touched, so the guard
+// soon gets it. (Pieces, 256 KiB at most, are put in place with it.)
 //
 // Deadlock freedom: demand takes precedence over prefetch, prefetch evicts only what nobody wants
 // or uses, an eviction waits for nothing but its own write, and demand evicts whatever is not being

@@ -91,9 +91,10 @@ bool FrameEngine::serve_piece(const Fault& fault, BlockIndex index, Guard& guard
   const int code = pieces_->read(slot);
   guard.lock();
   end_wait();
-  if (code != 0) fail("could not read a tensor back", code);
+  if (code != 0) fail("could not read a part of a tensor back", code);
   const auto arrived = pieces_->put(index);
   counters_.promoted_bytes += arrived * Pieces::kBytes;
+  counters_.pieces += arrived;
   return arrived != 0 || again();
 }
 

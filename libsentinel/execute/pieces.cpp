@@ -13,10 +13,10 @@ namespace sentinel {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
-constexpr std::uint64_t kMostFrames = 1024;
-constexpr std::uint64_t kFirstShare = 32;  // of the budget's frames that pieces begin with: one in
-constexpr std::uint32_t kAgain = 32;       // what a block and another's way out cost, in pieces
-constexpr int kLittle = 8;                 // pieces of a block
+constexpr std::uint64_t kMostFrames = 256;  // they are given back with the lock held
+constexpr std::uint64_t kFirstShare = 32;   // of the budget's frames that pieces begin with: one in
+constexpr std::uint32_t kAgain = 32;        // what a block and another's way out cost, in pieces
+constexpr int kLittle = 8;                  // pieces of a block
 constexpr std::uint32_t kLongestStep = Pieces::kPerBlock / 4;
 
 }  // namespace
@@ -48,7 +48,7 @@ bool Pieces::worth(BlockIndex index, std::uint32_t piece, std::uint64_t op) noex
   if (op_ != op) stride_ = 0;
   op_ = op;
   auto& state = states_[index];
-  if (state.op != op) state = {.mapped = state.mapped, .op = op};
+  if (state.op != op) state = {.mapped = state.mapped, .op = op, .touched = state.touched};
   look_for_steps(state, piece);
   const bool again = (state.seen >> piece & 1) != 0;
   if (again && ++state.again == kAgain) state.whole = true;
@@ -108,7 +108,11 @@ std::uint64_t Pieces::put(BlockIndex index) noexcept {
   std::uint64_t count = 0;
   for (const auto piece : batch_) {
     const auto address = arena_ + index * kGranule + piece * kBytes;
-    if (loop_.copy_protected(address, buffer_ + count * kBytes, kBytes) != 0) break;
+    states_[index].touched = true;
+    if (loop_.copy_protected(address, buffer_ + count * kBytes, kBytes) != 0) {
+      madvise(reinterpret_cast<void*>(address), kBytes, MADV_DONTNEED);  // what part there is
+      break;
+    }
     states_[index].mapped |= std::uint64_t{1} << piece;
     ++mapped_;
     order_[(oldest_ + listed_++) % order_.size()] = {index, piece};
@@ -134,7 +138,8 @@ void Pieces::drop_oldest() noexcept {
 // that comes stays one huge page.
 void Pieces::drop(BlockIndex index) noexcept {
   if (reading_ == index) reading_ = kNoBlock;
-  if (mapped_ == 0 || states_[index].mapped == 0) return;
+  if (!states_[index].touched) return;
+  states_[index].touched = false;
   mapped_ -= static_cast<std::uint64_t>(std::popcount(std::exchange(states_[index].mapped, 0)));
   madvise(reinterpret_cast<void*>(arena_ + index * kGranule), kGranule, MADV_DONTNEED);
 }

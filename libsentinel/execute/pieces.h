@@ -10,7 +10,8 @@
 // exchanged whole, and so is what is dropped and read again too often. Pieces take their memory
 // from the frames of the budget.
 //
-// All functions but read() are called with the engine's lock; none allocates.
+// All functions but read() are called with the engine's lock. On the fault thread none allocates,
+// but for the queue of the threads that read where there is no io_uring.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,7 @@ class Pieces {
  public:
   static constexpr std::uint64_t kBytes = 32u << 10;
   static constexpr std::uint32_t kPerBlock = kGranule / kBytes;  // one bit each of a word
+  static constexpr std::size_t kBatch = 8;                       // read together
 
   // The arena's range is registered with write protection.
   Pieces(FaultLoop&, std::uintptr_t arena, std::uint64_t arena_bytes);
@@ -33,7 +35,8 @@ class Pieces {
   Pieces(const Pieces&) = delete;
   Pieces& operator=(const Pieces&) = delete;
 
-  // Where from; before that nothing is worth it. `most_frames` may be taken from the budget.
+  // Where from, kBatch deep; before that nothing is worth it. `most_frames` may be taken from the
+  // budget.
   void open(std::unique_ptr<Executor> reader);
   void set_limit(std::uint64_t most_frames);
 
@@ -66,12 +69,12 @@ class Pieces {
   std::uint64_t op() const { return op_; }  // that has used them last
 
  private:
-  static constexpr std::size_t kBatch = 8;  // read together
   struct State {
     std::uint64_t mapped = 0;
     std::uint64_t seen = 0;  // by the op
     std::uint64_t op = 0;
     std::uint32_t again = 0;  // pieces asked for that had been dropped
+    bool touched = false;     // has had pieces, and may have a page table without pages
     bool whole = false;       // pieces are not worth it
   };
   void look_for_steps(State&, std::uint32_t piece) noexcept;

@@ -102,7 +102,8 @@ void Session::op_tensor(const void* storage, std::size_t bytes, int access) noex
   auto* tensor = space_.find(storage);
   if (tensor != nullptr && summary_.fast_limit_bytes != 0)
     engine_->touch(tensor->address, tensor->bytes);
-  if (tensor != nullptr && (access & SENTINEL_OVERWRITE) != 0) overwrite(*tensor);
+  if (tensor != nullptr && tensor->bytes == bytes && (access & SENTINEL_OVERWRITE) != 0)
+    overwrite(*tensor);
   if (!recording()) return;
   const auto record = tensor != nullptr
                           ? tensor->record
@@ -111,8 +112,9 @@ void Session::op_tensor(const void* storage, std::size_t bytes, int access) noex
     recorder_.op_uses(record, (access & SENTINEL_READ) != 0, (access & SENTINEL_WRITE) != 0);
 }
 
-// No plan fetches it for this op.
+// No plan fetches it for this op, unless slow memory is used in place.
 void Session::overwrite(LiveTensor& tensor) {
+  if (engine_->in_place()) return;
   engine_->overwrite(tensor.address, tensor.bytes);
   if (std::exchange(tensor.wanted, true)) return;
   engine_->promote(tensor.address, tensor.bytes);

@@ -135,8 +135,12 @@ void Scheduler::add_gap(std::uint32_t storage, std::uint32_t use, std::uint32_t 
   if (!unused(gap)) ends_at_[use % ops_].push_back(id);
 }
 
+// What shares a granule has to be fetched for the others' sake.
 bool Scheduler::overwritten(std::uint32_t storage, std::uint32_t position) const {
-  return in_.overwritten_unfetched && !reads(in_.profile, in_.storages[storage], position);
+  const Storage& s = in_.storages[storage];
+  const auto alone = [&](UnitId u) { return in_.footprint.members(u).size() == 1; };
+  return in_.overwritten_unfetched && !reads(in_.profile, s, position) &&
+         std::ranges::all_of(in_.footprint.units(s.tensor), alone);
 }
 
 // The start of the interval before the one that needs it (paper, IV-D), within the gap.

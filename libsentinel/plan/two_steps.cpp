@@ -173,7 +173,8 @@ class TwoSteps {
              (s.carried && std::ranges::binary_search(list, *s.carried));
     };
     const Op& op = profile_.ops[k];
-    const bool away = !resident_[i] && (lost_[i] || !in_place(i, k));
+    const bool on_disk = machine_ == nullptr || !machine_->tiers[tier_[i]].byte_addressable;
+    const bool away = !resident_[i] && (lost_[i] || (on_disk && !in_place(i, k)));
     if (away && !named_in(op.in) && named_in(op.out)) arrive(i);
   }
 

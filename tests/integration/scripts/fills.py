@@ -4,6 +4,13 @@ import argparse
 import hashlib
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class Refusal(TorchDispatchMode):
+    """Nothing may be written under it."""
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        raise RuntimeError("refused")
 
 
 def refused(call):
@@ -22,11 +29,14 @@ def main():
     layers = [torch.nn.Linear(1024, 1024) for _ in range(8)]  # 4 MiB each
     weights = [layer.weight for layer in layers]
     optimizer = torch.optim.Adam(weights)
-    kept = torch.randn(3, 1024, 1024)
+    kept, large = torch.randn(3, 1024, 1024), torch.randn(4 << 20)
     for step in range(args.steps):
-        optimizer.zero_grad()
+        optimizer.zero_grad(set_to_none=False)
         refused(weights[0].zero_)                      # autograd does not let it
-        kept[2, :1].expand(3 * 1024, 1024).zero_()     # one row, as often as the storage has rows
+        kept[0, :1].expand(3 * 1024, 1024).zero_()     # one row, as often as the storage has rows
+        with Refusal():
+            refused(kept.zero_)
+        torch.from_numpy(large.numpy()[:1024]).zero_() # a storage of its own, at the same address
         value = torch.randn(64, 1024)
         for layer in layers:
             value = torch.relu(layer(value)) + value
@@ -42,7 +52,7 @@ def main():
         optimizer.step()
         print(f"step {step} loss {float(loss.detach()).hex()}", flush=True)
     digest = hashlib.sha256()
-    for tensor in [*weights, *(weight.grad for weight in weights), kept]:
+    for tensor in [*weights, *(weight.grad for weight in weights), kept, large]:
         digest.update(tensor.detach().numpy().tobytes())
     print(digest.hexdigest())
 
