@@ -180,8 +180,8 @@ def losses(record):
 # ---------------------------------------------------------------- the table
 
 
-def row_of(contender, records, reference, step, figures, unlimited_ms):
-    """One line of the table."""
+def row_of(contender, records, reference, step, figures, unlimited):
+    """One line of the table. `unlimited`: of Sentinel, its measured and its predicted ms a step; None without."""
     row = {"label": contender.label, "kind": contender.kind, "share": contender.share, "ms": None,
            "limit_ms": None}
     good = [record for record in records if "failure" not in record]
@@ -197,24 +197,28 @@ def row_of(contender, records, reference, step, figures, unlimited_ms):
     if "summary" in good[0]:
         steady = [one for record in good for one in record["summary"]["steps"] if one["phase"] == "steady"]
         row["demand_faults"] = statistics.median(one["demand_faults"] for one in steady) if steady else None
-        row["predicted_ms"] = good[0]["summary"].get("predicted_ms")
-    if contender.share is not None and unlimited_ms:
-        row["limit_ms"] = step.limit_ms(contender.share / 100 * step.peak, unlimited_ms, figures["write_bw"],
+    if contender.share is not None and unlimited:
+        row["limit_ms"] = step.limit_ms(contender.share / 100 * step.peak, unlimited[0], figures["write_bw"],
                                         figures["read_bw"])
+        if "summary" in good[0]:  # the simulator says how long is waited; computing takes what it took
+            waits = statistics.median(record["summary"]["predicted_ms"] for record in good) - unlimited[1]
+            row["predicted_ms"] = unlimited[0] + waits
     return row
 
 
 def table(model, result):
     best = min((row["ms"] for row in result["rows"] if row["ms"] and row["share"] is None), default=None)
-    lines = [["contender", "ms a step", "of the best", "limit ms", "of the limit", "GB in", "GB out", "peak MB", "losses"]]
+    lines = [["contender", "ms a step", "of the best", "limit ms", "of the limit", "predicted", "off by", "GB in", "GB out", "peak MB", "losses"]]
     for row in result["rows"]:
         if row["ms"] is None:
-            lines.append([row["label"], row["failure"]] + [""] * 7)
+            lines.append([row["label"], row["failure"]] + [""] * 9)
             continue
         moved = row["moved_gb"] or (0, 0)
         lines.append([row["label"], f"{row['ms']:.0f}", f"{best / row['ms']:.2f}" if best else "",
                       f"{row['limit_ms']:.0f}" if row["limit_ms"] else "",
                       f"{row['limit_ms'] / row['ms']:.2f}" if row["limit_ms"] else "",
+                      f"{row['predicted_ms']:.0f}" if row.get("predicted_ms") else "",
+                      f"{100 * (row['predicted_ms'] / row['ms'] - 1):+.0f} %" if row.get("predicted_ms") else "",
                       f"{moved[0]:.2f}", f"{moved[1]:.2f}", f"{row['peak_rss_mb']:.0f}",
                       "same" if row["same_losses"] else "differ"])
     widths = [max(len(line[i]) for line in lines if len(line[1]) < 40) for i in range(len(lines[0]))]
@@ -253,8 +257,9 @@ def compare(model, args, figures, folder):
     reference = plain or next(record for one in chosen for record in records[one] if "failure" not in record)
     ours = [record for one in chosen if one.kind == "sentinel" and one.share is None for record in records[one]
             if "failure" not in record]
-    unlimited_ms = statistics.median(ms for record in ours for ms in settled(record)) if ours else None
-    rows = [row_of(one, records[one], reference, step, figures, unlimited_ms) for one in chosen]
+    unlimited = (statistics.median(ms for record in ours for ms in settled(record)),
+                 statistics.median(record["summary"]["predicted_ms"] for record in ours)) if ours else None
+    rows = [row_of(one, records[one], reference, step, figures, unlimited) for one in chosen]
     return {"peak_gb": step.peak / 1e9, "process_gb": base / 1e9, "rows": rows}
 
 
