@@ -70,8 +70,7 @@ bool FrameEngine::start_promotion(BlockIndex index, Guard& guard) noexcept {
   if (block.state == BlockState::empty) {
     (block.queue == QueueId::demand ? demanded_ : prefetches_).remove(index);
     if (give(index, guard)) return true;
-    demanded_.push(
-        index);  // without wake(): a frame that becomes free will, and nothing else helps
+    demanded_.push(index);  // a frame that becomes free wakes the promoter; nothing else helps
     return false;
   }
   const auto token = free_frame(guard);

@@ -41,8 +41,8 @@ struct Decision {
   std::uint32_t storage = 0, use = 0, next = 0;  // of the gap
   Remedy remedy = Remedy::keep;
   std::uint32_t tier = 1;  // swap: where to
-  std::uint32_t fetch =
-      0;               // swap: wanted trigger position in (use, next]; later if there is no room
+  // swap: wanted trigger position in (use, next]; later if there is no room
+  std::uint32_t fetch = 0;
   bool ahead = false;  // swap: copied once it is written for the last time, while the way is idle
   double out_delay_us = 0, in_delay_us = 0;  // after the triggers
 };

@@ -25,8 +25,8 @@ constexpr std::array kSlacks{0.0, 0.03, 0.08, 0.16, 0.3};
 constexpr std::uint32_t kBoundBuckets = 100;
 constexpr std::array kBoundSlacks{0.0, 0.02, 0.05, 0.08, 0.12, 0.2};
 constexpr double kFinestStep = 1.04;
-constexpr std::uint64_t kBothWays =
-    3;  // plans after the first: once more, copying ahead, once more
+// Plans after the first: once more, copying ahead, once more.
+constexpr std::uint64_t kBothWays = 3;
 
 // What passes before each op: it waits, and others are replayed.
 std::vector<double> waits_of(const Candidate& c, const Profile& profile) {
