@@ -1,0 +1,156 @@
+#include "execute/pieces.h"
+
+#include "execute/limits.h"
+#include "unit/execute/frame_engine_fixture.h"
+
+namespace sentinel {
+namespace {
+
+// As a normalization's backward pass does: one op goes over all blocks again and again, and uses a
+// page of each image every time.
+class StridingTest : public EngineTest {
+ protected:
+  static constexpr std::uint64_t kImage = 256_KiB, kPlane = 4_KiB;
+  static constexpr std::size_t kDepth = 8;
+  const std::uint64_t kBudget = FrameEngine::minimum_bytes(thread_count(), kDepth) / kGranule + 28;
+  const std::uint64_t kBlocks = kBudget + 16;
+
+  void SetUp() override {
+    EngineTest::SetUp();
+    if (IsSkipped()) return;
+    if (kBlocks * kGranule > kArena) GTEST_SKIP() << "too many processors for the test's arena";
+    if (!engine->loop()->can_protect()) GTEST_SKIP() << "this kernel has no write protection";
+    engine->set_budget(kBudget * kGranule);
+    for (std::uint64_t b = 0; b < kBlocks; ++b) occupy(b), fill(b), engine->tick();
+  }
+
+  // Calls f(block, word) for the first word of each of the sweep's planes.
+  template <class F>
+  void sweep(std::uint64_t plane, F&& f) {
+    for (std::uint64_t b = 0; b < kBlocks; ++b)
+      for (std::uint64_t at = plane * kPlane; at < kGranule; at += kImage) f(b, at / 8);
+  }
+  void TearDown() override {
+    if (engine == nullptr || IsSkipped()) return;
+    EXPECT_GT(engine->counters().pieces, 0u);
+  }
+
+  bool sweeps_are_right(std::uint64_t count) {
+    bool right = true;
+    for (std::uint64_t plane = 0; plane < count; ++plane)
+      sweep(plane, [&](auto b, auto i) { right = right && words(b)[i] == value(b, i); });
+    return right;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Mechanisms, StridingTest,
+                         ::testing::Values(Mode{"MoveUring", true, IoBackend::uring},
+                                           Mode{"MoveThreads", true, IoBackend::threads},
+                                           Mode{"CopyUring", false, IoBackend::uring}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(StridingTest, PiecesAreReadInsteadOfBlocks) {
+  const auto before = engine->counters();
+  EXPECT_TRUE(sweeps_are_right(64));
+  const auto after = engine->counters();
+  const auto least = 64 * (kBlocks - kBudget) * kGranule;  // if blocks were exchanged in each sweep
+  EXPECT_LT(after.promoted_bytes - before.promoted_bytes, least / 4);
+  EXPECT_LE(after.peak_bytes, kBudget * kGranule);
+  engine->tick();
+  for (std::uint64_t b = 0; b < kBlocks; ++b) EXPECT_TRUE(intact(b)) << b;
+}
+
+TEST_P(StridingTest, OneTransferAtATimeIsEnough) {
+  auto shallow = options();
+  shallow.depth = 1;
+  engine = std::make_unique<FrameEngine>(shallow);
+  engine->set_budget(kBudget * kGranule);
+  for (std::uint64_t b = 0; b < kBlocks; ++b) occupy(b), fill(b), engine->tick();
+  EXPECT_TRUE(sweeps_are_right(64));
+}
+
+TEST_P(StridingTest, WhatIsWrittenInAPieceIsKept) {
+  const auto written = [](auto b, auto plane) { return (b + plane) % 31 == 0; };
+  for (std::uint64_t plane = 0; plane < 20; ++plane)
+    sweep(plane, [&](auto b, auto i) {
+      ASSERT_EQ(words(b)[i], value(b, i));
+      if (written(b, plane)) words(b)[i] = ~value(b, i);
+    });
+  engine->tick();
+  for (std::uint64_t plane = 0; plane < 20; ++plane)
+    sweep(plane, [&](auto b, auto i) {
+      ASSERT_EQ(words(b)[i], written(b, plane) ? ~value(b, i) : value(b, i));
+      if (written(b, plane)) words(b)[i] = value(b, i);
+    });
+  for (std::uint64_t b = 0; b < kBlocks; ++b) EXPECT_TRUE(intact(b)) << b;
+}
+
+TEST_P(StridingTest, ThreadsReadAndWriteThemSideBySide) {
+  std::atomic<int> bad = 0;
+  const auto work = [&](std::uint64_t first) {  // planes of its own
+    for (std::uint64_t plane = first; plane < 64; plane += 2)
+      for (std::uint64_t b = 0; b < kBlocks; ++b)
+        for (std::uint64_t at = plane * kPlane; at < kGranule; at += kImage) {
+          bad += words(b)[at / 8] != value(b, at / 8);
+          if (b % 5 == first) words(b)[at / 8] = value(b, at / 8) + 1;
+          if (b % 5 == first) words(b)[at / 8] -= 1;
+        }
+  };
+  std::thread other([&] { work(1); });
+  work(0);
+  other.join();
+  EXPECT_EQ(bad, 0);
+  for (std::uint64_t b = 0; b < kBlocks; ++b) EXPECT_TRUE(intact(b)) << b;
+}
+
+TEST_P(StridingTest, PiecesGoWithTheirTensor) {
+  EXPECT_TRUE(sweeps_are_right(9));
+  for (std::uint64_t b = 0; b < kBlocks; ++b) engine->vacate(at(b), kGranule, true);
+  for (std::uint64_t b = 0; b < kBlocks; ++b) occupy(b), words(b)[1] = b;
+  for (std::uint64_t b = 0; b < kBlocks; ++b) EXPECT_EQ(words(b)[1], b);
+}
+
+TEST_P(StridingTest, CountingFindsBlocksWithPiecesAsTheyWere) {
+  EXPECT_TRUE(sweeps_are_right(9));
+  ASSERT_EQ(engine->start_counting(), 0);
+  EXPECT_TRUE(sweeps_are_right(3));
+  ASSERT_EQ(engine->stop_counting(), 0);
+  EXPECT_TRUE(sweeps_are_right(20));
+  for (std::uint64_t b = 0; b < kBlocks; ++b) EXPECT_TRUE(intact(b)) << b;
+}
+
+TEST_P(StridingTest, AChildFindsBlocksWithPiecesAsTheyWere) {
+  EXPECT_TRUE(sweeps_are_right(9));
+  const auto as_it_was = [&] {
+    bool good = true;
+    for (std::uint64_t b = 0; b < kBlocks; ++b) good = good && intact(b);
+    return good;
+  };
+  EXPECT_EQ(status_of_child(as_it_was, [&] { EXPECT_TRUE(sweeps_are_right(20)); }), 0);
+  for (std::uint64_t b = 0; b < kBlocks; ++b) EXPECT_TRUE(intact(b)) << b;
+}
+
+TEST_P(StridingTest, AFailingDiskStopsTrainingInAPieceToo) {
+  engine.reset();
+  const auto stride = [&] {
+    auto failing = options();
+    failing.inject = "read:500:EIO";  // more than there are reads of whole blocks
+    engine = std::make_unique<FrameEngine>(failing);
+    engine->set_budget(kBudget * kGranule);
+    for (std::uint64_t b = 0; b < kBlocks; ++b) occupy(b), fill(b), engine->tick();
+    _exit(sweeps_are_right(64) ? 0 : 1);
+  };
+  EXPECT_EXIT(stride(), ::testing::ExitedWithCode(125), "could not read a part of a tensor back");
+}
+
+TEST_P(StridingTest, ABlockThatIsPromotedTakesThePlaceOfItsPieces) {
+  EXPECT_TRUE(sweeps_are_right(9));
+  engine->tick();
+  for (std::uint64_t b = 0; b < 20; ++b) engine->demote(at(b), kGranule);
+  for (std::uint64_t b = 0; b < 20; ++b) engine->promote(at(b), kGranule);
+  engine->await(at(0), 20 * kGranule);
+  for (std::uint64_t b = 0; b < kBlocks; ++b) EXPECT_TRUE(intact(b)) << b;
+}
+
+}  // namespace
+}  // namespace sentinel
