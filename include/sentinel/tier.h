@@ -40,9 +40,11 @@ class Executor {
   virtual ~Executor() = default;
   virtual std::size_t depth() const = 0;  // transfers that may be in flight
   virtual int submit(const Transfer&) noexcept = 0;
-  // Blocks until a completion or a wake() arrives; returns how many were written to `out`.
-  virtual std::size_t wait(std::span<Completion> out) noexcept = 0;
-  virtual void wake() noexcept = 0;  // from any thread: makes wait() return
+  // Blocks until `least` completions or a wake() arrive; returns how many were written to `out`,
+  // which may be fewer.
+  virtual std::size_t wait_for(std::size_t least, std::span<Completion> out) noexcept = 0;
+  std::size_t wait(std::span<Completion> out) noexcept { return wait_for(1, out); }
+  virtual void wake() noexcept = 0;  // from any thread: makes wait_for() return
 };
 
 }  // namespace sentinel

@@ -48,8 +48,8 @@ class InjectingExecutor final : public Executor {
     return inner_->submit(transfer);
   }
 
-  std::size_t wait(std::span<Completion> out) noexcept override {
-    const auto count = inner_->wait(out);
+  std::size_t wait_for(std::size_t least, std::span<Completion> out) noexcept override {
+    const auto count = inner_->wait_for(least, out);
     for (auto& completion : out.first(count))
       if (seen_ >= injection_.at && completion.cookie == doomed_)
         completion.error = injection_.error;

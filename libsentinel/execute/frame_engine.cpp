@@ -22,6 +22,8 @@ namespace {
 constexpr std::uint64_t kUnlimited = ~0ull / kGranule;
 // What one instruction can touch: two operands, each across a boundary.
 constexpr std::uint64_t kFramesPerThread = 4;
+constexpr std::uint64_t kAheadShare =
+    16;  // of the budget: so much a streaming op keeps free at most
 constexpr std::uint64_t kPiecesShare = 3;  // of what is beyond the smallest budget: a third at most
 
 }  // namespace
@@ -127,6 +129,7 @@ bool FrameEngine::occupy(std::uintptr_t address, std::uint64_t bytes) noexcept {
     ++block.wanted;
     block.discard = false;  // on its way out, and written again before its pages have gone
     block.used = now;
+    block.made = true;
     if (block.queue == QueueId::evict) keep(index);
     no_longer_idle(index);
     give_at_once(index, guard);
@@ -200,6 +203,7 @@ void FrameEngine::touch(std::uintptr_t address, std::uint64_t bytes) noexcept {
   for_blocks(address, bytes, [&](BlockIndex index) {
     auto& block = blocks_[index];
     block.used = now;
+    block.made = false;
     if (block.queue == QueueId::evict && block.wanted != 0) keep(index);
     if (block.queue == QueueId::spare) spare_.remove(index);
   });
@@ -283,6 +287,7 @@ void FrameEngine::set_resident(BlockIndex index) noexcept {
   block.recalled = false;
   const std::uint64_t now = clock_.load(std::memory_order_relaxed) << 24;
   const bool in_use = block.used >= now;  // by the op that runs: it was read ahead for it
+  block.made = block.made && in_use;
   block.used = std::max<std::uint64_t>(block.used & ~0xffffffull, now) | (++arrivals_ & 0xffffff);
   block.place = static_cast<std::uint32_t>(resident_.size());
   resident_.push_back(index);
@@ -356,12 +361,16 @@ void FrameEngine::evict(BlockIndex index) noexcept {
   if (writer_) writer_->wake();
 }
 
+std::size_t FrameEngine::most_fresh() {
+  static const std::size_t most = kFramesPerThread * thread_count();
+  return most;
+}
+
 // Whether it has just come for the op that runs, so that the instruction that asked for it may not
 // have been done yet: as many as all threads' instructions take.
 bool FrameEngine::fresh(const Block& block) const noexcept {
-  static const auto kept = kFramesPerThread * thread_count();
   return block.used >> 24 == clock_.load(std::memory_order_relaxed) &&
-         ((arrivals_ - block.used) & 0xffffff) < kept;
+         ((arrivals_ - block.used) & 0xffffff) < most_fresh();
 }
 
 // Sees to it that `count` frames become free: what is being written counts; then dead blocks, then
@@ -375,12 +384,14 @@ void FrameEngine::want_frames(std::size_t count) noexcept {
   if (under_way >= count || frozen_) return;
   const auto needed = std::min(count - under_way, resident_.size());
   const auto now = clock_.load(std::memory_order_relaxed);
+  const bool striding = pieces_ && pieces_->op() == now;
   const auto rank = [&](BlockIndex index) {
     const auto& block = blocks_[index];
     if (block.stuck) return std::pair{6, block.used};
     if (block.used >> 24 < now) return std::pair{block.wanted == 0 ? 1 : 2, block.used};
     if (fresh(block)) return std::pair{5, block.used};
-    return block.left != now ? std::pair{3, block.used} : std::pair{4, ~block.used};
+    const bool kept = block.made && striding;
+    return block.left != now && !kept ? std::pair{3, block.used} : std::pair{4, ~block.used};
   };
   for (std::size_t n = 0; n < needed; ++n) {
     auto best = dead_.empty() ? spare_.front() : dead_.front();
@@ -392,9 +403,20 @@ void FrameEngine::want_frames(std::size_t count) noexcept {
       if (blocks_[index].queue == QueueId::none && (best == kNoBlock || rank(index) < rank(best)))
         best = index;
     if (best == kNoBlock) return;
-    if (blocks_[best].used >> 24 == now) blocks_[best].left = now;
+    if (blocks_[best].used >> 24 == now) blocks_[best].left = streamed_ = now;
     evict(best);
   }
+}
+
+// An op that goes through more than fits will want another frame soon: it should not have to wait
+// for a write then. What has just come does not make room.
+void FrameEngine::make_room_ahead() noexcept {
+  if (streamed_ != clock_.load(std::memory_order_relaxed)) return;
+  const auto ahead = std::min<std::uint64_t>(options_.depth, budget_frames_ / kAheadShare);
+  const auto others =
+      resident_.size() - std::min(resident_.size(), evictions_.size() + most_fresh());
+  if (free_.size() < ahead && demanded_.size() + ahead <= others)
+    want_frames(demanded_.size() + ahead - free_.size());
 }
 
 // The budget is used up and hardly a frame is free: what is dead should not wait for a demand.

@@ -5,8 +5,8 @@
 // Threads: the *guard* (the FaultLoop's thread) answers touches of absent blocks; the *promoter*
 // reads blocks in, the *demoter* writes blocks out; any number of training threads call the public
 // functions. One lock, `lock_`, guards all state; it is held across fork() and while the file
-// grows, but never while a frame moves, blocks are transferred or the arena is touched, so the guard
-// soon gets it. (Pieces, 256 KiB at most, are put in place with it.)
+// grows, but never while a frame moves, blocks are transferred or the arena is touched, so the
+// guard soon gets it. (Pieces, 1 MiB at most, are put in place with it.)
 //
 // Deadlock freedom: demand takes precedence over prefetch, prefetch evicts only what nobody wants
 // or uses, an eviction waits for nothing but its own write, and demand evicts whatever is not being
@@ -114,6 +114,8 @@ class FrameEngine final : public Engine {
   void now_free(Token) noexcept;
   void drop_pieces() noexcept;
   void want_frames(std::size_t count) noexcept;
+  void make_room_ahead() noexcept;
+  static std::size_t most_fresh();
   bool fresh(const Block&) const noexcept;
   bool frames_short() const noexcept;
   void note_dead(BlockIndex) noexcept;
@@ -162,6 +164,7 @@ class FrameEngine final : public Engine {
   std::unique_ptr<Pieces> pieces_;  // null: no write protection here
   std::uint64_t frames_ = 0;        // in the arena, free, in flight and given to pieces
   std::uint64_t budget_frames_;
+  std::uint64_t streamed_ = 0;  // the last op that had to give up blocks of its own
   std::uint64_t arrivals_ = 0;  // orders blocks used in the same tick
   std::size_t arriving_ = 0, leaving_ = 0;
   bool frozen_ = false, stop_ = false, child_ = false;

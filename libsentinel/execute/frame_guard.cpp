@@ -56,7 +56,7 @@ void FrameEngine::on_fault(BlockIndex index, Guard& guard) noexcept {
       return;
     case BlockState::empty:
       if (block.queue == QueueId::demand) return;
-      if (!frozen_ && demanded_.empty() && give(index, guard)) return;
+      if (!frozen_ && demanded_.empty() && give(index, guard)) return make_room_ahead();
       if (!std::exchange(block.faulted, true)) begin_wait();
       demand(index);
       want_frames(demanded_.size());
@@ -84,18 +84,23 @@ bool FrameEngine::serve_piece(const Fault& fault, BlockIndex index, Guard& guard
   const auto lacking = pieces_->frames_wanted() - pieces_->frames();
   if (lacking != 0) want_frames(demanded_.size() + lacking);
   if (!worth) return false;
+  pieces_->choose(index, piece, [&](BlockIndex other) -> std::int64_t {
+    if (other >= blocks_.size()) return -1;
+    const auto& next = blocks_[other];
+    const bool left = next.state == BlockState::absent && next.left == now;
+    return left && next.queue == QueueId::none ? next.slot : -1;
+  });
   begin_wait();
   ++counters_.demand_faults;
-  const auto slot = block.slot;
   guard.unlock();
-  const int code = pieces_->read(slot);
+  const int code = pieces_->read();
   guard.lock();
   end_wait();
   if (code != 0) fail("could not read a part of a tensor back", code);
-  const auto arrived = pieces_->put(index);
+  const auto arrived = pieces_->put();
   counters_.promoted_bytes += arrived * Pieces::kBytes;
   counters_.pieces += arrived;
-  return arrived != 0 || again();
+  return pieces_->mapped(index, piece) || again();
 }
 
 // An op that streams through more than fits will want the blocks behind this one next.
@@ -103,7 +108,7 @@ void FrameEngine::read_ahead(BlockIndex index) noexcept {
   const auto ahead = std::min<std::uint64_t>(options_.depth, budget_frames_ / 8);
   for (auto next = index + 1; next <= index + ahead && next < blocks_.size(); ++next) {
     auto& block = blocks_[next];
-    if (block.state != BlockState::absent || block.used != blocks_[index].used) return;
+    if (block.state != BlockState::absent || block.used >> 24 != blocks_[index].used >> 24) return;
     if (block.queue == QueueId::none) prefetches_.push(next);
   }
 }

@@ -53,15 +53,21 @@ void FrameEngine::start_promotions(Guard& guard) noexcept {
       demanded_.remove(index);
       continue;
     }
-    if (!start_promotion(index, guard)) return want_frames(demanded_.size());
+    if (!start_promotion(index, guard)) {
+      want_frames(demanded_.size());
+      break;
+    }
   }
   while (!frozen_ && arriving_ < reader_->depth() && demanded_.empty() && !prefetches_.empty()) {
     const auto index = prefetches_.front();
     if (blocks_[index].state != BlockState::absent)
       prefetches_.remove(index);
-    else if (!start_promotion(index, guard))
-      return reclaim();
+    else if (!start_promotion(index, guard)) {
+      reclaim();
+      break;
+    }
   }
+  make_room_ahead();
 }
 
 // False: no frame. The block is marked before the lock is dropped, so no one else handles it.

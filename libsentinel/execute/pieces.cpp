@@ -15,7 +15,9 @@ namespace {
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kMostFrames = 256;  // they are given back with the lock held
 constexpr std::uint64_t kFirstShare = 32;   // of the budget's frames that pieces begin with: one in
+constexpr std::uint64_t kLacked = 32;       // pieces read again are worth a frame more
 constexpr std::uint32_t kAgain = 32;        // what a block and another's way out cost, in pieces
+constexpr std::uint32_t kFronts = 4;        // blocks read from front to back: so are the others
 constexpr int kLittle = 8;                  // pieces of a block
 constexpr std::uint32_t kLongestStep = Pieces::kPerBlock / 4;
 
@@ -43,22 +45,27 @@ void Pieces::set_limit(std::uint64_t most_frames) {
   oldest_ = listed_ = 0;
 }
 
-bool Pieces::worth(BlockIndex index, std::uint32_t piece, std::uint64_t op) noexcept {
-  if (most_frames_ == 0) return false;
-  if (op_ != op) stride_ = 0;
-  op_ = op;
+// What is known of a block from an earlier op is forgotten, but for what is mapped.
+Pieces::State& Pieces::state_in(BlockIndex index, std::uint64_t op) noexcept {
   auto& state = states_[index];
   if (state.op != op) state = {.mapped = state.mapped, .op = op, .touched = state.touched};
+  return state;
+}
+
+bool Pieces::worth(BlockIndex index, std::uint32_t piece, std::uint64_t op) noexcept {
+  if (most_frames_ == 0) return false;
+  if (op_ != op) stride_ = fronts_ = 0;
+  op_ = op;
+  auto& state = state_in(index, op);
   look_for_steps(state, piece);
   const bool again = (state.seen >> piece & 1) != 0;
   if (again && ++state.again == kAgain) state.whole = true;
   if (wanted_ == 0) wanted_ = (most_frames_ + kFirstShare - 1) / kFirstShare;
-  if (again && frames_ == wanted_) wanted_ = std::min(wanted_ + 1, most_frames_);
-  if (frames_ == 0 || state.whole) return false;
-  choose(state, piece);
-  for (const auto chosen : batch_) state.seen |= std::uint64_t{1} << chosen;
-  reading_ = index;
-  return true;
+  if (frames_ == wanted_) {
+    wanted_ = std::min(wanted_ + lacked_ / kLacked, most_frames_);
+    lacked_ %= kLacked;
+  }
+  return frames_ != 0 && !state.whole && (stride_ != 0 || fronts_ < kFronts);
 }
 
 // Threads and operands take turns, so a step is one of which two have been made in the block, not
@@ -69,47 +76,51 @@ void Pieces::look_for_steps(State& state, std::uint32_t piece) noexcept {
     return piece >= 2 * step && (state.seen >> (piece - step) & 1) != 0 &&
            (state.seen >> (piece - 2 * step) & 1) != 0;
   };
-  if (made(1) && std::popcount(state.seen) < kLittle) state.whole = true;
+  if (made(1) && std::popcount(state.seen) < kLittle) {
+    if (!state.whole) ++fronts_;
+    state.whole = true;
+  }
   for (std::uint32_t step = 2; stride_ == 0 && step <= kLongestStep; ++step)
     if (made(step)) stride_ = step;
 }
 
-void Pieces::choose(const State& state, std::uint32_t piece) noexcept {
-  batch_.clear();
-  do {
-    batch_.push_back(piece);
-    piece += stride_;
-  } while (stride_ != 0 && batch_.size() < kBatch && piece < kPerBlock &&
-           (state.mapped >> piece & 1) == 0);
+void Pieces::choose(BlockIndex index, std::uint32_t piece, std::int64_t slot) noexcept {
+  auto& state = state_in(index, op_);
+  const auto bit = std::uint64_t{1} << piece;
+  if (state.whole || (state.mapped & bit) != 0) return;
+  if ((state.seen & bit) != 0) ++lacked_;
+  state.seen |= bit;
+  batch_.push_back({index, piece, slot});
 }
 
-int Pieces::read(std::int64_t slot) noexcept {
+int Pieces::read() noexcept {
   std::array<Completion, kBatch> done;
   std::size_t started = 0, finished = 0;
   int error = 0;
   for (; started < batch_.size() && error == 0; started += error == 0 ? 1 : 0)
-    error = -reader_->submit({.slot = slot,
+    error = -reader_->submit({.slot = batch_[started].slot,
                               .frame = reinterpret_cast<void*>(buffer_ + started * kBytes),
-                              .first = batch_[started] * kBytes,
+                              .first = batch_[started].piece * kBytes,
                               .bytes = kBytes});
   while (finished < started) {
-    const auto count = reader_->wait(done);
+    const auto count = reader_->wait_for(started - finished, done);
     for (std::size_t i = 0; i < count; ++i) error = std::max(error, done[i].error);
     finished += count;
   }
   return error;
 }
 
-std::uint64_t Pieces::put(BlockIndex index) noexcept {
-  if (std::exchange(reading_, kNoBlock) != index) return 0;
+std::uint64_t Pieces::put() noexcept {
   while (listed_ != 0 &&
          (mapped_ + batch_.size() > frames_ * kPerBlock || listed_ + batch_.size() > order_.size()))
     drop_oldest();
   std::uint64_t count = 0;
-  for (const auto piece : batch_) {
+  for (std::size_t i = 0; i < batch_.size(); ++i) {
+    const auto [index, piece, slot, gone] = batch_[i];
+    if (gone) continue;
     const auto address = arena_ + index * kGranule + piece * kBytes;
     states_[index].touched = true;
-    if (loop_.copy_protected(address, buffer_ + count * kBytes, kBytes) != 0) {
+    if (loop_.copy_protected(address, buffer_ + i * kBytes, kBytes) != 0) {
       madvise(reinterpret_cast<void*>(address), kBytes, MADV_DONTNEED);  // what part there is
       break;
     }
@@ -118,6 +129,7 @@ std::uint64_t Pieces::put(BlockIndex index) noexcept {
     order_[(oldest_ + listed_++) % order_.size()] = {index, piece};
     ++count;
   }
+  batch_.clear();
   return count;
 }
 
@@ -137,7 +149,7 @@ void Pieces::drop_oldest() noexcept {
 // The whole block at once: with its last page goes, on newer kernels, its page table, and the frame
 // that comes stays one huge page.
 void Pieces::drop(BlockIndex index) noexcept {
-  if (reading_ == index) reading_ = kNoBlock;
+  for (auto& piece : batch_) piece.gone |= piece.index == index;
   if (!states_[index].touched) return;
   states_[index].touched = false;
   mapped_ -= static_cast<std::uint64_t>(std::popcount(std::exchange(states_[index].mapped, 0)));
@@ -147,7 +159,7 @@ void Pieces::drop(BlockIndex index) noexcept {
 std::uint64_t Pieces::drop_all() noexcept {
   for (; listed_ > 0; --listed_, oldest_ = (oldest_ + 1) % order_.size())
     drop(order_[oldest_].index);
-  reading_ = kNoBlock;
+  for (auto& piece : batch_) piece.gone = true;
   wanted_ = 0;
   return std::exchange(frames_, 0);
 }

@@ -14,6 +14,7 @@
 // but for the queue of the threads that read where there is no io_uring.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -27,7 +28,7 @@ class Pieces {
  public:
   static constexpr std::uint64_t kBytes = 32u << 10;
   static constexpr std::uint32_t kPerBlock = kGranule / kBytes;  // one bit each of a word
-  static constexpr std::size_t kBatch = 8;                       // read together
+  static constexpr std::size_t kBatch = 32;                      // read together
 
   // The arena's range is registered with write protection.
   Pieces(FaultLoop&, std::uintptr_t arena, std::uint64_t arena_bytes);
@@ -48,15 +49,19 @@ class Pieces {
   }
 
   // Whether op number `op`, which has just touched it, should get this piece alone. False also
-  // where it lacks memory: frames_wanted() is then more than frames(). If true, read() and put()
-  // follow; where the op is known to go on in equal steps, the next pieces of the block come with
-  // it.
+  // where it lacks memory: frames_wanted() is then more than frames(). If true, choose(), read()
+  // and put() follow.
   bool worth(BlockIndex, std::uint32_t piece, std::uint64_t op) noexcept;
+  // That piece, and where the op is known to go on in equal steps the next ones, through the blocks
+  // behind it too: `copy_of(block)` is the slot of a block that may be read in pieces, else
+  // negative.
+  template <class CopyOf>
+  void choose(BlockIndex, std::uint32_t piece, CopyOf&& copy_of) noexcept;
   // Without the lock. 0 or an errno.
-  int read(std::int64_t slot) noexcept;
-  // Puts what was read in its place and wakes who waits. Returns how many; 0: the block is another
-  // by now.
-  std::uint64_t put(BlockIndex) noexcept;
+  int read() noexcept;
+  // Puts what was read in its place and wakes who waits for it. What was dropped meanwhile is left
+  // out. Returns how many.
+  std::uint64_t put() noexcept;
 
   // The block is absent no longer, or is to be: before a frame takes the place of its pieces.
   void drop(BlockIndex) noexcept;
@@ -77,8 +82,16 @@ class Pieces {
     bool touched = false;     // has had pieces, and may have a page table without pages
     bool whole = false;       // pieces are not worth it
   };
+  State& state_in(BlockIndex, std::uint64_t op) noexcept;
   void look_for_steps(State&, std::uint32_t piece) noexcept;
-  void choose(const State&, std::uint32_t piece) noexcept;
+  void choose(BlockIndex, std::uint32_t piece, std::int64_t slot) noexcept;
+
+  struct Chosen {
+    BlockIndex index;
+    std::uint32_t piece;
+    std::int64_t slot;
+    bool gone = false;  // dropped since
+  };
 
   struct Mapped {
     BlockIndex index;
@@ -92,13 +105,32 @@ class Pieces {
   State* states_;  // per block; zero pages until they are used
   std::uintptr_t buffer_;
   std::unique_ptr<Executor> reader_;
-  std::vector<std::uint32_t> batch_;  // pieces that are read together
+  std::vector<Chosen> batch_;  // read together; read() looks at all but `gone`
   std::vector<Mapped> order_;  // a ring: as they came; those dropped by drop() are still named
   std::size_t oldest_ = 0, listed_ = 0;
-  BlockIndex reading_ = kNoBlock;
   std::uint64_t most_frames_ = 0, frames_ = 0, wanted_ = 0, mapped_ = 0;
+  std::uint64_t lacked_ = 0;  // pieces read again for want of memory since it last grew
   std::uint64_t op_ = 0;
   std::uint32_t stride_ = 0;  // of the op, in pieces; 0: none is known
+  std::uint32_t fronts_ = 0;  // blocks that the op has read from front to back
 };
+
+// As many as leave the instruction that asked for the first one the time of seven other batches
+// before it is dropped.
+template <class CopyOf>
+void Pieces::choose(BlockIndex index, std::uint32_t piece, CopyOf&& copy_of) noexcept {
+  constexpr BlockIndex kMostBlocks = kBatch / 2;
+  const auto most = std::min<std::uint64_t>(kBatch, frames_ * kPerBlock / 8);
+  batch_.clear();
+  const auto last = index + kMostBlocks;
+  for (std::int64_t slot = copy_of(index); index < last && batch_.size() < most;) {
+    if (slot >= 0) choose(index, piece, slot);
+    if (stride_ == 0) return;
+    piece += stride_;
+    if (piece < kPerBlock) continue;
+    piece -= kPerBlock;
+    slot = copy_of(++index);
+  }
+}
 
 }  // namespace sentinel

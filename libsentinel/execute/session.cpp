@@ -221,7 +221,8 @@ void Session::end_steady_step() {
   } else if (buckets_.size() < kMostBuckets) {
     constexpr std::uint32_t kWatch = 64;  // steps to go on recording after a new kind
     unknown_steps_ = kWatch;
-    if (record_ && step_hash_ == recorder_.signature() && ++new_kinds_[step_hash_] >= 2) {
+    const bool again = ++new_kinds_[step_hash_] >= 2;
+    if (again && record_ && step_hash_ == recorder_.signature()) {
       normal_times_.clear();
       plan_another(take_profile(true, ""));
     }

@@ -42,9 +42,9 @@ class ThreadExecutor final : public Executor {
     return 0;
   }
 
-  std::size_t wait(std::span<Completion> out) noexcept override {
+  std::size_t wait_for(std::size_t least, std::span<Completion> out) noexcept override {
     std::unique_lock guard(lock_);
-    done_ready_.wait(guard, [this] { return woken_ || !done_.empty(); });
+    done_ready_.wait(guard, [this, least] { return woken_ || done_.size() >= least; });
     woken_ = false;
     std::size_t count = 0;
     for (; count < out.size() && !done_.empty(); ++count) {

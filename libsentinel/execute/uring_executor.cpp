@@ -57,13 +57,13 @@ class UringExecutor final : public Executor {
     return enqueue(flight);
   }
 
-  std::size_t wait(std::span<Completion> out) noexcept override {
+  std::size_t wait_for(std::size_t least, std::span<Completion> out) noexcept override {
     waiting_ = true;
     std::size_t count = 0;
     io_uring_cqe* cqe = nullptr;
     int code = 0;
     if (!woken_.exchange(false)) do
-        code = io_uring_wait_cqe(&ring_, &cqe);
+        code = io_uring_wait_cqe_nr(&ring_, &cqe, static_cast<unsigned>(least));
       while (code == -EINTR);
     waiting_ = false;
     while (count < out.size() && io_uring_peek_cqe(&ring_, &cqe) == 0) {

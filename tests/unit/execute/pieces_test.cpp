@@ -60,6 +60,33 @@ TEST_P(StridingTest, PiecesAreReadInsteadOfBlocks) {
   for (std::uint64_t b = 0; b < kBlocks; ++b) EXPECT_TRUE(intact(b)) << b;
 }
 
+// A normalization's gradient is written in every sweep, a page or two of each image: it stays, and
+// only its inputs are read in pieces.
+TEST_P(StridingTest, WhatTheOpMakesStays) {
+  const std::uint64_t made = 16;
+  for (std::uint64_t b = kBlocks; b < kBlocks + made; ++b) occupy(b);
+  for (std::uint64_t plane = 0; plane < 64; ++plane) {
+    sweep(plane, [&](auto b, auto i) { ASSERT_EQ(words(b)[i], value(b, i)); });
+    for (std::uint64_t b = kBlocks; b < kBlocks + made; ++b) words(b)[plane] = value(b, plane);
+  }
+  const auto counters = engine->counters();
+  const auto whole = (counters.promoted_bytes - counters.pieces * Pieces::kBytes) / kGranule;
+  EXPECT_LT(whole, 3 * kBlocks);
+  for (std::uint64_t b = kBlocks; b < kBlocks + made; ++b)
+    for (std::uint64_t plane = 0; plane < 64; ++plane) EXPECT_EQ(words(b)[plane], value(b, plane));
+}
+
+TEST_P(StridingTest, BlocksReadFromFrontToBackComeWholeAndAhead) {
+  for (std::uint64_t b = 0; b < kBlocks; ++b) engine->touch(at(b), kGranule);
+  const auto before = engine->counters();
+  constexpr std::uint64_t kPasses = 4;
+  for (std::uint64_t pass = 0; pass < kPasses; ++pass)
+    for (std::uint64_t b = 0; b < kBlocks; ++b) ASSERT_TRUE(intact(b)) << b;
+  const auto after = engine->counters();
+  EXPECT_LT(after.demand_faults - before.demand_faults, kPasses * kBlocks * 3 / 4);
+  EXPECT_LT(after.pieces - before.pieces, kPasses * kBlocks / 2);
+}
+
 TEST_P(StridingTest, OneTransferAtATimeIsEnough) {
   auto shallow = options();
   shallow.depth = 1;
