@@ -40,8 +40,9 @@ class Executor {
   virtual ~Executor() = default;
   virtual std::size_t depth() const = 0;  // transfers that may be in flight
   virtual int submit(const Transfer&) noexcept = 0;
-  // Blocks until `least` completions or a wake() arrive; returns how many were written to `out`,
-  // which may be fewer.
+  // Blocks until `least` transfers, of at least as many in flight, are complete or a wake()
+  // arrives; returns how many were written to `out`: fewer after a wake(), or where a short one
+  // goes on.
   virtual std::size_t wait_for(std::size_t least, std::span<Completion> out) noexcept = 0;
   std::size_t wait(std::span<Completion> out) noexcept { return wait_for(1, out); }
   virtual void wake() noexcept = 0;  // from any thread: makes wait_for() return

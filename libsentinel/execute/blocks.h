@@ -19,7 +19,8 @@ namespace sentinel {
 
 enum class BlockState : std::uint8_t { empty, resident, leaving, absent, arriving };
 // dead: resident, and nothing lives in it. spare: resident, and no plan wants what lives in it.
-enum class QueueId : std::uint8_t { none, demand, prefetch, evict, dead, spare };
+// ahead: the op that runs will want it next; prefetch: a plan does.
+enum class QueueId : std::uint8_t { none, demand, ahead, prefetch, evict, dead, spare };
 
 constexpr BlockIndex kNoBlock = ~0u;
 constexpr std::int64_t kZeros = -2;  // a block of zeros takes no place

@@ -22,8 +22,7 @@ namespace {
 constexpr std::uint64_t kUnlimited = ~0ull / kGranule;
 // What one instruction can touch: two operands, each across a boundary.
 constexpr std::uint64_t kFramesPerThread = 4;
-constexpr std::uint64_t kAheadShare =
-    16;  // of the budget: so much a streaming op keeps free at most
+constexpr std::uint64_t kAheadShare = 16;  // of the budget kept free for a streaming op: a 16th
 constexpr std::uint64_t kPiecesShare = 3;  // of what is beyond the smallest budget: a third at most
 
 }  // namespace
@@ -33,6 +32,7 @@ FrameEngine::FrameEngine(const EngineOptions& options)
       loop_(FaultLoop::open()),
       blocks_(options.arena_bytes / kGranule),
       demanded_(blocks_, QueueId::demand),
+      ahead_(blocks_, QueueId::ahead),
       prefetches_(blocks_, QueueId::prefetch),
       evictions_(blocks_, QueueId::evict),
       dead_(blocks_, QueueId::dead),
@@ -105,7 +105,8 @@ void FrameEngine::set_budget(std::uint64_t bytes) {
   drop_pieces();
   if (pieces_) {
     const auto least = minimum_bytes(thread_count(), options_.depth) / kGranule;
-    pieces_->set_limit((budget_frames_ - std::min(budget_frames_, least)) / kPiecesShare);
+    pieces_->set_limit((budget_frames_ - std::min(budget_frames_, least)) / kPiecesShare,
+                       thread_count());
   }
   while (frames_ > budget_frames_) {
     if (!free_.empty()) {
@@ -160,7 +161,7 @@ void FrameEngine::overwrite(std::uintptr_t address, std::uint64_t bytes) noexcep
     block.used = clock_.load(std::memory_order_relaxed) << 24;
     if (block.live != 1 || block.state != BlockState::absent || block.queue == QueueId::demand)
       return;
-    if (block.queue == QueueId::prefetch) prefetches_.remove(index);
+    read_no_more(index);
     block.discard = true;
     make_absent_or_empty(block);
     give_at_once(index, guard);
@@ -177,7 +178,7 @@ void FrameEngine::vacate(std::uintptr_t address, std::uint64_t bytes, bool wante
     if (block.state == BlockState::leaving) block.discard = true;
     if (block.state == BlockState::resident) note_dead(index);
     if (block.state == BlockState::resident && frames_short()) evict(index);
-    if (block.queue == QueueId::prefetch) prefetches_.remove(index);
+    read_no_more(index);
     if (block.state == BlockState::absent && block.queue == QueueId::none)
       make_absent_or_empty(block);
   });
@@ -214,7 +215,7 @@ void FrameEngine::demote(std::uintptr_t address, std::uint64_t bytes) noexcept {
   for_blocks(address, bytes, [&](BlockIndex index) {
     auto& block = blocks_[index];
     if (--block.wanted != 0) return;
-    if (block.queue == QueueId::prefetch) prefetches_.remove(index);
+    read_no_more(index);
     if (block.state == BlockState::resident) evict(index);
   });
 }
@@ -224,7 +225,7 @@ void FrameEngine::release(std::uintptr_t address, std::uint64_t bytes) noexcept 
   for_blocks(address, bytes, [&](BlockIndex index) {
     auto& block = blocks_[index];
     if (--block.wanted != 0) return;
-    if (block.queue == QueueId::prefetch) prefetches_.remove(index);
+    read_no_more(index);
     if (block.state == BlockState::resident && block.queue == QueueId::none) spare_.push(index);
   });
   if (!prefetches_.empty() && reader_) reader_->wake();
@@ -237,9 +238,11 @@ void FrameEngine::promote(std::uintptr_t address, std::uint64_t bytes) noexcept 
     auto& block = blocks_[index];
     ++block.wanted;
     block.used = clock_.load(std::memory_order_relaxed) << 24;
+    block.made = false;
     if (block.queue == QueueId::evict) keep(index);
     no_longer_idle(index);
     if (block.state == BlockState::leaving) block.recalled = true;
+    if (block.queue == QueueId::ahead) ahead_.remove(index);
     if (block.state != BlockState::absent || block.queue != QueueId::none) return;
     prefetches_.push(index);
     queued = true;
@@ -272,10 +275,16 @@ void FrameEngine::end_wait() noexcept {
         std::chrono::duration<double, std::micro>(Clock::now() - wait_began_).count();
 }
 
+// Neither for a plan nor ahead of the op that runs.
+void FrameEngine::read_no_more(BlockIndex index) noexcept {
+  if (blocks_[index].queue == QueueId::prefetch) prefetches_.remove(index);
+  if (blocks_[index].queue == QueueId::ahead) ahead_.remove(index);
+}
+
 void FrameEngine::demand(BlockIndex index) noexcept {
   auto& block = blocks_[index];
   if (block.queue == QueueId::demand) return;
-  if (block.queue == QueueId::prefetch) prefetches_.remove(index);
+  read_no_more(index);
   demanded_.push(index);
   if (reader_) reader_->wake();
 }
@@ -288,7 +297,9 @@ void FrameEngine::set_resident(BlockIndex index) noexcept {
   const std::uint64_t now = clock_.load(std::memory_order_relaxed) << 24;
   const bool in_use = block.used >= now;  // by the op that runs: it was read ahead for it
   block.made = block.made && in_use;
-  block.used = std::max<std::uint64_t>(block.used & ~0xffffffull, now) | (++arrivals_ & 0xffffff);
+  if (block.faulted) arrivals_ += 2;
+  const auto order = (block.faulted ? arrivals_ : arrivals_ - 1) & 0xffffff;
+  block.used = std::max<std::uint64_t>(block.used & ~0xffffffull, now) | order;
   block.place = static_cast<std::uint32_t>(resident_.size());
   resident_.push_back(index);
   if (std::exchange(block.faulted, false))
@@ -361,38 +372,39 @@ void FrameEngine::evict(BlockIndex index) noexcept {
   if (writer_) writer_->wake();
 }
 
-std::size_t FrameEngine::most_fresh() {
-  static const std::size_t most = kFramesPerThread * thread_count();
-  return most;
+// Whether it has just come for the op that runs, so that the instruction that asked for it may not
+// have been done yet: as many as all threads' instructions take. What was read ahead with them is
+// as fresh as they are.
+bool FrameEngine::fresh(const Block& block) const noexcept {
+  static const std::uint64_t kept = kFramesPerThread * thread_count();
+  return block.used >> 24 == clock_.load(std::memory_order_relaxed) &&
+         ((arrivals_ - block.used) & 0xffffff) < 2 * kept;
 }
 
-// Whether it has just come for the op that runs, so that the instruction that asked for it may not
-// have been done yet: as many as all threads' instructions take.
-bool FrameEngine::fresh(const Block& block) const noexcept {
-  return block.used >> 24 == clock_.load(std::memory_order_relaxed) &&
-         ((arrivals_ - block.used) & 0xffffff) < most_fresh();
+// What no plan wants, then what the op that runs does not use, the longest unused first. Of the
+// op's own blocks each has to leave once, in the order in which they came: most ops are done with
+// them. What is needed again afterwards is gone over again and again, and the oldest is just what
+// is needed next: of these the last to come leaves, so that the others stay. So does, in an op that
+// strides, what it makes: it is written in every sweep. What has just come is spared: two threads
+// would else take each other's block away for ever.
+std::pair<FrameEngine::Rank, std::uint64_t> FrameEngine::rank(const Block& block) const noexcept {
+  const auto now = clock_.load(std::memory_order_relaxed);
+  if (block.stuck) return {Rank::stuck, block.used};
+  if (block.used >> 24 < now)
+    return {block.wanted == 0 ? Rank::unwanted : Rank::unused, block.used};
+  if (fresh(block)) return {Rank::fresh, block.used};
+  const bool kept = block.made && pieces_ && pieces_->strides(now);
+  if (block.left == now || kept) return {Rank::looped, ~block.used};
+  return {Rank::used, block.used};
 }
 
 // Sees to it that `count` frames become free: what is being written counts; then dead blocks, then
-// what no plan wants, then what the op that runs does not use, the longest unused first. Of the
-// op's own blocks each has to leave once, in the order in which they came: most ops are done with
-// them. What is needed again afterwards is gone over again and again, and the oldest is just what
-// is needed next: of these the last to come leaves, so that the others stay. What has just come is
-// spared: two threads would else take each other's block away for ever.
-void FrameEngine::want_frames(std::size_t count) noexcept {
+// released ones, then by rank() up to `last`.
+void FrameEngine::want_frames(std::size_t count, Rank last) noexcept {
   const auto under_way = leaving_ + evictions_.size();
   if (under_way >= count || frozen_) return;
   const auto needed = std::min(count - under_way, resident_.size());
   const auto now = clock_.load(std::memory_order_relaxed);
-  const bool striding = pieces_ && pieces_->op() == now;
-  const auto rank = [&](BlockIndex index) {
-    const auto& block = blocks_[index];
-    if (block.stuck) return std::pair{6, block.used};
-    if (block.used >> 24 < now) return std::pair{block.wanted == 0 ? 1 : 2, block.used};
-    if (fresh(block)) return std::pair{5, block.used};
-    const bool kept = block.made && striding;
-    return block.left != now && !kept ? std::pair{3, block.used} : std::pair{4, ~block.used};
-  };
   for (std::size_t n = 0; n < needed; ++n) {
     auto best = dead_.empty() ? spare_.front() : dead_.front();
     if (best != kNoBlock) {
@@ -400,23 +412,31 @@ void FrameEngine::want_frames(std::size_t count) noexcept {
       continue;
     }
     for (const auto index : resident_)
-      if (blocks_[index].queue == QueueId::none && (best == kNoBlock || rank(index) < rank(best)))
+      if (blocks_[index].queue == QueueId::none &&
+          (best == kNoBlock || rank(blocks_[index]) < rank(blocks_[best])))
         best = index;
-    if (best == kNoBlock) return;
+    if (best == kNoBlock || rank(blocks_[best]).first > last) return;
     if (blocks_[best].used >> 24 == now) blocks_[best].left = streamed_ = now;
     evict(best);
   }
 }
 
-// An op that goes through more than fits will want another frame soon: it should not have to wait
-// for a write then. What has just come does not make room.
+// Whether the op that runs goes through more than fits.
+bool FrameEngine::streams() const noexcept {
+  return streamed_ == clock_.load(std::memory_order_relaxed);
+}
+
+// Frames that such an op should find free, at its next first touch or fault.
+std::size_t FrameEngine::room_ahead() const noexcept {
+  return streams() ? std::min<std::size_t>(options_.depth, budget_frames_ / kAheadShare) : 0;
+}
+
+// So that it does not have to wait for a write then.
 void FrameEngine::make_room_ahead() noexcept {
-  if (streamed_ != clock_.load(std::memory_order_relaxed)) return;
-  const auto ahead = std::min<std::uint64_t>(options_.depth, budget_frames_ / kAheadShare);
-  const auto others =
-      resident_.size() - std::min(resident_.size(), evictions_.size() + most_fresh());
-  if (free_.size() < ahead && demanded_.size() + ahead <= others)
-    want_frames(demanded_.size() + ahead - free_.size());
+  const auto ahead = room_ahead();
+  const auto not_made = budget_frames_ - std::min(budget_frames_, frames_);
+  const auto room = free_.size() + std::min<std::uint64_t>(not_made, ahead);
+  if (room < ahead) want_frames(demanded_.size() + ahead - room, Rank::looped);
 }
 
 // The budget is used up and hardly a frame is free: what is dead should not wait for a demand.
@@ -439,8 +459,9 @@ void FrameEngine::no_longer_idle(BlockIndex index) noexcept {
 // released, then what a later op had touched since.
 void FrameEngine::reclaim() noexcept {
   auto n = leaving_ + evictions_.size();
-  for (; n < prefetches_.size() && !dead_.empty(); ++n) evict(dead_.front());
-  const auto most = std::min(prefetches_.size(), options_.depth);
+  const auto waiting = ahead_.size() + prefetches_.size();
+  for (; n < waiting && !dead_.empty(); ++n) evict(dead_.front());
+  const auto most = std::min(waiting, options_.depth);
   for (; n < most && !spare_.empty(); ++n) evict(spare_.front());
   const auto now = clock_.load(std::memory_order_relaxed);
   for (std::size_t i = 0; n < most && i < resident_.size(); ++i) {

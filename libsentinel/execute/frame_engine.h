@@ -8,9 +8,10 @@
 // grows, but never while a frame moves, blocks are transferred or the arena is touched, so the
 // guard soon gets it. (Pieces, 1 MiB at most, are put in place with it.)
 //
-// Deadlock freedom: demand takes precedence over prefetch, prefetch evicts only what nobody wants
-// or uses, an eviction waits for nothing but its own write, and demand evicts whatever is not being
-// moved. So whoever waits for a block gets it as long as the budget is minimum_bytes() or more.
+// Deadlock freedom: demand takes precedence over prefetch, which evicts only what nobody wants or
+// uses, and over room made ahead, which leaves what has just come where it is; an eviction waits
+// for nothing but its own write, and demand evicts whatever is not being moved. So whoever waits
+// for a block gets it as long as the budget is minimum_bytes() or more.
 #pragma once
 
 #include <atomic>
@@ -21,6 +22,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "execute/blocks.h"
@@ -106,6 +108,7 @@ class FrameEngine final : public Engine {
   // frame_engine.cpp
   void open_slow_tier();
   void demand(BlockIndex) noexcept;
+  void read_no_more(BlockIndex) noexcept;
   void make_absent_or_empty(Block&) noexcept;
   void give_at_once(BlockIndex, Guard&) noexcept;
   void set_resident(BlockIndex) noexcept;
@@ -113,9 +116,13 @@ class FrameEngine final : public Engine {
   Token free_frame(Guard&) noexcept;
   void now_free(Token) noexcept;
   void drop_pieces() noexcept;
-  void want_frames(std::size_t count) noexcept;
+  // In the order in which blocks leave.
+  enum class Rank : std::uint8_t { unwanted, unused, used, looped, fresh, stuck };
+  void want_frames(std::size_t count, Rank last = Rank::stuck) noexcept;
+  std::pair<Rank, std::uint64_t> rank(const Block&) const noexcept;
+  bool streams() const noexcept;
+  std::size_t room_ahead() const noexcept;
   void make_room_ahead() noexcept;
-  static std::size_t most_fresh();
   bool fresh(const Block&) const noexcept;
   bool frames_short() const noexcept;
   void note_dead(BlockIndex) noexcept;
@@ -158,14 +165,14 @@ class FrameEngine final : public Engine {
 
   mutable std::mutex lock_;  // guards all below
   std::vector<Block> blocks_;
-  BlockQueue demanded_, prefetches_, evictions_, dead_, spare_;
+  BlockQueue demanded_, ahead_, prefetches_, evictions_, dead_, spare_;
   std::vector<BlockIndex> resident_;
   std::vector<Token> free_;
   std::unique_ptr<Pieces> pieces_;  // null: no write protection here
   std::uint64_t frames_ = 0;        // in the arena, free, in flight and given to pieces
   std::uint64_t budget_frames_;
   std::uint64_t streamed_ = 0;  // the last op that had to give up blocks of its own
-  std::uint64_t arrivals_ = 0;  // orders blocks used in the same tick
+  std::uint64_t arrivals_ = 2;  // twice those demanded: orders blocks used in the same tick
   std::size_t arriving_ = 0, leaving_ = 0;
   bool frozen_ = false, stop_ = false, child_ = false;
   std::size_t waiters_ = 0;  // threads waiting for a block now

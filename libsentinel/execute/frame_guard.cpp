@@ -103,13 +103,17 @@ bool FrameEngine::serve_piece(const Fault& fault, BlockIndex index, Guard& guard
   return pieces_->mapped(index, piece) || again();
 }
 
-// An op that streams through more than fits will want the blocks behind this one next.
+// An op that streams through more than fits will want the blocks behind this one next: if it came
+// from the one before it, and does not stride.
 void FrameEngine::read_ahead(BlockIndex index) noexcept {
-  const auto ahead = std::min<std::uint64_t>(options_.depth, budget_frames_ / 8);
-  for (auto next = index + 1; next <= index + ahead && next < blocks_.size(); ++next) {
-    auto& block = blocks_[next];
-    if (block.state != BlockState::absent || block.used >> 24 != blocks_[index].used >> 24) return;
-    if (block.queue == QueueId::none) prefetches_.push(next);
+  const auto now = clock_.load(std::memory_order_relaxed);
+  const auto used = [&](BlockIndex i) { return blocks_[i].used >> 24 == now; };
+  if (pieces_ && pieces_->strides(now)) return;
+  if (index == 0 || blocks_[index - 1].state == BlockState::absent || !used(index - 1)) return;
+  const auto most = std::min<std::uint64_t>(options_.depth, budget_frames_ / 8);
+  for (auto next = index + 1; next <= index + most && next < blocks_.size(); ++next) {
+    if (blocks_[next].state != BlockState::absent || !used(next)) return;
+    if (blocks_[next].queue == QueueId::none) ahead_.push(next);
   }
 }
 

@@ -43,26 +43,36 @@ void FrameEngine::demoter() noexcept {
   }
 }
 
-// Demand first, and it evicts what it needs; a prefetch starts only on a frame that is free
-// already.
+// Demand first, and it evicts what it needs. Then what the op that runs is going to touch, and what
+// plans want: both start only on a frame that is free already, and plans leave those alone that are
+// kept for the op.
 void FrameEngine::start_promotions(Guard& guard) noexcept {
-  while (!frozen_ && arriving_ < reader_->depth() && !demanded_.empty()) {
+  const auto may_start = [this] { return !frozen_ && arriving_ < reader_->depth(); };
+  while (may_start() && !demanded_.empty()) {
     const auto index = demanded_.front();
     const auto state = blocks_[index].state;
     if (state != BlockState::absent && state != BlockState::empty) {
       demanded_.remove(index);
-      continue;
-    }
-    if (!start_promotion(index, guard)) {
+    } else if (!start_promotion(index, guard)) {
       want_frames(demanded_.size());
       break;
     }
   }
-  while (!frozen_ && arriving_ < reader_->depth() && demanded_.empty() && !prefetches_.empty()) {
+  while (may_start() && demanded_.empty() && !ahead_.empty()) {
+    const auto index = ahead_.front();
+    const auto& block = blocks_[index];
+    if (block.state != BlockState::absent || block.used >> 24 != clock_) {  // its op is over
+      ahead_.remove(index);
+    } else if (!start_promotion(index, guard)) {
+      reclaim();
+      break;
+    }
+  }
+  while (may_start() && demanded_.empty() && !prefetches_.empty()) {
     const auto index = prefetches_.front();
-    if (blocks_[index].state != BlockState::absent)
+    if (blocks_[index].state != BlockState::absent) {
       prefetches_.remove(index);
-    else if (!start_promotion(index, guard)) {
+    } else if ((streams() && free_.size() <= room_ahead()) || !start_promotion(index, guard)) {
       reclaim();
       break;
     }
@@ -74,7 +84,7 @@ void FrameEngine::start_promotions(Guard& guard) noexcept {
 bool FrameEngine::start_promotion(BlockIndex index, Guard& guard) noexcept {
   auto& block = blocks_[index];
   if (block.state == BlockState::empty) {
-    (block.queue == QueueId::demand ? demanded_ : prefetches_).remove(index);
+    demanded_.remove(index);
     if (give(index, guard)) return true;
     demanded_.push(index);  // a frame that becomes free wakes the promoter; nothing else helps
     return false;
@@ -85,8 +95,8 @@ bool FrameEngine::start_promotion(BlockIndex index, Guard& guard) noexcept {
     free_.push_back(token);
     return true;
   }
-  if (block.queue != QueueId::none)
-    (block.queue == QueueId::demand ? demanded_ : prefetches_).remove(index);
+  if (block.queue == QueueId::demand) demanded_.remove(index);
+  read_no_more(index);
   if (pieces_) pieces_->drop(index);
   block.state = BlockState::arriving;
   block.token = token;
@@ -109,6 +119,7 @@ bool FrameEngine::give(BlockIndex index, Guard& guard) noexcept {
   auto& block = blocks_[index];
   block.state = BlockState::arriving;
   ++arriving_;
+  if (!block.faulted) arrivals_ += 2;
   const auto token = free_frame(guard);
   if (token != kNoToken) {
     install(index, token, guard);

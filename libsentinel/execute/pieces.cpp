@@ -39,7 +39,8 @@ Pieces::~Pieces() {
 
 void Pieces::open(std::unique_ptr<Executor> reader) { reader_ = std::move(reader); }
 
-void Pieces::set_limit(std::uint64_t most_frames) {
+void Pieces::set_limit(std::uint64_t most_frames, unsigned threads) {
+  threads_ = threads;
   most_frames_ = std::min(most_frames, kMostFrames);
   order_.assign(2 * most_frames_ * kPerBlock, {});
   oldest_ = listed_ = 0;
@@ -54,10 +55,14 @@ Pieces::State& Pieces::state_in(BlockIndex index, std::uint64_t op) noexcept {
 
 bool Pieces::worth(BlockIndex index, std::uint32_t piece, std::uint64_t op) noexcept {
   if (most_frames_ == 0) return false;
-  if (op_ != op) stride_ = fronts_ = 0;
+  if (op_ != op) {
+    stride_ = fronts_ = 0;
+    lacked_ = 0;
+  }
   op_ = op;
   auto& state = state_in(index, op);
   look_for_steps(state, piece);
+  if (stride_ == 0 && fronts_ >= kFronts) return false;
   const bool again = (state.seen >> piece & 1) != 0;
   if (again && ++state.again == kAgain) state.whole = true;
   if (wanted_ == 0) wanted_ = (most_frames_ + kFirstShare - 1) / kFirstShare;
@@ -65,7 +70,7 @@ bool Pieces::worth(BlockIndex index, std::uint32_t piece, std::uint64_t op) noex
     wanted_ = std::min(wanted_ + lacked_ / kLacked, most_frames_);
     lacked_ %= kLacked;
   }
-  return frames_ != 0 && !state.whole && (stride_ != 0 || fronts_ < kFronts);
+  return frames_ != 0 && !state.whole;
 }
 
 // Threads and operands take turns, so a step is one of which two have been made in the block, not
@@ -84,7 +89,7 @@ void Pieces::look_for_steps(State& state, std::uint32_t piece) noexcept {
     if (made(step)) stride_ = step;
 }
 
-void Pieces::choose(BlockIndex index, std::uint32_t piece, std::int64_t slot) noexcept {
+void Pieces::add(BlockIndex index, std::uint32_t piece, std::int64_t slot) noexcept {
   auto& state = state_in(index, op_);
   const auto bit = std::uint64_t{1} << piece;
   if (state.whole || (state.mapped & bit) != 0) return;

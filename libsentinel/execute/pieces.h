@@ -37,9 +37,9 @@ class Pieces {
   Pieces& operator=(const Pieces&) = delete;
 
   // Where from, kBatch deep; before that nothing is worth it. `most_frames` may be taken from the
-  // budget.
+  // budget; so many threads compute.
   void open(std::unique_ptr<Executor> reader);
-  void set_limit(std::uint64_t most_frames);
+  void set_limit(std::uint64_t most_frames, unsigned threads);
 
   static std::uint32_t piece(std::uintptr_t address) {
     return static_cast<std::uint32_t>(address % kGranule / kBytes);
@@ -72,6 +72,7 @@ class Pieces {
   std::uint64_t frames_wanted() const { return wanted_; }
   void add_frame() { ++frames_; }           // of the budget, given to pieces
   std::uint64_t op() const { return op_; }  // that has used them last
+  bool strides(std::uint64_t op) const { return op_ == op && stride_ != 0 && frames_ != 0; }
 
  private:
   struct State {
@@ -84,7 +85,7 @@ class Pieces {
   };
   State& state_in(BlockIndex, std::uint64_t op) noexcept;
   void look_for_steps(State&, std::uint32_t piece) noexcept;
-  void choose(BlockIndex, std::uint32_t piece, std::int64_t slot) noexcept;
+  void add(BlockIndex, std::uint32_t piece, std::int64_t slot) noexcept;
 
   struct Chosen {
     BlockIndex index;
@@ -109,22 +110,23 @@ class Pieces {
   std::vector<Mapped> order_;  // a ring: as they came; those dropped by drop() are still named
   std::size_t oldest_ = 0, listed_ = 0;
   std::uint64_t most_frames_ = 0, frames_ = 0, wanted_ = 0, mapped_ = 0;
-  std::uint64_t lacked_ = 0;  // pieces read again for want of memory since it last grew
+  std::uint64_t lacked_ = 0;  // pieces read again since `wanted_` last grew
+  unsigned threads_ = 1;
   std::uint64_t op_ = 0;
   std::uint32_t stride_ = 0;  // of the op, in pieces; 0: none is known
   std::uint32_t fronts_ = 0;  // blocks that the op has read from front to back
 };
 
-// As many as leave the instruction that asked for the first one the time of seven other batches
-// before it is dropped.
+// As many as leave the instruction that asked for the first one the time of three other batches for
+// each thread before it is dropped, and through as many blocks as one piece of every second needs.
 template <class CopyOf>
 void Pieces::choose(BlockIndex index, std::uint32_t piece, CopyOf&& copy_of) noexcept {
   constexpr BlockIndex kMostBlocks = kBatch / 2;
-  const auto most = std::min<std::uint64_t>(kBatch, frames_ * kPerBlock / 8);
+  const auto most = std::clamp<std::uint64_t>(frames_ * kPerBlock / (4 * threads_), 1, kBatch);
   batch_.clear();
   const auto last = index + kMostBlocks;
   for (std::int64_t slot = copy_of(index); index < last && batch_.size() < most;) {
-    if (slot >= 0) choose(index, piece, slot);
+    if (slot >= 0) add(index, piece, slot);
     if (stride_ == 0) return;
     piece += stride_;
     if (piece < kPerBlock) continue;

@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <condition_variable>
 #include <deque>
@@ -13,12 +14,15 @@
 namespace sentinel {
 namespace {
 
-// Where io_uring is refused: `depth` threads, each with one blocking transfer at a time.
+constexpr std::size_t kMostThreads = 16;
+
+// Where io_uring is refused: threads, each with one blocking transfer at a time. There are no more
+// than kMostThreads; what they cannot take at once waits in a queue.
 class ThreadExecutor final : public Executor {
  public:
   ThreadExecutor(const SlowFile& file, const ExecutorOptions& options)
-      : file_(file), frame_bytes_(options.frame_bytes) {
-    for (std::size_t i = 0; i < options.depth; ++i)
+      : file_(file), frame_bytes_(options.frame_bytes), depth_(options.depth) {
+    for (std::size_t i = 0; i < std::min(depth_, kMostThreads); ++i)
       threads_.push_back(quiet_thread([this] { work(); }));
   }
 
@@ -31,7 +35,7 @@ class ThreadExecutor final : public Executor {
     for (auto& thread : threads_) thread.join();
   }
 
-  std::size_t depth() const override { return threads_.size(); }
+  std::size_t depth() const override { return depth_; }
 
   int submit(const Transfer& transfer) noexcept override {
     {
@@ -95,6 +99,7 @@ class ThreadExecutor final : public Executor {
 
   const SlowFile& file_;
   std::uint64_t frame_bytes_;
+  std::size_t depth_;
   std::mutex lock_;  // guards all below
   std::condition_variable todo_ready_, done_ready_;
   std::deque<Transfer> todo_;

@@ -14,11 +14,13 @@ class StridingTest : public EngineTest {
   static constexpr std::size_t kDepth = 8;
   const std::uint64_t kBudget = FrameEngine::minimum_bytes(thread_count(), kDepth) / kGranule + 28;
   const std::uint64_t kBlocks = kBudget + 16;
+  const std::uint64_t kMade = 4 * thread_count() + 8;  // more than what is spared as just come
 
   void SetUp() override {
     EngineTest::SetUp();
     if (IsSkipped()) return;
-    if (kBlocks * kGranule > kArena) GTEST_SKIP() << "too many processors for the test's arena";
+    if ((kBlocks + kMade) * kGranule > kArena)
+      GTEST_SKIP() << "too many processors for the test's arena";
     if (!engine->loop()->can_protect()) GTEST_SKIP() << "this kernel has no write protection";
     engine->set_budget(kBudget * kGranule);
     for (std::uint64_t b = 0; b < kBlocks; ++b) occupy(b), fill(b), engine->tick();
@@ -63,16 +65,15 @@ TEST_P(StridingTest, PiecesAreReadInsteadOfBlocks) {
 // A normalization's gradient is written in every sweep, a page or two of each image: it stays, and
 // only its inputs are read in pieces.
 TEST_P(StridingTest, WhatTheOpMakesStays) {
-  const std::uint64_t made = 16;
-  for (std::uint64_t b = kBlocks; b < kBlocks + made; ++b) occupy(b);
+  for (std::uint64_t b = kBlocks; b < kBlocks + kMade; ++b) occupy(b);
   for (std::uint64_t plane = 0; plane < 64; ++plane) {
     sweep(plane, [&](auto b, auto i) { ASSERT_EQ(words(b)[i], value(b, i)); });
-    for (std::uint64_t b = kBlocks; b < kBlocks + made; ++b) words(b)[plane] = value(b, plane);
+    for (std::uint64_t b = kBlocks; b < kBlocks + kMade; ++b) words(b)[plane] = value(b, plane);
   }
   const auto counters = engine->counters();
   const auto whole = (counters.promoted_bytes - counters.pieces * Pieces::kBytes) / kGranule;
   EXPECT_LT(whole, 3 * kBlocks);
-  for (std::uint64_t b = kBlocks; b < kBlocks + made; ++b)
+  for (std::uint64_t b = kBlocks; b < kBlocks + kMade; ++b)
     for (std::uint64_t plane = 0; plane < 64; ++plane) EXPECT_EQ(words(b)[plane], value(b, plane));
 }
 

@@ -154,6 +154,16 @@ TEST_P(ExecutorContract, AsManyInFlightAsItsDepth) {
   EXPECT_THAT(cookies, testing::UnorderedElementsAre(0, 1, 2, 3));
 }
 
+TEST_P(ExecutorContract, WaitsForAsManyAsAreWanted) {
+  std::vector<Frame> frames;
+  for (std::size_t i = 0; i < executor_->depth(); ++i) {
+    frames.push_back(frame_of(static_cast<unsigned char>(i)));
+    ASSERT_EQ(executor_->submit({true, file_.reserve(), frames.back().get(), i}), 0);
+  }
+  std::array<Completion, 16> done;
+  EXPECT_EQ(executor_->wait_for(frames.size(), done), frames.size());
+}
+
 // The file loses half of the slot: the read that finds its end in the middle is an error, and not a
 // frame of which half is what it was before.
 TEST_P(ExecutorContract, AReadThatEndsShortFails) {
