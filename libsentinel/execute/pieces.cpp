@@ -17,8 +17,9 @@ constexpr std::uint64_t kMostFrames = 256;  // they are given back with the lock
 constexpr std::uint64_t kFirstShare = 32;   // of the budget's frames that pieces begin with: one in
 constexpr std::uint64_t kLacked = 32;       // pieces read again are worth a frame more
 constexpr std::uint32_t kAgain = 32;        // what a block and another's way out cost, in pieces
-constexpr std::uint32_t kFronts = 4;        // blocks read from front to back: so are the others
-constexpr int kLittle = 8;                  // pieces of a block
+constexpr std::uint32_t kAgainGrowing = 128;  // the same while there may be more memory for them
+constexpr std::uint32_t kFronts = 4;          // blocks read from front to back: so are the others
+constexpr int kLittle = 8;                    // pieces of a block
 constexpr std::uint32_t kLongestStep = Pieces::kPerBlock / 4;
 
 }  // namespace
@@ -64,7 +65,8 @@ bool Pieces::worth(BlockIndex index, std::uint32_t piece, std::uint64_t op) noex
   look_for_steps(state, piece);
   if (stride_ == 0 && fronts_ >= kFronts) return false;
   const bool again = (state.seen >> piece & 1) != 0;
-  if (again && ++state.again == kAgain) state.whole = true;
+  const auto patience = frames_ < most_frames_ ? kAgainGrowing : kAgain;
+  if (again && ++state.again >= patience) state.whole = true;
   if (wanted_ == 0) wanted_ = (most_frames_ + kFirstShare - 1) / kFirstShare;
   if (frames_ == wanted_) {
     wanted_ = std::min(wanted_ + lacked_ / kLacked, most_frames_);

@@ -40,9 +40,11 @@ void SharedFrames::scrub(BlockIndex block, Token) noexcept {
   fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, kGranule);
 }
 
+// A completion of io_uring in this thread interrupts fallocate() though no signal has come.
 int SharedFrames::install(BlockIndex block, Token) noexcept {
   const auto offset = static_cast<std::uint64_t>(block) * kGranule;
-  if (fallocate(fd_, 0, static_cast<off_t>(offset), kGranule) != 0) return -errno;
+  while (fallocate(fd_, 0, static_cast<off_t>(offset), kGranule) != 0)
+    if (errno != EINTR) return -errno;
   return counting_ ? loop_.wake(arena_ + offset, kGranule) : loop_.cont(arena_ + offset, kGranule);
 }
 

@@ -136,7 +136,8 @@ bool SlowFile::grow() noexcept {
   const auto chunk = static_cast<off_t>(frame_bytes_ * kGrowSlots);
   const auto begin = static_cast<off_t>(offset(slots_));
   for (const int file : files_)
-    if (fallocate(file, 0, begin, chunk) != 0 && errno != EOPNOTSUPP) return false;
+    while (fallocate(file, 0, begin, chunk) != 0 && errno != EOPNOTSUPP)
+      if (errno != EINTR) return false;
   const auto more = kGrowSlots * static_cast<std::int64_t>(files_.size());
   generation_of_.resize(static_cast<std::size_t>(slots_ + more));
   for (auto i = more; i-- > 0;) free_.push_back(slots_ + i);
