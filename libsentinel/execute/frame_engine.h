@@ -116,6 +116,18 @@ class FrameEngine final : public Engine {
   Token free_frame(Guard&) noexcept;
   void now_free(Token) noexcept;
   void drop_pieces() noexcept;
+  void evict(BlockIndex) noexcept;
+  void keep(BlockIndex) noexcept;
+  void look_again() noexcept;
+  void release_slot(Block&) noexcept;
+  void wait_until_settled(Guard&) noexcept;
+  void begin_wait() noexcept;
+  void end_wait() noexcept;
+  [[noreturn]] void fail(const char* what, int error) noexcept;
+
+  // frame_victims.cpp: which blocks leave
+  // What one instruction can touch: two operands, each across a boundary.
+  static constexpr std::uint64_t kFramesPerThread = 4;
   // In the order in which blocks leave.
   enum class Rank : std::uint8_t { unwanted, unused, used, looped, fresh, stuck };
   void want_frames(std::size_t count, Rank last = Rank::stuck) noexcept;
@@ -129,14 +141,6 @@ class FrameEngine final : public Engine {
   void no_longer_idle(BlockIndex) noexcept;
   void reclaim() noexcept;
   void reuse_dead(Guard&) noexcept;
-  void evict(BlockIndex) noexcept;
-  void keep(BlockIndex) noexcept;
-  void look_again() noexcept;
-  void release_slot(Block&) noexcept;
-  void wait_until_settled(Guard&) noexcept;
-  void begin_wait() noexcept;
-  void end_wait() noexcept;
-  [[noreturn]] void fail(const char* what, int error) noexcept;
 
   // frame_counting.cpp, frame_fork.cpp
   int replace_arena(const std::function<std::uintptr_t()>& prepare, bool minor) noexcept;
