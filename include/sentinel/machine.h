@@ -17,13 +17,14 @@ struct TierSpec {
   bool byte_addressable = false;  // an op can use a tensor in place there
 };
 
-// Full duplex; `bw` each way. A transfer between two tiers uses every link that joins them: a link
+// `bw` is of each way, or of both together where the link is half duplex. A transfer between two tiers uses every link that joins them: a link
 // that names one tier is that tier's port, used by all its traffic; one that names more is used by
 // transfers between any two of them.
 struct LinkSpec {
   std::string name;
-  double bw = 0;                   // bytes per second, each direction
+  double bw = 0;                   // bytes per second
   std::vector<std::string> tiers;  // the tiers whose traffic crosses it
+  bool half_duplex = false;
 };
 
 struct Machine {

@@ -377,7 +377,10 @@ void FrameEngine::wait_until_settled(Guard& guard) noexcept {
 
 EngineCounters FrameEngine::counters() const {
   const Guard guard(lock_);
-  return counters_;
+  auto counters = counters_;
+  counters.reading = reading_.flow();
+  counters.writing = writing_.flow();
+  return counters;
 }
 
 // Nothing wrong has been computed yet and nothing must be: the thread that needs the bytes is held

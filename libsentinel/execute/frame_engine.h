@@ -182,6 +182,7 @@ class FrameEngine final : public Engine {
   std::size_t waiters_ = 0;  // threads waiting for a block now
   Clock::time_point wait_began_;
   EngineCounters counters_;
+  FlowMeter reading_, writing_;
   std::condition_variable settled_;  // a block or a frame changed its state
 
   std::unique_ptr<SlowFile> slow_;

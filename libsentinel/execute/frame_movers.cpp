@@ -27,6 +27,7 @@ void FrameEngine::promoter() noexcept {
     guard.unlock();
     const auto count = reader_->wait(done);
     guard.lock();
+    reading_.finished(count, count * kGranule);
     for (std::size_t i = 0; i < count; ++i) arrived(done[i], guard);
   }
 }
@@ -39,6 +40,7 @@ void FrameEngine::demoter() noexcept {
     guard.unlock();
     const auto count = writer_->wait(done);
     guard.lock();
+    writing_.finished(count, count * kGranule);
     for (std::size_t i = 0; i < count; ++i) left(done[i], guard);
   }
 }
@@ -109,6 +111,7 @@ bool FrameEngine::start_promotion(BlockIndex index, Guard& guard) noexcept {
     install(index, token, guard);
     return true;
   }
+  reading_.started();
   const int code = reader_->submit({false, block.slot, backing_->buffer(index, token), index});
   if (code != 0) fail("could not start a read", -code);
   return true;
@@ -193,6 +196,7 @@ void FrameEngine::take_out(BlockIndex index, Guard& guard) noexcept {
   }
   block.slot = slow_->reserve();
   if (block.slot < 0) fail("could not get space for a tensor", static_cast<int>(-block.slot));
+  writing_.started();
   const int submitted =
       writer_->submit({true, block.slot, backing_->buffer(index, block.token), index});
   if (submitted != 0) fail("could not start a write", -submitted);

@@ -111,7 +111,7 @@ double measure_memory_bw() {
   return bw[2];
 }
 
-// A plan moves in both directions at once, so the figures of the exchange are the ones that count.
+// A drive shares what it can do between reading and writing.
 Machine measure_machine(const std::string& directory, bool allow_memory) {
   const auto speed = measure_slow_tier(directory, 256_MiB, {.frame_bytes = kGranule}, allow_memory);
   const auto memory = measure_memory_bw();
@@ -127,10 +127,14 @@ Machine measure_machine(const std::string& directory, bool allow_memory) {
                            .latency_us = 0.1,
                            .byte_addressable = true});
   machine.tiers.push_back({.name = "ssd",
-                           .read_bw = speed.exchange_read_bw,
-                           .write_bw = speed.exchange_write_bw,
+                           .read_bw = speed.read_bw,
+                           .write_bw = speed.write_bw,
                            .latency_us = speed.latency_us,
                            .byte_addressable = false});
+  machine.links.push_back({.name = "ssd",
+                           .bw = speed.exchange_read_bw + speed.exchange_write_bw,
+                           .tiers = {"ssd"},
+                           .half_duplex = true});
   return machine;
 }
 

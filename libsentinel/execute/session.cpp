@@ -255,6 +255,16 @@ void Session::note_step(const char* phase) {
   if (options_.inspect)
     row.nodes = bytes_by_node(engine_->arena(), engine_->arena() + engine_->arena_bytes());
   summary_.peak_fast_bytes = std::max(summary_.peak_fast_bytes, counters.peak_bytes);
+  if (options_.mode == Mode::run) tell_progress(row);
+}
+
+void Session::tell_progress(const StepRow& row) {
+  constexpr double kEveryUs = 10e6;
+  if (now_us() - told_us_ < kEveryUs) return;
+  told_us_ = now_us();
+  say(fmt::format("step {} ({}): {:.1f} s, {} in, {} out, {:.1f} s waited for memory", row.step,
+                  row.phase, row.ms / 1e3, print_bytes(row.promoted_bytes),
+                  print_bytes(row.demoted_bytes), row.stall_ms / 1e3));
 }
 
 // Counts in every Nth steady step, without a hand in what is where. In between nothing is armed:

@@ -77,6 +77,7 @@ class Session {
   bool knows(std::uint64_t signature) const;
   void plan_another(Profile profile);
   void note_step(const char* phase);
+  void tell_progress(const StepRow& ended);
   void watch(StepRow& ended);
   void end_trial_step();
 
@@ -137,6 +138,7 @@ class Session {
   std::uint64_t last_signature_ = 0;
   std::vector<double> normal_times_;  // of the last step that was not counted
   double normal_us_ = 0;
+  double told_us_ = now_us();  // when the last line of progress was said
   bool count_next_ = false;  // counting begins with the next step
   std::uint32_t tries_ = 0;  // profiling steps that a fork cut short
   std::chrono::steady_clock::time_point last_snapshot_;

@@ -83,6 +83,8 @@ void Session::adopt(Profile profile) {
                                  .in_place = false};  // Case 3 is tried in real steps
   require_workable(plan_options.fast_bytes, options_, profile, machine_, *planned);
   auto plan = planned->plan(profile, machine_, plan_options);
+  if (!plan.moves.empty())  // a policy's own cost model is coarser
+    plan.predicted_step_us = plan_options.judge(profile, machine_, plan).step_us;
   adopt_plan(std::move(profile), std::move(plan));
 }
 

@@ -26,7 +26,9 @@ StepRow& Summary::step_ended(const char* phase, const EngineCounters& now) {
                    .demand_faults = now.demand_faults - before.demand_faults,
                    .promoted_bytes = now.promoted_bytes - before.promoted_bytes,
                    .demoted_bytes = now.demoted_bytes - before.demoted_bytes,
-                   .stall_ms = (now.stall_us - before.stall_us) / 1e3});
+                   .stall_ms = (now.stall_us - before.stall_us) / 1e3,
+                   .reading = now.reading - before.reading,
+                   .writing = now.writing - before.writing});
   return steps.back();
 }
 
@@ -83,6 +85,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+Json json_of(const Flow& flow) { return {{"bytes", flow.bytes}, {"busy_ms", flow.busy_us / 1e3}}; }
+
 Json json_of(const StepRow& row) {
   Json json{{"step", row.step},
             {"ms", row.ms},
@@ -91,6 +95,8 @@ Json json_of(const StepRow& row) {
             {"promoted_bytes", row.promoted_bytes},
             {"demoted_bytes", row.demoted_bytes},
             {"stall_ms", row.stall_ms}};
+  if (row.reading.bytes != 0) json["reading"] = json_of(row.reading);
+  if (row.writing.bytes != 0) json["writing"] = json_of(row.writing);
   if (row.accesses > 0) json["fast_access_share"] = row.fast_accesses / row.accesses;
   for (const auto& [node, bytes] : row.nodes) json["nodes"][fmt::format("node{}", node)] = bytes;
   if (row.openings) {

@@ -25,7 +25,7 @@ double common_rate(const Machine& machine, bool out) {
   const double fast = out ? machine.tiers[0].read_bw : machine.tiers[0].write_bw;
   double bw = fast > 0 ? fast : kUnlimited;
   for (std::size_t link : common)
-    if (machine.links[link].bw > 0) bw = std::min(bw, machine.links[link].bw);
+    if (const double way = each_way(machine.links[link]); way > 0) bw = std::min(bw, way);
   return bw / 1e6;
 }
 

@@ -31,8 +31,8 @@ std::vector<Passage> passages(const Machine& machine) {
       for (std::size_t i : links_between(machine, from, to)) {
         const LinkSpec& link = machine.links[i];
         const bool port = link.tiers.size() == 1;
-        narrow(all, 2, i, port ? machine.tiers[to].name == link.tiers.front() : to < from, link.bw,
-               t, out);
+        const bool second = port ? machine.tiers[to].name == link.tiers.front() : to < from;
+        narrow(all, 2, i, second && !link.half_duplex, link.bw, t, out);
       }
     }
   std::vector<Passage> kept;

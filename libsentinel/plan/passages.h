@@ -9,7 +9,7 @@
 
 namespace sentinel::plan {
 
-// A tier's port or a link, one way, in the bound's units.
+// A tier's port or a link, one way (a half-duplex link: both), in the bound's units.
 struct Passage {
   double mib_per_ms;
   std::set<std::uint32_t> out, in;  // slower tiers whose traffic crosses it

@@ -19,6 +19,8 @@ std::vector<std::size_t> links_between(const Machine& machine, std::uint32_t fro
   return crossed;
 }
 
+double each_way(const LinkSpec& link) { return link.half_duplex ? link.bw / 2 : link.bw; }
+
 double rate(const Machine& machine, std::uint32_t from, std::uint32_t to) {
   double bytes_per_s = std::numeric_limits<double>::infinity();
   const auto limit = [&](double bw) {
@@ -26,7 +28,7 @@ double rate(const Machine& machine, std::uint32_t from, std::uint32_t to) {
   };
   limit(machine.tiers[from].read_bw);
   limit(machine.tiers[to].write_bw);
-  for (std::size_t i : links_between(machine, from, to)) limit(machine.links[i].bw);
+  for (std::size_t i : links_between(machine, from, to)) limit(each_way(machine.links[i]));
   return bytes_per_s / 1e6;
 }
 

@@ -12,7 +12,11 @@ namespace sentinel::plan {
 // Indices into Machine::links of the links that a transfer between the two tiers crosses.
 std::vector<std::size_t> links_between(const Machine&, std::uint32_t from, std::uint32_t to);
 
-// Bytes per microsecond of one transfer alone; infinite where the machine states no limit.
+// Bytes per second of a link while both ways are in use.
+double each_way(const LinkSpec&);
+
+// Bytes per microsecond that a plan may count on for one transfer, of a half-duplex link half, as
+// the other way may be in use; infinite where the machine states no limit.
 double rate(const Machine&, std::uint32_t from, std::uint32_t to);
 
 }  // namespace sentinel::plan

@@ -16,7 +16,8 @@ double per_us(double bytes_per_s) { return bytes_per_s > 0 ? bytes_per_s / 1e6 :
 
 }  // namespace
 
-// Resources: each tier's reading, each tier's writing, then each link in either direction.
+// Resources: each tier's reading, each tier's writing, then each link in either direction, of which
+// a half-duplex one uses the first alone.
 Fabric::Fabric(const Machine& machine) : machine_(&machine) {
   for (const TierSpec& t : machine.tiers) capacity_.push_back(per_us(t.read_bw));
   for (const TierSpec& t : machine.tiers) capacity_.push_back(per_us(t.write_bw));
@@ -31,7 +32,8 @@ std::vector<std::uint32_t> Fabric::path(std::uint32_t from, std::uint32_t to) co
     // A port's direction is into or out of its tier; a joining link's is up or down the tiers.
     const bool second =
         link.tiers.size() == 1 ? machine_->tiers[to].name == link.tiers.front() : to < from;
-    resources.push_back(2 * tiers + 2 * static_cast<std::uint32_t>(i) + (second ? 1 : 0));
+    resources.push_back(2 * tiers + 2 * static_cast<std::uint32_t>(i) +
+                        (second && !link.half_duplex ? 1 : 0));
   }
   return resources;
 }

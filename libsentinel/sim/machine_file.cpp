@@ -116,8 +116,11 @@ TierSpec read_tier(const Section& s) {
 }
 
 LinkSpec read_link(const Section& s, const Machine& machine) {
-  s.allow({"name", "bw", "tiers"});
-  LinkSpec link{.name = s.text("name", true), .bw = s.bandwidth("bw"), .tiers = s.names("tiers")};
+  s.allow({"name", "bw", "tiers", "half_duplex"});
+  LinkSpec link{.name = s.text("name", true),
+                .bw = s.bandwidth("bw"),
+                .tiers = s.names("tiers"),
+                .half_duplex = s.flag("half_duplex")};
   for (const std::string& tier : link.tiers)
     if (std::ranges::none_of(machine.tiers, [&](const TierSpec& t) { return t.name == tier; }))
       s.fail(fmt::format("link \"{}\" names tier \"{}\", which does not exist", link.name, tier));
@@ -205,8 +208,8 @@ std::string machine_to_toml(const Machine& machine) {
   for (const LinkSpec& l : machine.links) {
     std::string tiers;
     for (const std::string& tier : l.tiers) tiers += (tiers.empty() ? "" : ", ") + toml_text(tier);
-    text += fmt::format("\n[[link]]\nname = {}\nbw = {}\ntiers = [{}]\n", toml_text(l.name), l.bw,
-                        tiers);
+    text += fmt::format("\n[[link]]\nname = {}\nbw = {}\ntiers = [{}]\nhalf_duplex = {}\n",
+                        toml_text(l.name), l.bw, tiers, l.half_duplex);
   }
   return text;
 }

@@ -5,7 +5,7 @@
 //   [[tier]]   # fastest first          [[link]]   # optional
 //   name = "hbm"  capacity = "16GiB"    name = "pcie"  bw = "15.754GB/s"
 //   read_bw = "900GB/s"  write_bw = …   tiers = ["hbm", "host"]
-//   latency_us = 1  byte_addressable = true
+//   latency_us = 1  byte_addressable = true   half_duplex = true   # bw of both ways together
 //
 // Sizes are strings with binary units or numbers of bytes; bandwidths strings in decimal MB/s or
 // GB/s, or bytes per second. A capacity or bandwidth left out is no limit. Unknown keys are errors:

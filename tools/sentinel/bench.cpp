@@ -82,9 +82,10 @@ std::string text_of(const std::string& slow, const Machine& machine,
   const auto &fast = machine.tiers[0], &ssd = machine.tiers[1];
   std::string text = fmt::format(
       "memory     {} GB/s copied, {}\n"
-      "slow tier  {} GB/s written while {} GB/s are read, one frame of {} in {}: {}\n",
+      "slow tier  {} GB/s written, {} GB/s read, {} GB/s at once, one frame of {} in {}: {}\n",
       rate(fast.read_bw), print_bytes(fast.capacity), rate(ssd.write_bw), rate(ssd.read_bw),
-      print_bytes(machine.granule_bytes), print_us(ssd.latency_us), slow);
+      rate(machine.links[0].bw), print_bytes(machine.granule_bytes), print_us(ssd.latency_us),
+      slow);
   if (samples.empty()) return text;
   text += "\n  GB/s      depth   write    read  both: write  both: read    latency\n";
   for (const auto& sample : samples) text += row(sample);
@@ -117,6 +118,9 @@ Json json_of(const std::string& slow, const Figures& figures) {
                              {"read_bw", tier.read_bw},
                              {"write_bw", tier.write_bw},
                              {"latency_us", tier.latency_us}});
+  for (const auto& link : machine.links)
+    json["links"].push_back(
+        {{"name", link.name}, {"bw", link.bw}, {"half_duplex", link.half_duplex}});
   for (const auto& sample : figures.samples) json["mechanisms"].push_back(sample_json(sample));
   json["nodes"] = json_of(figures.pairs);
   return json;

@@ -33,7 +33,7 @@ class Absent(Exception):
 class Contender:
     """`share`: of the live peak, what a limited one may hold beside the process itself; None: unlimited."""
     name: str
-    kind: str  # plain, sentinel, swap, checkpoint, offload
+    kind: str  # plain, fio, sentinel, swap, checkpoint, offload
     share: int | None = None
     environment: tuple = ()
     steps: int = 12  # of a training; what is slow by an order of magnitude makes fewer
@@ -48,6 +48,7 @@ def contenders(shares):
     yield Contender("plain", "plain")
     yield Contender("plain, kept", "plain", environment=tuple(KEPT.items()))
     yield Contender("plain, jemalloc", "plain", environment=(("LD_PRELOAD", str(JEMALLOC)),))
+    yield Contender("plain beside fio", "fio", environment=tuple(KEPT.items()))
     yield Contender("checkpoint", "checkpoint")
     yield Contender("Sentinel", "sentinel")
     for share in shares:
@@ -56,8 +57,9 @@ def contenders(shares):
         yield Contender("Linux swap", "swap", share, steps=4)
 
 
-def command(contender, model, folder, options):
-    """The training's command line; it leaves run.json, and Sentinel a summary.json, in the folder."""
+def command(contender, model, folder, disk, options):
+    """The training's command line; it leaves run.json, and Sentinel a summary.json, in the folder. `disk`: the
+    folder for what leaves memory."""
     script, *arguments = MODELS[model]
     steps = options.steps or contender.steps
     train = [str(WORKLOADS / script), *arguments, "--steps", str(steps), "--json", str(folder / "run.json")]
@@ -65,10 +67,10 @@ def command(contender, model, folder, options):
     if contender.kind == "sentinel":
         memory = ["--fast", f"{contender.share}%"] if contender.share else []
         return [str(options.build / "bin" / "sentinel"), "run", *memory, "--profile", str(options.profile),
-                "--slow", str(options.disk), "--summary", str(folder / "summary.json"), "--quiet", "--",
+                "--slow", str(disk), "--summary", str(folder / "summary.json"), "--quiet", "--",
                 python, *train]
     if contender.kind in ("checkpoint", "offload"):
-        return [python, str(HERE / "technique.py"), contender.kind, str(options.disk), *train]
+        return [python, str(HERE / "technique.py"), contender.kind, str(disk), *train]
     return [python, *train]
 
 

@@ -21,7 +21,8 @@ import subprocess
 import sys
 import tempfile
 
-from contenders import MODELS, ROOT, Absent, command, contenders, environment
+import fio
+from contenders import MODELS, ROOT, WORKLOADS, Absent, command, contenders, environment
 from limits import Step
 
 sys.path.insert(0, str(ROOT / "tests" / "integration"))
@@ -76,7 +77,7 @@ def profiled(model, args, folder):
     """Records a step of the model; the step, and where the profile lies."""
     script, *arguments = MODELS[model]
     profile = folder / "step.sentinel"
-    train = [sys.executable, str(ROOT / "tests" / "workloads" / script), *arguments, "--steps", "5"]
+    train = [sys.executable, str(WORKLOADS / script), *arguments, "--steps", "5"]
     done = subprocess.run([args.build / "bin" / "sentinel", "record", "--quiet", "-o", profile, "--", *train],
                           capture_output=True, text=True)
     if done.returncode == ABSENT:
@@ -88,13 +89,12 @@ def profiled(model, args, folder):
     return Step(trace), profile
 
 
-def own_memory(model):
-    """Bytes that the process holds in steps of the smallest batch: interpreter, framework and what it keeps to
-    work with, weights, gradients, optimizer state."""
-    script, *arguments = MODELS[model]
+def own_memory(training):
+    """Bytes that a training, a script and its arguments, holds in steps of the smallest batch: interpreter,
+    framework and what it keeps to work with, weights, gradients, optimizer state."""
     with cgroup.MemoryGroup(f"sentinel-live-{os.getpid()}") as group:
-        subprocess.run(group.inside(sys.executable, str(ROOT / "tests" / "workloads" / script), *arguments,
-                                    "--batch", "2", "--steps", "2"), check=True, capture_output=True)
+        subprocess.run(group.inside(sys.executable, *training, "--batch", "2", "--steps", "2"), check=True,
+                       capture_output=True)
         return group.peak()
 
 
@@ -128,11 +128,13 @@ def train(contender, model, args, limit):
     """The record of a training, with processor seconds and the bytes that moved; None where it failed."""
     with tempfile.TemporaryDirectory(prefix="sentinel-live-") as name, contextlib.ExitStack() as stack:
         folder = pathlib.Path(name)
-        wanted = command(contender, model, folder, args)
+        disk = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sentinel-live-", dir=args.disk)))
+        wanted = command(contender, model, folder, disk, args)
         if contender.share is not None:
             group = stack.enter_context(cgroup.MemoryGroup(f"sentinel-live-{os.getpid()}"))
             group.limit(limit, swap=contender.kind == "swap")
             wanted = group.inside(*wanted)
+        beside = stack.enter_context(fio.Exchange(disk)) if contender.kind == "fio" else None
         before, swapped = resource.getrusage(resource.RUSAGE_CHILDREN), swapped_pages()
         try:
             done = subprocess.run(wanted, env=environment(contender), capture_output=True, text=True,
@@ -148,6 +150,8 @@ def train(contender, model, args, limit):
         record = json.loads((folder / "run.json").read_text())
         record["cpu_s"] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         record["swapped"] = [(now - then) * PAGE for now, then in zip(swapped_pages(), swapped)]
+        if beside:
+            record["disk_gb_s"] = beside.stop()
         if (folder / "summary.json").exists():
             record["summary"] = json.loads((folder / "summary.json").read_text())
         return record
@@ -173,6 +177,17 @@ def moved_gb(record):
     return [size / len(record["steps"]) / 1e9 for size in record["swapped"]]
 
 
+def while_moving_gb_s(record):
+    """Bandwidth in and out in the time in which anything was moving in that direction; None where nothing moved."""
+    if "disk_gb_s" in record:
+        return record["disk_gb_s"]
+    steady = [step for step in record.get("summary", {}).get("steps", []) if step["phase"] == "steady"]
+    flows = [[step[way] for step in steady if way in step] for way in ("reading", "writing")]
+    if not all(flows):
+        return None
+    return [sum(flow["bytes"] for flow in way) / sum(flow["busy_ms"] for flow in way) / 1e6 for way in flows]
+
+
 def losses(record):
     return [step["loss"] for step in record["steps"]]
 
@@ -191,6 +206,7 @@ def row_of(contender, records, reference, step, figures, unlimited):
     row["ms"] = statistics.median(ms for record in good for ms in settled(record))
     row["rounds"] = [statistics.median(settled(record)) for record in good]
     row["moved_gb"] = moved_gb(good[0])
+    row["while_moving_gb_s"] = while_moving_gb_s(good[0])
     row["peak_rss_mb"] = statistics.median(record["peak_rss_kb"] for record in good) / 1024
     row["same_losses"] = all(ours == theirs for record in good
                              for ours, theirs in zip(losses(record), losses(reference)))
@@ -223,7 +239,21 @@ def table(model, result):
                       "same" if row["same_losses"] else "differ"])
     widths = [max(len(line[i]) for line in lines if len(line[1]) < 40) for i in range(len(lines[0]))]
     text = "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines)
-    return f"\n{model}: live tensors peak at {result['peak_gb']:.2f} GB\n{text}"
+    return f"\n{model}: live tensors peak at {result['peak_gb']:.2f} GB\n{text}{bandwidths(result['rows'])}"
+
+
+def bandwidths(rows):
+    """A line each: in and out while anything moves, beside what fio reaches beside the same arithmetic."""
+    best = next((row["while_moving_gb_s"] for row in rows if row["kind"] == "fio" and row["ms"]), None)
+    text = f"\nfio beside plain training: {best[0]:.2f} GB/s in, {best[1]:.2f} out" if best else ""
+    for row in rows:
+        if row["kind"] != "sentinel" or not row.get("while_moving_gb_s"):
+            continue
+        ours = row["while_moving_gb_s"]
+        text += f"\n{row['label']} while it moves: {ours[0]:.2f} GB/s in, {ours[1]:.2f} out"
+        if best:
+            text += f"; of fio's {ours[0] / best[0]:.2f}, {ours[1] / best[1]:.2f}"
+    return text
 
 
 def compare(model, args, figures, folder):
@@ -233,7 +263,8 @@ def compare(model, args, figures, folder):
     chosen = [one for one in contenders(args.shares)
               if not args.only or any(part in one.label for part in args.only)]
     limited = [one for one in chosen if one.share is not None]
-    base = own_memory(model) if limited else 0
+    script, *arguments = MODELS[model]
+    base = own_memory([str(WORKLOADS / script), *arguments]) if limited else 0
     records = {one: [] for one in chosen}
     with contextlib.ExitStack() as stack:
         swappers = [one for one in chosen if one.kind == "swap"]

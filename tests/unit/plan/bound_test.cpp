@@ -81,7 +81,7 @@ TEST(Bound, WhatIsNeverWrittenIsCopiedOnce) {
     b.op(3, 5, {});
     return b.profile;
   };
-  // One link both ways, so that copies compete with fetches.
+  // Writing is slow, so that copies take longer than fetches.
   Machine machine = slow_link();
   machine.tiers[1].write_bw /= 10;
   const BoundOptions options{.fast_bytes = 10 * kPage + 256, .buckets = 4};
@@ -89,6 +89,12 @@ TEST(Bound, WhatIsNeverWrittenIsCopiedOnce) {
   const double copies = lower_bound(two_weights(true), machine, options).step_us;
   EXPECT_THAT(fetches, DoubleNear(200, 2));   // 20 pages in at 10 us
   EXPECT_THAT(copies, DoubleNear(2000, 15));  // 20 pages out at 100 us
+
+  machine = slow_link();
+  EXPECT_THAT(lower_bound(two_weights(true), machine, options).step_us, DoubleNear(200, 4));
+  machine.links = {
+      {.name = "drive", .bw = kPage / 10e-6, .tiers = {machine.tiers[1].name}, .half_duplex = true}};
+  EXPECT_THAT(lower_bound(two_weights(true), machine, options).step_us, DoubleNear(400, 4));
 }
 
 // x is read three times; between its uses others need the room. The second eviction is free.

@@ -63,14 +63,19 @@ Profile random_step(std::mt19937_64& random) {
   return b.profile;
 }
 
-// A page takes 4 us to a large, slow tier. Where there is a third tier, it is faster and may hold a
-// few pages only.
+// A page takes 4 us to a large, slow tier, or that both ways together. Where there is a third tier,
+// it is faster and may hold a few pages only.
 Machine random_machine(std::mt19937_64& random) {
   Machine m = two_tiers(kGranule, 1.024);
   m.fault_us = 0;
-  if (random() % 2) return m;
+  if (random() % 2) {
+    if (random() % 2)
+      m.links = {{.name = "drive", .bw = 1.024e9, .tiers = {"slow"}, .half_duplex = true}};
+    return m;
+  }
   m.tiers.insert(m.tiers.begin() + 1, {.name = "middle", .capacity = (random() % 8) * kPage});
-  m.links = {{.name = "port", .bw = 2.048e9, .tiers = {"fast"}}};
+  m.links = {
+      {.name = "port", .bw = 2.048e9, .tiers = {"fast"}, .half_duplex = random() % 2 == 0}};
   if (random() % 2) m.links.push_back({.name = "joint", .bw = 3e9, .tiers = {"fast", "middle"}});
   return m;
 }

@@ -51,6 +51,18 @@ TEST(Fabric, DirectionsDoNotDisturbEachOther) {
   EXPECT_NEAR(fabric.now_us(), 1, 1e-9);
 }
 
+// 1 MB each way over 1 MB/us of both ways together; what is alone has all of it.
+TEST(Fabric, DirectionsShareAHalfDuplexLink) {
+  Machine m = three_tiers();
+  m.links[0].half_duplex = true;
+  Fabric fabric(m);
+  const TransferId in = fabric.start(1, 0, 1'000'000, 0), out = fabric.start(0, 1, 2'000'000, 0);
+  EXPECT_THAT(next(fabric), ElementsAre(in));
+  EXPECT_NEAR(fabric.now_us(), 2, 1e-9);
+  EXPECT_THAT(next(fabric), ElementsAre(out));
+  EXPECT_NEAR(fabric.now_us(), 3, 1e-9);
+}
+
 // Two from the host share the port until one ends: 1 MB each at half rate is over at 2 us, the
 // other's second MB at 3 us.
 TEST(Fabric, RatesChangeWhenATransferEnds) {

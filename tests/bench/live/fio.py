@@ -1,0 +1,48 @@
+"""fio in the pattern of Sentinel's exchange: blocks of 2 MiB at random places, read and written at once past the
+page cache, eight in flight each way, from buffers on huge pages."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+
+from contenders import Absent
+
+RAMP = 10  # seconds that do not count: the training beside it starts
+PATTERN = ["--bs=2M", "--direct=1", "--ioengine=io_uring", "--iodepth=8", "--size=2G", "--time_based",
+           "--runtime=1d", f"--ramp_time={RAMP}"]
+
+
+class Exchange:
+    """Runs from entry until stop(), or exit."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __enter__(self):
+        if shutil.which("fio") is None:
+            raise Absent("fio is not installed")
+        jobs = []
+        for way in ("read", "write"):
+            jobs += [f"--name={way}", f"--rw=rand{way}", f"--filename={self.folder / way}", *PATTERN]
+        self.answer = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(["fio", "--output-format=json", *jobs], stdout=self.answer,
+                                        stderr=subprocess.DEVNULL,
+                                        env=dict(os.environ, GLIBC_TUNABLES="glibc.malloc.hugetlb=1"))
+        return self
+
+    def stop(self):
+        """GB/s read and written."""
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait()
+        self.answer.seek(0)
+        text = self.answer.read()
+        jobs = json.loads(text[text.index("{"):])["jobs"]
+        return [next(job[way]["bw_bytes"] for job in jobs if job["jobname"] == way) / 1e9 for way in ("read", "write")]
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.answer.close()
