@@ -1,6 +1,10 @@
 #include "execute/measure.h"
 
+#include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -15,6 +19,7 @@
 #include "execute/limits.h"
 #include "execute/measure_nodes.h"
 #include "sentinel/error.h"
+#include "sim/machine_file.h"
 
 namespace sentinel {
 namespace {
@@ -23,6 +28,14 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+template <class Measure>
+double median(Measure measure) {
+  std::array<double, 5> values;
+  std::ranges::generate(values, measure);
+  std::ranges::nth_element(values, values.begin() + 2);
+  return values[2];
 }
 
 // Memory that looks like the engine's frames: whole huge pages, populated.
@@ -93,30 +106,43 @@ TierSpeed measure_slow_tier(const std::string& directory, std::uint64_t bytes,
   std::thread out([&] { speed.exchange_write_bw = transfer(*writer, outgoing, new_slots, true); });
   speed.exchange_read_bw = transfer(*reader, incoming, old_slots, false);
   out.join();
-  const auto begin = Clock::now();
-  transfer(*reader, incoming, {old_slots.front()}, false);
-  speed.latency_us = 1e6 * seconds_since(begin);
+  speed.latency_us = median([&] {
+    const auto begin = Clock::now();
+    transfer(*reader, incoming, {old_slots.front()}, false);
+    return 1e6 * seconds_since(begin);
+  });
   return speed;
 }
 
 double measure_memory_bw() {
   Buffer from(32), to(32);
-  std::vector<double> bw;
-  for (int i = 0; i < 5; ++i) {
+  return median([&] {
     const auto begin = Clock::now();
     std::memcpy(to.frame(0), from.frame(0), 32 * kGranule);
-    bw.push_back(32.0 * kGranule / seconds_since(begin));
-  }
-  std::nth_element(bw.begin(), bw.begin() + 2, bw.end());
-  return bw[2];
+    return 32.0 * kGranule / seconds_since(begin);
+  });
 }
+
+namespace {
+
+std::string measured_on(const std::string& directories) {
+  std::string drives;
+  for (const auto& directory : split_directories(directories)) {
+    struct stat status{};
+    if (stat(directory.c_str(), &status) != 0) continue;
+    drives += fmt::format(" {}:{}", major(status.st_dev), minor(status.st_dev));
+  }
+  return "measured on" + drives;
+}
+
+}  // namespace
 
 // A drive shares what it can do between reading and writing.
 Machine measure_machine(const std::string& directory, bool allow_memory) {
   const auto speed = measure_slow_tier(directory, 256_MiB, {.frame_bytes = kGranule}, allow_memory);
   const auto memory = measure_memory_bw();
   Machine machine{.name = "local",
-                  .source = "measured",
+                  .source = measured_on(directory),
                   .fault_us = speed.latency_us,
                   .fault_batch_bytes = kGranule,
                   .granule_bytes = kGranule};
@@ -141,6 +167,12 @@ Machine measure_machine(const std::string& directory, bool allow_memory) {
 Machine measure_machine(const SessionOptions& options) {
   if (options.nodes) return measure_nodes(*options.nodes, options.granule_bytes);
   return measure_machine(options.slow_directory, options.allow_tmpfs);
+}
+
+bool is_measured(const SessionOptions& options) {
+  const auto name = local_machine(options);
+  if (access(sim::local_machine_path(name).c_str(), R_OK) != 0) return false;
+  return options.nodes || sim::find_machine(name).source == measured_on(options.slow_directory);
 }
 
 }  // namespace sentinel

@@ -13,7 +13,7 @@ namespace sentinel {
 struct TierSpeed {
   double write_bw = 0, read_bw = 0;                    // bytes per second, one direction at a time
   double exchange_write_bw = 0, exchange_read_bw = 0;  // both at once
-  double latency_us = 0;                               // of one frame's read
+  double latency_us = 0;                               // of one frame's read, alone
 };
 
 // Writes and reads about `bytes` in `directory`. Throws Error.
@@ -25,5 +25,8 @@ double measure_memory_bw();  // copying, bytes per second
 Machine measure_machine(const std::string& directory, bool allow_memory);
 // That of the tiers which the options name.
 Machine measure_machine(const SessionOptions&);
+// Whether it has been, and lies where sim/machine_file.h says; another drive is another machine.
+// Throws Error where what lies there cannot be read.
+bool is_measured(const SessionOptions&);
 
 }  // namespace sentinel

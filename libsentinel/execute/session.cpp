@@ -52,6 +52,7 @@ Session::Session(SessionOptions options, std::string framework)
       space_(*engine_) {
   require_counting(options_);
   trains_here = true;
+  recorder_.stalls([this] { return engine_->stall_us(); });
   summary_.policy = options_.policy;
   summary_.tiers = options_.nodes;
   summary_.rated_tb = options_.rated_tb;

@@ -20,7 +20,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Settings {
-  std::string slow, size = "128M";
+  std::string slow, size;
   std::string models, shares, only, rounds, output, picture;  // of live.py
   bool tiers_only = false, live = false, allow_tmpfs = false, json = false;
 };
@@ -131,6 +131,9 @@ void require_size(const std::string& size) try { parse_bytes(size); } catch (con
 }
 
 int live(const Settings& s) {
+  if (s.tiers_only || s.allow_tmpfs || s.json || !s.size.empty())
+    throw UsageError(
+        "--tiers, --size, --allow-tmpfs and --json are not of --live; -o FILE writes its JSON");
   std::vector<std::string> arguments;
   const auto pass = [&](const char* name, const std::string& value) {
     if (!value.empty()) arguments.insert(arguments.end(), {name, value});
@@ -144,11 +147,12 @@ int live(const Settings& s) {
   return bench_live(slow_directory(s.slow), arguments);
 }
 
-int bench(const Settings& s) {
+int bench(Settings s) {
   for (const auto* given : {&s.models, &s.shares, &s.only, &s.rounds, &s.output, &s.picture})
     if (!given->empty())
       throw UsageError(
           "--models, --shares, --only, --rounds, --output and --picture are of --live");
+  s.size = s.size.empty() ? "128M" : s.size;
   require_size(s.size);
   Figures figures;
   const auto slow = slow_directory(s.slow);

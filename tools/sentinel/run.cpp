@@ -86,7 +86,7 @@ void check_slow_tier(const SessionOptions& options, const std::optional<Profile>
 void measure_once(const SessionOptions& options) {
   const auto path = sim::local_machine_path(local_machine(options));
   if (!options.machine.empty()) return static_cast<void>(sim::find_machine(options.machine));
-  if (access(path.c_str(), R_OK) == 0) return;
+  if (is_measured(options)) return;
   Progress progress;
   progress.now(fmt::format("measuring {}, once", options.nodes
                                                      ? print(*options.nodes)
