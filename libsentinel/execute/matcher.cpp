@@ -49,6 +49,7 @@ StepMatcher::StepMatcher(const Profile& profile) {
 
 void StepMatcher::begin_step() {
   std::fill(std::begin(recent_), std::end(recent_), 0);
+  followed_ = 0;
   jump(0);
 }
 
@@ -65,7 +66,9 @@ std::uint64_t StepMatcher::prefix(std::uint32_t position) const {
 std::uint32_t StepMatcher::op(std::uint64_t name) {
   std::copy(std::begin(recent_) + 1, std::end(recent_), std::begin(recent_));
   recent_[kGram - 1] = name;
-  if (next_ < size() && ops_[next_] == name)
+  const bool follows = next_ < size() && ops_[next_] == name;
+  followed_ = follows ? followed_ + 1 : 0;
+  if (follows)
     jump(next_);
   else if (const auto found = resume(); found != kLost)
     jump(found);

@@ -34,6 +34,8 @@ class StepMatcher {
   std::uint32_t allocation(std::uint64_t bytes);
 
   std::uint32_t position() const { return position_; }
+  // Ops that have followed one another as profiled, up to this one.
+  std::uint32_t followed() const { return followed_; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(ops_.size()); }
   // Hash of the profiled step's events before op `position` began; 0 behind the end.
   std::uint64_t prefix(std::uint32_t position) const;
@@ -58,7 +60,7 @@ class StepMatcher {
       grams_;  // of the ops up to and with that one
   std::uint64_t signature_ = 0;
 
-  std::uint32_t position_ = kLost, next_ = 0, cursor_ = 0;
+  std::uint32_t position_ = kLost, next_ = 0, cursor_ = 0, followed_ = 0;
   std::uint64_t recent_[kGram] = {};
 };
 

@@ -141,9 +141,12 @@ std::string measured_on(const std::string& directories) {
 Machine measure_machine(const std::string& directory, bool allow_memory) {
   const auto speed = measure_slow_tier(directory, 256_MiB, {.frame_bytes = kGranule}, allow_memory);
   const auto memory = measure_memory_bw();
+  // The engine keeps its queue full, so the bandwidth has the latency in it; only what is asked for
+  // by demand waits for it.
+  const double fault_us = speed.latency_us - 1e6 * kGranule / speed.read_bw;
   Machine machine{.name = "local",
                   .source = measured_on(directory),
-                  .fault_us = speed.latency_us,
+                  .fault_us = std::max(0.0, fault_us),
                   .fault_batch_bytes = kGranule,
                   .granule_bytes = kGranule};
   machine.tiers.push_back({.name = "dram",
@@ -155,7 +158,6 @@ Machine measure_machine(const std::string& directory, bool allow_memory) {
   machine.tiers.push_back({.name = "ssd",
                            .read_bw = speed.read_bw,
                            .write_bw = speed.write_bw,
-                           .latency_us = speed.latency_us,
                            .byte_addressable = false});
   machine.links.push_back({.name = "ssd",
                            .bw = speed.exchange_read_bw + speed.exchange_write_bw,

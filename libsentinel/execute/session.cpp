@@ -79,7 +79,7 @@ void* Session::allocate(std::size_t bytes) noexcept {
   const Guard guard(lock_);
   const bool trains = training_thread();
   auto slot = LiveTensor::kUnplanned;
-  if (trains && active_ != nullptr && !diverged_) slot = active_->matcher().allocation(bytes);
+  if (trains && active_ != nullptr && on_track()) slot = active_->matcher().allocation(bytes);
   // Where nothing moves best fit is better: it reuses what is still in the processor's cache.
   if (slot != LiveTensor::kUnplanned && !active_->moves_anything()) slot = LiveTensor::kUnplanned;
   if (trains) step_hash_ = sentinel::step_hash(step_hash_, bytes);
@@ -160,12 +160,13 @@ void Session::end_warmup_step() {
   normal_us_ = recorder_.microseconds();
   last_signature_ = signature;
   ++warmups_;
-  if (!buckets_.empty()) {  // from files: go on under the plan as soon as its step is seen
-    if (buckets_.front()->plan().profile_signature == signature) {
-      state_ = State::steady;
-      return activate(*buckets_.front());
-    }
-    if (warmups_ < kPatience) return;
+  if (!buckets_.empty()) {  // from files: the plan is tried, and kept once its step is seen
+    const bool seen = buckets_.front()->plan().profile_signature == signature;
+    if (seen || warmups_ < kPatience) activate(*buckets_.front());
+    if (seen) state_ = State::steady;
+    record_ = wants_tensors_ = !seen;
+    if (seen || warmups_ < kPatience) return;
+    active_ = nullptr;
     if (!options_.plan.empty())
       throw Error(
           fmt::format("{} was made for another model, batch or program: no step so far equals the "

@@ -68,6 +68,7 @@ class Session {
   using Guard = std::unique_lock<std::mutex>;
 
   bool training_thread() const;
+  bool on_track() const;
   void trains_here_now();
   bool recording() const { return state_ != State::idle && record_; }
   void begin_step();
@@ -150,7 +151,7 @@ class Session {
 
   std::vector<std::unique_ptr<Bucket>> buckets_;
   Bucket* active_ = nullptr;
-  bool diverged_ = false;            // this step is not the active bucket's
+  bool diverged_ = false;            // this step is not quite the active bucket's
   std::uint64_t step_hash_ = 0;      // of this step's events so far
   std::uint32_t step_ops_ = 0;       // begun in this step
   std::uint32_t unknown_steps_ = 0;  // steps for which to go on recording

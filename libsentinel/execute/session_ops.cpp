@@ -50,6 +50,13 @@ void Session::op_start(const char* name, Phase phase) noexcept {
   follow(active_->matcher().op(hash), prefix);
 }
 
+// Whether births are those of the profiled step: until the step differs, and again as soon as it has
+// been as profiled for a while.
+bool Session::on_track() const {
+  constexpr std::uint32_t kOps = 16;
+  return !diverged_ || active_->matcher().followed() >= kOps;
+}
+
 // The step is at `position` of the active bucket's. What happened before decides whether it still
 // is that kind of step at all, or another known one.
 void Session::follow(std::uint32_t position, std::uint64_t prefix) {

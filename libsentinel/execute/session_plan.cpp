@@ -105,9 +105,10 @@ void Session::adopt_plan(Profile profile, Plan plan) {
   if (limit != 0) engine_->set_budget(limit);
   summary_.fast_limit_bytes = limit;
   if (limit != 0) summary_.peak_fast_bytes = 0;  // of the time under the limit
-  if (state_ == State::warmup) return;           // from a file: its step has yet to be seen
-  state_ = State::steady;
+  const bool seen = state_ != State::warmup;     // from a file: its step has yet to be seen
+  if (seen) state_ = State::steady;
   activate(*buckets_.back());
+  record_ = wants_tensors_ = !seen;
 }
 
 void Session::activate(Bucket& bucket) {

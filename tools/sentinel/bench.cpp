@@ -82,10 +82,9 @@ std::string text_of(const std::string& slow, const Machine& machine,
   const auto &fast = machine.tiers[0], &ssd = machine.tiers[1];
   std::string text = fmt::format(
       "memory     {} GB/s copied, {}\n"
-      "slow tier  {} GB/s written, {} GB/s read, {} GB/s at once, one frame of {} in {}: {}\n",
+      "slow tier  {} GB/s written, {} GB/s read, {} GB/s at once, {} later where waited for: {}\n",
       rate(fast.read_bw), print_bytes(fast.capacity), rate(ssd.write_bw), rate(ssd.read_bw),
-      rate(machine.links[0].bw), print_bytes(machine.granule_bytes), print_us(ssd.latency_us),
-      slow);
+      rate(machine.links[0].bw), print_us(machine.fault_us), slow);
   if (samples.empty()) return text;
   text += "\n  GB/s      depth   write    read  both: write  both: read    latency\n";
   for (const auto& sample : samples) text += row(sample);
@@ -111,7 +110,7 @@ struct Figures {
 
 Json json_of(const std::string& slow, const Figures& figures) {
   const auto& machine = figures.machine;
-  Json json{{"machine", machine.name}, {"machine_file", sim::local_machine_path()}, {"slow", slow}};
+  Json json{{"machine", machine.name}, {"machine_file", sim::local_machine_path()}, {"slow", slow}, {"fault_us", machine.fault_us}};
   for (const auto& tier : machine.tiers)
     json["tiers"].push_back({{"name", tier.name},
                              {"capacity", tier.capacity},
