@@ -17,9 +17,9 @@ struct TierSpec {
   bool byte_addressable = false;  // an op can use a tensor in place there
 };
 
-// `bw` is of each way, or of both together where the link is half duplex. A transfer between two tiers uses every link that joins them: a link
-// that names one tier is that tier's port, used by all its traffic; one that names more is used by
-// transfers between any two of them.
+// `bw` is of each way, or of both together where the link is half duplex. A transfer between two
+// tiers uses every link that joins them: a link that names one tier is that tier's port, used by
+// all its traffic; one that names more is used by transfers between any two of them.
 struct LinkSpec {
   std::string name;
   double bw = 0;                   // bytes per second

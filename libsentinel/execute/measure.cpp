@@ -128,7 +128,7 @@ namespace {
 std::string measured_on(const std::string& directories) {
   std::string drives;
   for (const auto& directory : split_directories(directories)) {
-    struct stat status{};
+    struct stat status {};
     if (stat(directory.c_str(), &status) != 0) continue;
     drives += fmt::format(" {}:{}", major(status.st_dev), minor(status.st_dev));
   }

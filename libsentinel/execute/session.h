@@ -140,8 +140,8 @@ class Session {
   std::vector<double> normal_times_;  // of the last step that was not counted
   double normal_us_ = 0;
   double told_us_ = now_us();  // when the last line of progress was said
-  bool count_next_ = false;  // counting begins with the next step
-  std::uint32_t tries_ = 0;  // profiling steps that a fork cut short
+  bool count_next_ = false;    // counting begins with the next step
+  std::uint32_t tries_ = 0;    // profiling steps that a fork cut short
   std::chrono::steady_clock::time_point last_snapshot_;
   std::unique_ptr<AccessSource> source_;
   SourceInfo source_info_;  // of the last one, as it ended

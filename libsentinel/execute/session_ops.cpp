@@ -50,8 +50,8 @@ void Session::op_start(const char* name, Phase phase) noexcept {
   follow(active_->matcher().op(hash), prefix);
 }
 
-// Whether births are those of the profiled step: until the step differs, and again as soon as it has
-// been as profiled for a while.
+// Whether births are those of the profiled step: until the step differs, and again as soon as it
+// has been as profiled for a while.
 bool Session::on_track() const {
   constexpr std::uint32_t kOps = 16;
   return !diverged_ || active_->matcher().followed() >= kOps;

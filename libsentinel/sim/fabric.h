@@ -1,6 +1,6 @@
 // Transfers between tiers as fluid: each has a rate, shared max-min fairly among all transfers that
-// cross the same tier port or link, in each direction apart unless the link is half duplex. Rates change only when a transfer
-// starts or ends.
+// cross the same tier port or link, in each direction apart unless the link is half duplex. Rates
+// change only when a transfer starts or ends.
 #pragma once
 
 #include <cstdint>

@@ -34,6 +34,22 @@ def test_what_is_named_while_profiling_is(under):
     assert under("20%", *RESNET, "--steps", "7").phases()[3:] == ["profile"] + ["steady"] * 3
 
 
+def test_what_is_as_profiled_goes_by_the_plan(plain, under, profile_of, expect_same):
+    """The first step of all and each epoch's first have a few ops more than the one that a stored profile
+    is of. They run by its plan but for those ops, from the second step on, before they are known: with half of
+    the faults, as those steps that are planned."""
+    script, *flags = *RESNET, "--images", "480", "--steps", "7"  # epochs of three steps
+    planned = under("20%", script, *flags, options=("--profile", profile_of(script, *flags)))
+    expect_same(plain(script, *flags), planned)
+    by_demand = under(planned.summary["fast_limit_bytes"], script, *flags)
+    expect_same(plain(script, *flags), by_demand)
+    assert by_demand.phases()[1] == "warmup"
+    faults = by_demand.summary["steps"][1]["demand_faults"]
+    assert faults > 100
+    for number in (1, 3):
+        assert planned.summary["steps"][number]["demand_faults"] < 0.7 * faults, number
+
+
 def test_checkpoint_and_resume(plain, under, expect_same, tmp_path):
     """Saved under Sentinel in mid-run, resumed under Sentinel: each as the plain training that was
     never interrupted."""

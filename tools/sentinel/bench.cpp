@@ -110,7 +110,10 @@ struct Figures {
 
 Json json_of(const std::string& slow, const Figures& figures) {
   const auto& machine = figures.machine;
-  Json json{{"machine", machine.name}, {"machine_file", sim::local_machine_path()}, {"slow", slow}, {"fault_us", machine.fault_us}};
+  Json json{{"machine", machine.name},
+            {"machine_file", sim::local_machine_path()},
+            {"slow", slow},
+            {"fault_us", machine.fault_us}};
   for (const auto& tier : machine.tiers)
     json["tiers"].push_back({{"name", tier.name},
                              {"capacity", tier.capacity},

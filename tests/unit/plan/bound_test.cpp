@@ -92,8 +92,10 @@ TEST(Bound, WhatIsNeverWrittenIsCopiedOnce) {
 
   machine = slow_link();
   EXPECT_THAT(lower_bound(two_weights(true), machine, options).step_us, DoubleNear(200, 4));
-  machine.links = {
-      {.name = "drive", .bw = kPage / 10e-6, .tiers = {machine.tiers[1].name}, .half_duplex = true}};
+  machine.links = {{.name = "drive",
+                    .bw = kPage / 10e-6,
+                    .tiers = {machine.tiers[1].name},
+                    .half_duplex = true}};
   EXPECT_THAT(lower_bound(two_weights(true), machine, options).step_us, DoubleNear(400, 4));
 }
 

@@ -74,8 +74,7 @@ Machine random_machine(std::mt19937_64& random) {
     return m;
   }
   m.tiers.insert(m.tiers.begin() + 1, {.name = "middle", .capacity = (random() % 8) * kPage});
-  m.links = {
-      {.name = "port", .bw = 2.048e9, .tiers = {"fast"}, .half_duplex = random() % 2 == 0}};
+  m.links = {{.name = "port", .bw = 2.048e9, .tiers = {"fast"}, .half_duplex = random() % 2 == 0}};
   if (random() % 2) m.links.push_back({.name = "joint", .bw = 3e9, .tiers = {"fast", "middle"}});
   return m;
 }
