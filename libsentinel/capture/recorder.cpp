@@ -34,8 +34,7 @@ void StepRecorder::begin() {
   *this = StepRecorder();
   signature_ = kStepHashSeed;
   begin_ = Clock::now();
-  const auto start = computing_clock();
-  ops_.push_back({kPrelude, 0, Phase::forward, start, start});
+  ops_.push_back({kPrelude, 0, Phase::forward, begin_, begin_});
 }
 
 StepRecorder::Record StepRecorder::add(Tensor tensor) {
@@ -90,8 +89,7 @@ void StepRecorder::one_layer(std::string_view name) {
 void StepRecorder::op_start(const char* name, Phase phase) {
   signature_ = step_hash(signature_, name_hash(name));
   if (layers_.empty()) layers_.push_back({name, phase});
-  ops_.push_back(
-      {name, static_cast<std::uint32_t>(layers_.size() - 1), phase, computing_clock(), {}});
+  ops_.push_back({name, static_cast<std::uint32_t>(layers_.size() - 1), phase, Clock::now(), {}});
   ordinal_ = 0;
 }
 
@@ -100,11 +98,11 @@ void StepRecorder::op_uses(Record tensor, bool reads, bool writes) {
 }
 
 void StepRecorder::op_run() {
-  if (!ops_.empty()) ops_.back().start = computing_clock();
+  if (!ops_.empty()) ops_.back().start = Clock::now();
 }
 
 void StepRecorder::op_end() {
-  if (!ops_.empty()) ops_.back().end = computing_clock();
+  if (!ops_.empty()) ops_.back().end = Clock::now();
 }
 
 // Each half is an estimate of the whole; theirs is the mean of the two, weighted by their pages.
@@ -132,11 +130,6 @@ void StepRecorder::forget_openings() {
 
 double StepRecorder::sample_error() const {
   return counted_ == 0 ? 0 : std::sqrt(variance_) / counted_;
-}
-
-StepRecorder::Clock::time_point StepRecorder::computing_clock() const {
-  const std::chrono::duration<double, std::micro> stalled(stalled_us_ ? stalled_us_() : 0);
-  return Clock::now() - std::chrono::duration_cast<Clock::duration>(stalled);
 }
 
 double StepRecorder::microseconds() const { return sentinel::microseconds(Clock::now() - begin_); }

@@ -5,11 +5,9 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "sentinel/access_source.h"
@@ -30,9 +28,6 @@ class StepRecorder {
   using Clock = std::chrono::steady_clock;
   using Record = std::uint32_t;  // index of a tensor in this step
   static constexpr Record kNone = ~0u;
-
-  // What says how long the program has waited for memory so far, in us: no part of an op's time.
-  void stalls(std::function<double()> stalled_us) { stalled_us_ = std::move(stalled_us); }
 
   // The step opens with an op of its own, kPrelude: what happens before the framework's first op.
   static constexpr const char* kPrelude = "(step begins)";
@@ -74,7 +69,7 @@ class StepRecorder {
     const char* name;
     std::uint32_t layer;
     Phase phase;
-    Clock::time_point start, end;  // by computing_clock()
+    Clock::time_point start, end;
   };
   struct UseRecord {
     std::uint32_t op;
@@ -82,8 +77,6 @@ class StepRecorder {
     bool reads, writes;
   };
 
-  // Stands still while the program waits for memory.
-  Clock::time_point computing_clock() const;
   std::uint32_t current_op() const {
     return ops_.empty() ? 0 : static_cast<std::uint32_t>(ops_.size() - 1);
   }
@@ -105,7 +98,6 @@ class StepRecorder {
   std::uint64_t signature_ = 0, live_bytes_ = 0, peak_bytes_ = 0;
   double counted_ = 0, variance_ = 0;  // openings; of their sum
   bool explicit_layers_ = false;
-  std::function<double()> stalled_us_;
   Clock::time_point begin_;
 };
 

@@ -103,7 +103,6 @@ class Engine {
   virtual void after_fork_in_child() noexcept = 0;
 
   virtual EngineCounters counters() const = 0;
-  virtual double stall_us() const = 0;  // of these, alone
 
  protected:
   std::uintptr_t arena_ = 0;

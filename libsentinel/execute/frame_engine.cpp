@@ -383,11 +383,6 @@ EngineCounters FrameEngine::counters() const {
   return counters;
 }
 
-double FrameEngine::stall_us() const {
-  const Guard guard(lock_);
-  return counters_.stall_us;
-}
-
 // Nothing wrong has been computed yet and nothing must be: the thread that needs the bytes is held
 // in its fault, so the process ends here.
 void FrameEngine::fail(const char* what, int error) noexcept {

@@ -77,7 +77,6 @@ class FrameEngine final : public Engine {
   void after_fork_in_child() noexcept override;
 
   EngineCounters counters() const override;
-  double stall_us() const override;
 
  private:
   using Guard = std::unique_lock<std::mutex>;

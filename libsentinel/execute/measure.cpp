@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -54,25 +55,37 @@ class Buffer {
   std::uintptr_t begin_;
 };
 
-// Keeps the executor's queue full until every slot was transferred; bytes per second.
+// Keeps the executor's queue full until every slot was transferred or `over` is set, which it then
+// is; bytes per second.
 double transfer(Executor& executor, Buffer& buffer, const std::vector<std::int64_t>& slots,
-                bool write) {
+                bool write, std::atomic<bool>& over) {
   std::array<Completion, 16> done;
   const auto begin = Clock::now();
   std::size_t started = 0, finished = 0;
   for (; started < std::min(executor.depth(), slots.size()); ++started)
     executor.submit({write, slots[started], buffer.frame(started), started});
-  while (finished < slots.size()) {
+  double bw = 0;
+  while (finished < started) {
     const auto count = executor.wait(done);
     for (std::size_t i = 0; i < count; ++i, ++finished) {
       if (done[i].error != 0) throw Error("could not measure the slow tier", done[i].error);
-      if (started == slots.size()) continue;
+      if (started == slots.size() || over) continue;
       executor.submit(
           {write, slots[started], buffer.frame(done[i].cookie % executor.depth()), done[i].cookie});
       ++started;
     }
+    if (bw == 0 && (over || finished == slots.size())) {
+      over = true;
+      bw = static_cast<double>(finished * kGranule) / seconds_since(begin);
+    }
   }
-  return static_cast<double>(slots.size() * kGranule) / seconds_since(begin);
+  return bw;
+}
+
+double transfer(Executor& executor, Buffer& buffer, const std::vector<std::int64_t>& slots,
+                bool write) {
+  std::atomic<bool> over = false;
+  return transfer(executor, buffer, slots, write, over);
 }
 
 std::vector<std::int64_t> reserve_slots(SlowFile& file, std::size_t count) {
@@ -103,8 +116,10 @@ TierSpeed measure_slow_tier(const std::string& directory, std::uint64_t bytes,
   transfer(*writer, outgoing, old_slots, true);
   speed.write_bw = transfer(*writer, outgoing, old_slots, true);
   speed.read_bw = transfer(*reader, incoming, old_slots, false);
-  std::thread out([&] { speed.exchange_write_bw = transfer(*writer, outgoing, new_slots, true); });
-  speed.exchange_read_bw = transfer(*reader, incoming, old_slots, false);
+  std::atomic<bool> over = false;  // as soon as one of the two is
+  std::thread out(
+      [&] { speed.exchange_write_bw = transfer(*writer, outgoing, new_slots, true, over); });
+  speed.exchange_read_bw = transfer(*reader, incoming, old_slots, false, over);
   out.join();
   speed.latency_us = median([&] {
     const auto begin = Clock::now();
@@ -160,7 +175,8 @@ Machine measure_machine(const std::string& directory, bool allow_memory) {
                            .write_bw = speed.write_bw,
                            .byte_addressable = false});
   machine.links.push_back({.name = "ssd",
-                           .bw = speed.exchange_read_bw + speed.exchange_write_bw,
+                           .bw = std::max({speed.exchange_read_bw + speed.exchange_write_bw,
+                                           speed.read_bw, speed.write_bw}),
                            .tiers = {"ssd"},
                            .half_duplex = true});
   return machine;
@@ -174,7 +190,12 @@ Machine measure_machine(const SessionOptions& options) {
 bool is_measured(const SessionOptions& options) {
   const auto name = local_machine(options);
   if (access(sim::local_machine_path(name).c_str(), R_OK) != 0) return false;
-  return options.nodes || sim::find_machine(name).source == measured_on(options.slow_directory);
+  if (options.nodes) return true;
+  try {
+    return sim::find_machine(name).source == measured_on(options.slow_directory);
+  } catch (const Error&) {  // damaged: to be measured anew
+    return false;
+  }
 }
 
 }  // namespace sentinel

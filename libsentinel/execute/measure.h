@@ -1,5 +1,5 @@
-// Measures the machine that a plan needs to know: the slow tier's bandwidth in both directions at
-// once, through the engine's own executors, frames and queue depth.
+// Measures the machine that a plan needs to know: the slow tier's bandwidth each way alone and
+// both at once, through the engine's own executors, frames and queue depth.
 #pragma once
 
 #include <string>
@@ -26,7 +26,6 @@ Machine measure_machine(const std::string& directory, bool allow_memory);
 // That of the tiers which the options name.
 Machine measure_machine(const SessionOptions&);
 // Whether it has been, and lies where sim/machine_file.h says; another drive is another machine.
-// Throws Error where what lies there cannot be read.
 bool is_measured(const SessionOptions&);
 
 }  // namespace sentinel

@@ -387,9 +387,4 @@ EngineCounters NodeEngine::counters() const {
   return counters;
 }
 
-double NodeEngine::stall_us() const {
-  const Guard guard(lock_);
-  return counters_.stall_us;
-}
-
 }  // namespace sentinel

@@ -65,7 +65,6 @@ class NodeEngine final : public Engine {
   void after_fork_in_child() noexcept override;
 
   EngineCounters counters() const override;
-  double stall_us() const override;
 
  private:
   using Guard = std::unique_lock<std::mutex>;

@@ -52,7 +52,6 @@ Session::Session(SessionOptions options, std::string framework)
       space_(*engine_) {
   require_counting(options_);
   trains_here = true;
-  recorder_.stalls([this] { return engine_->stall_us(); });
   summary_.policy = options_.policy;
   summary_.tiers = options_.nodes;
   summary_.rated_tb = options_.rated_tb;
@@ -257,12 +256,14 @@ void Session::note_step(const char* phase) {
   if (options_.inspect)
     row.nodes = bytes_by_node(engine_->arena(), engine_->arena() + engine_->arena_bytes());
   summary_.peak_fast_bytes = std::max(summary_.peak_fast_bytes, counters.peak_bytes);
-  if (options_.mode == Mode::run) tell_progress(row);
+  tell_progress(row);
 }
 
+// Under a limit, on a terminal.
 void Session::tell_progress(const StepRow& row) {
   constexpr double kEveryUs = 10e6;
-  if (now_us() - told_us_ < kEveryUs) return;
+  if (options_.mode != Mode::run || options_.fast.unlimited()) return;
+  if (now_us() - told_us_ < kEveryUs || isatty(STDERR_FILENO) == 0) return;
   told_us_ = now_us();
   say(fmt::format("step {} ({}): {:.1f} s, {} in, {} out, {:.1f} s waited for memory", row.step,
                   row.phase, row.ms / 1e3, print_bytes(row.promoted_bytes),

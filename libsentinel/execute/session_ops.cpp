@@ -51,10 +51,13 @@ void Session::op_start(const char* name, Phase phase) noexcept {
 }
 
 // Whether births are those of the profiled step: until the step differs, and again as soon as it
-// has been as profiled for a while.
+// has been as profiled for a while. Not so in the first steps, in which optimizers make what stays;
+// and while profiling each tensor has pages of its own.
 bool Session::on_track() const {
   constexpr std::uint32_t kOps = 16;
-  return !diverged_ || active_->matcher().followed() >= kOps;
+  if (state_ == State::profiling) return false;
+  if (!diverged_) return true;
+  return state_ == State::steady && active_->matcher().followed() >= kOps;
 }
 
 // The step is at `position` of the active bucket's. What happened before decides whether it still

@@ -1,5 +1,6 @@
 // From a profile to a plan, and going on under it.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -58,7 +59,8 @@ void Session::start_from_files() {
 // measures it now.
 Machine Session::machine() const {
   const auto local = local_machine(options_);
-  const bool measured = !options_.machine.empty() || is_measured(options_);
+  const bool measured =
+      !options_.machine.empty() || access(sim::local_machine_path(local).c_str(), R_OK) == 0;
   auto machine = measured ? sim::find_machine(options_.machine.empty() ? local : options_.machine)
                           : measure_machine(options_);
   machine.granule_bytes = engine_->granule();  // whatever the description says

@@ -18,5 +18,9 @@ double each_way(const LinkSpec&);
 // Bytes per microsecond that a plan may count on for one transfer, of a half-duplex link half, as
 // the other way may be in use; infinite where the machine states no limit.
 double rate(const Machine&, std::uint32_t from, std::uint32_t to);
+// What it has while nothing else moves.
+double lone_rate(const Machine&, std::uint32_t from, std::uint32_t to);
+// Both ways together, between a slower tier and the fastest; infinite without a half-duplex link.
+double shared_rate(const Machine&, std::uint32_t tier);
 
 }  // namespace sentinel::plan

@@ -318,7 +318,8 @@ void JobRun::stream_rest() {
   // Scratch that finds no room is written out and read back.
   if (!scratch_held_) {
     const double bytes = static_cast<double>(tasks_[task_].scratch_bytes);
-    in_place_us_ += bytes / plan::rate(machine_, 0, 1) + bytes / plan::rate(machine_, 1, 0);
+    in_place_us_ +=
+        bytes / plan::lone_rate(machine_, 0, 1) + bytes / plan::lone_rate(machine_, 1, 0);
     scratch_streamed_ += tasks_[task_].scratch_bytes;
     scratch_held_ = true;
   }
@@ -342,15 +343,16 @@ double JobRun::compute_us() const {
   const Task& task = tasks_[task_];
   const double us = profile_.ops[task.op.index()].us *
                     noise_factor(noise_, seed_, index_, step_, task.op.value, task.replay);
-  double in = 0, out = 0;
+  double in = 0, out = 0, both = 0;
   for (const Operand& o : streamed_) {
     const std::uint32_t tier = residence_.tier(o.storage);
     if (machine_.tiers[tier].byte_addressable) continue;
     const auto bytes = static_cast<double>(residence_.storage(o.storage).bytes);
-    if (o.read) in += bytes / plan::rate(machine_, tier, 0);
-    if (o.written) out += bytes / plan::rate(machine_, 0, tier);
+    if (o.read) in += bytes / plan::lone_rate(machine_, tier, 0);
+    if (o.written) out += bytes / plan::lone_rate(machine_, 0, tier);
+    both += ((o.read ? bytes : 0) + (o.written ? bytes : 0)) / plan::shared_rate(machine_, tier);
   }
-  return std::max({us + in_place_us_, in, out});
+  return std::max({us + in_place_us_, in, out, both});
 }
 
 void JobRun::end_task() {

@@ -54,8 +54,7 @@ double vary_ssd(Scenario& s, const std::string& value) {
   ssd.read_bw = ssd.write_bw = sim::parse_bandwidth(value);
   if (ssd.read_bw == 0) throw UsageError("a bandwidth of 0 would be no limit");
   for (auto& link : s.machine.links)  // the drive's own port would else stay as it was
-    if (link.tiers == std::vector<std::string>{"ssd"})
-      link = {.name = link.name, .bw = ssd.read_bw, .tiers = link.tiers};
+    if (link.tiers == std::vector<std::string>{"ssd"}) link.bw = ssd.read_bw;
   return ssd.read_bw;
 }
 

@@ -11,7 +11,8 @@ import tempfile
 from contenders import Absent
 
 RAMP = 10  # seconds that do not count: the training beside it starts
-PATTERN = ["--bs=2M", "--direct=1", "--ioengine=io_uring", "--iodepth=8", "--size=2G", "--time_based",
+# As threads: killed, none of them goes on.
+PATTERN = ["--thread", "--bs=2M", "--direct=1", "--ioengine=io_uring", "--iodepth=8", "--size=2G", "--time_based",
            "--runtime=1d", f"--ramp_time={RAMP}"]
 
 
@@ -27,22 +28,32 @@ class Exchange:
         jobs = []
         for way in ("read", "write"):
             jobs += [f"--name={way}", f"--rw=rand{way}", f"--filename={self.folder / way}", *PATTERN]
-        self.answer = tempfile.TemporaryFile("w+")
+        self.answer, self.errors = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(["fio", "--output-format=json", *jobs], stdout=self.answer,
-                                        stderr=subprocess.DEVNULL,
+                                        stderr=self.errors,
                                         env=dict(os.environ, GLIBC_TUNABLES="glibc.malloc.hugetlb=1"))
         return self
 
     def stop(self):
-        """GB/s read and written."""
-        self.process.send_signal(signal.SIGINT)
-        self.process.wait()
+        """GB/s read and written. Throws Absent where fio could not run or for too short."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+            self.process.wait()
         self.answer.seek(0)
-        text = self.answer.read()
-        jobs = json.loads(text[text.index("{"):])["jobs"]
-        return [next(job[way]["bw_bytes"] for job in jobs if job["jobname"] == way) / 1e9 for way in ("read", "write")]
+        self.errors.seek(0)
+        try:
+            text = self.answer.read()
+            jobs = json.loads(text[text.index("{"):])["jobs"]
+            answer = [next(job[way]["bw_bytes"] for job in jobs if job["jobname"] == way) / 1e9
+                      for way in ("read", "write")]
+        except (ValueError, KeyError, StopIteration):
+            raise Absent(f"fio failed: {self.errors.read().strip()[-200:]}") from None
+        if not all(answer):
+            raise Absent(f"the training was over before fio had run for {RAMP} seconds; --steps makes it longer")
+        return answer
 
     def __exit__(self, *_):
         self.process.kill()
         self.process.wait()
         self.answer.close()
+        self.errors.close()

@@ -177,11 +177,12 @@ def moved_gb(record):
     return [size / len(record["steps"]) / 1e9 for size in record["swapped"]]
 
 
-def while_moving_gb_s(record):
+def while_moving_gb_s(records):
     """Bandwidth in and out in the time in which anything was moving in that direction; None where nothing moved."""
-    if "disk_gb_s" in record:
-        return record["disk_gb_s"]
-    steady = [step for step in record.get("summary", {}).get("steps", []) if step["phase"] == "steady"]
+    if "disk_gb_s" in records[0]:
+        return [statistics.median(way) for way in zip(*(record["disk_gb_s"] for record in records))]
+    steady = [step for record in records for step in record.get("summary", {}).get("steps", [])
+              if step["phase"] == "steady"]
     flows = [[step[way] for step in steady if way in step] for way in ("reading", "writing")]
     if not all(flows):
         return None
@@ -206,7 +207,7 @@ def row_of(contender, records, reference, step, figures, unlimited):
     row["ms"] = statistics.median(ms for record in good for ms in settled(record))
     row["rounds"] = [statistics.median(settled(record)) for record in good]
     row["moved_gb"] = moved_gb(good[0])
-    row["while_moving_gb_s"] = while_moving_gb_s(good[0])
+    row["while_moving_gb_s"] = while_moving_gb_s(good)
     row["peak_rss_mb"] = statistics.median(record["peak_rss_kb"] for record in good) / 1024
     row["same_losses"] = all(ours == theirs for record in good
                              for ours, theirs in zip(losses(record), losses(reference)))
@@ -306,9 +307,9 @@ def main():
             except Absent as reason:
                 say(f"{model} is left out: {reason}")
                 continue
-        print(table(model, results[model]), flush=True)
         if args.json:
             args.json.write_text(json.dumps({"disk": figures, "models": results}, indent=1) + "\n")
+        print(table(model, results[model]), flush=True)
     if args.picture and results:
         try:
             from picture import draw

@@ -66,6 +66,15 @@ TEST(MachineFile, WritesWhatItReads) {
   }
 }
 
+TEST(MachineFile, KeepsWhichLinksAreHalfDuplex) {
+  Machine m = find_machine("a100-g10");
+  m.links[0].half_duplex = true;
+  const Machine again = parse_machine(machine_to_toml(m), "again");
+  EXPECT_TRUE(again.links[0].half_duplex);
+  EXPECT_FALSE(again.links[1].half_duplex);
+  EXPECT_DOUBLE_EQ(plan::rate(again, 0, 2), std::min(plan::rate(m, 0, 2), m.links[0].bw / 2e6));
+}
+
 TEST(MachineFile, LocalIsReadFromTheCacheAndItsAbsenceExplained) {
   const auto dir = std::filesystem::temp_directory_path() / "sentinel-machine-file-test";
   std::filesystem::remove_all(dir);
