@@ -11,7 +11,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
-#include <thread>
+#include <filesystem>
+#include <future>
 #include <vector>
 
 #include "alloc/ranges.h"
@@ -34,7 +35,7 @@ double seconds_since(Clock::time_point begin) {
 template <class Measure>
 double median(Measure measure) {
   std::array<double, 5> values;
-  std::ranges::generate(values, measure);
+  for (double& value : values) value = measure();
   std::ranges::nth_element(values, values.begin() + 2);
   return values[2];
 }
@@ -102,6 +103,7 @@ std::vector<std::int64_t> reserve_slots(SlowFile& file, std::size_t count) {
 
 TierSpeed measure_slow_tier(const std::string& directory, std::uint64_t bytes,
                             const ExecutorOptions& io, bool allow_memory) {
+  bytes = std::max<std::uint64_t>(bytes, (8 + 2 * io.depth) * kGranule);
   SlowFile file({.directory = directory,
                  .frame_bytes = kGranule,
                  .need_bytes = 2 * bytes,
@@ -117,13 +119,13 @@ TierSpeed measure_slow_tier(const std::string& directory, std::uint64_t bytes,
   speed.write_bw = transfer(*writer, outgoing, old_slots, true);
   speed.read_bw = transfer(*reader, incoming, old_slots, false);
   std::atomic<bool> over = false;  // as soon as one of the two is
-  std::thread out(
-      [&] { speed.exchange_write_bw = transfer(*writer, outgoing, new_slots, true, over); });
+  auto out = std::async(std::launch::async,
+                        [&] { return transfer(*writer, outgoing, new_slots, true, over); });
   speed.exchange_read_bw = transfer(*reader, incoming, old_slots, false, over);
-  out.join();
-  speed.latency_us = median([&] {
+  speed.exchange_write_bw = out.get();
+  speed.latency_us = median([&, slot = old_slots.begin()]() mutable {
     const auto begin = Clock::now();
-    transfer(*reader, incoming, {old_slots.front()}, false);
+    transfer(*reader, incoming, {*slot++}, false);
     return 1e6 * seconds_since(begin);
   });
   return speed;
@@ -150,11 +152,24 @@ std::string measured_on(const std::string& directories) {
   return "measured on" + drives;
 }
 
+// As much as gives a stable figure, or what a small drive has room for.
+std::uint64_t bytes_to_measure(const std::string& directories) {
+  constexpr std::uint64_t kEnough = 256_MiB;
+  std::uint64_t bytes = kEnough;
+  for (const auto& directory : split_directories(directories)) {
+    std::error_code unknown;
+    const auto space = std::filesystem::space(directory, unknown);
+    if (!unknown) bytes = std::min<std::uint64_t>(bytes, space.available / 4);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 // A drive shares what it can do between reading and writing.
 Machine measure_machine(const std::string& directory, bool allow_memory) {
-  const auto speed = measure_slow_tier(directory, 256_MiB, {.frame_bytes = kGranule}, allow_memory);
+  const auto speed = measure_slow_tier(directory, bytes_to_measure(directory),
+                                       {.frame_bytes = kGranule}, allow_memory);
   const auto memory = measure_memory_bw();
   // The engine keeps its queue full, so the bandwidth has the latency in it; only what is asked for
   // by demand waits for it.

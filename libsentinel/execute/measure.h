@@ -16,7 +16,8 @@ struct TierSpeed {
   double latency_us = 0;                               // of one frame's read, alone
 };
 
-// Writes and reads about `bytes` in `directory`. Throws Error.
+// Writes and reads about `bytes`, and as much as fills the queue twice at least, in `directory`.
+// Throws Error.
 TierSpeed measure_slow_tier(const std::string& directory, std::uint64_t bytes,
                             const ExecutorOptions&, bool allow_memory);
 double measure_memory_bw();  // copying, bytes per second

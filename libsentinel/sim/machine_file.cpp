@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 #include <toml++/toml.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -219,10 +221,14 @@ void write_machine(const std::string& path, const Machine& machine) {
   std::error_code ec;
   if (!parent.empty()) std::filesystem::create_directories(parent, ec);
   if (ec) throw Error(fmt::format("cannot create {}", parent.string()), ec.value());
-  std::ofstream out(path, std::ios::trunc);
+  const auto fresh = fmt::format("{}.{}", path, getpid());  // others may be reading the old one
+  std::ofstream out(fresh, std::ios::trunc);
   out << machine_to_toml(machine);
   out.close();
-  if (!out) throw Error(fmt::format("cannot write machine description {}", path), errno);
+  if (out && std::rename(fresh.c_str(), path.c_str()) == 0) return;
+  const int code = errno;
+  std::remove(fresh.c_str());
+  throw Error(fmt::format("cannot write machine description {}", path), code);
 }
 
 std::string local_machine_path(const std::string& name) {
