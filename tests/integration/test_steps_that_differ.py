@@ -35,9 +35,8 @@ def test_what_is_named_while_profiling_is(under):
 
 
 def test_what_is_as_profiled_goes_by_the_plan(plain, under, profile_of, expect_same):
-    """The first step of all and each epoch's first have a few ops more than the one that a stored profile
-    is of. They run by its plan but for those ops, from the second step on, before they are known: with half of
-    the faults, as those steps that are planned."""
+    """Each epoch's first step, of which the stored profile is, has a few ops that the others have not. Those
+    others run by its plan all the same, before they are known: with half of the faults that they have by demand."""
     script, *flags = *RESNET, "--images", "480", "--steps", "7"  # epochs of three steps
     planned = under("20%", script, *flags, options=("--profile", profile_of(script, *flags)))
     expect_same(plain(script, *flags), planned)
@@ -46,8 +45,8 @@ def test_what_is_as_profiled_goes_by_the_plan(plain, under, profile_of, expect_s
     assert by_demand.phases()[1] == "warmup"
     faults = by_demand.summary["steps"][1]["demand_faults"]
     assert faults > 100
-    for number in (1, 3):
-        assert planned.summary["steps"][number]["demand_faults"] < 0.7 * faults, number
+    assert planned.phases()[3:5] == ["warmup", "steady"]  # the profile's step is seen, then one of the others
+    assert planned.summary["steps"][4]["demand_faults"] < 0.7 * faults
 
 
 def test_checkpoint_and_resume(plain, under, expect_same, tmp_path):
