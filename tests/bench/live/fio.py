@@ -1,6 +1,7 @@
 """fio in the pattern of Sentinel's exchange: blocks of 2 MiB at random places, read and written at once past the
 page cache, eight in flight each way, from buffers on huge pages."""
 
+import ctypes
 import json
 import os
 import shutil
@@ -11,9 +12,16 @@ import tempfile
 from contenders import Absent
 
 RAMP = 10  # seconds that do not count: the training beside it starts
-# As threads: killed, none of them goes on.
+# As threads, so that none goes on when fio is killed.
 PATTERN = ["--thread", "--bs=2M", "--direct=1", "--ioengine=io_uring", "--iodepth=8", "--size=2G", "--time_based",
            "--runtime=1d", f"--ramp_time={RAMP}"]
+
+
+PR_SET_PDEATHSIG = 1
+
+
+def _die_with_parent():
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Exchange:
@@ -30,7 +38,7 @@ class Exchange:
             jobs += [f"--name={way}", f"--rw=rand{way}", f"--filename={self.folder / way}", *PATTERN]
         self.answer, self.errors = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(["fio", "--output-format=json", *jobs], stdout=self.answer,
-                                        stderr=self.errors,
+                                        stderr=self.errors, preexec_fn=_die_with_parent,
                                         env=dict(os.environ, GLIBC_TUNABLES="glibc.malloc.hugetlb=1"))
         return self
 
