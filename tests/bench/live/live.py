@@ -2,7 +2,7 @@
 """Training in a share of the memory: Sentinel beside what people do today, on this machine, in one run.
 
 Every contender trains the same models for the same steps; those with a share run in a memory cgroup
-that holds the process with steps of the smallest batch, and that share of the peak of live tensors. All
+that holds the process with steps of the smallest batch, 16 MiB, and that share of the peak of live tensors. All
 contenders of a round run one after the other, then all again; medians of the settled steps of all
 rounds. The physical limit of a row is that of limits.py at the disk's measured bandwidth.
 
@@ -30,6 +30,7 @@ import cgroup  # noqa: E402
 
 ABSENT = 77  # a workload's status where a library that it needs is missing
 PAGE = os.sysconf("SC_PAGE_SIZE")
+SPARE = 16 << 20  # in every limit, for what memory is managed with: page tables, plans, queues
 
 
 def options():
@@ -280,7 +281,7 @@ def compare(model, args, figures, folder):
                     continue
                 say(f"{model}: round {number + 1} of {args.rounds}, {one.label}")
                 try:
-                    limit = base + int((one.share or 0) / 100 * step.peak)
+                    limit = base + SPARE + int((one.share or 0) / 100 * step.peak)
                     records[one].append(train(one, model, args, limit))
                 except (Absent, cgroup.Unavailable) as reason:
                     records[one].append({"failure": str(reason)})
