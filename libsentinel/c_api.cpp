@@ -13,6 +13,7 @@
 
 namespace {
 
+using sentinel::OpOrder;
 using sentinel::Phase;
 using sentinel::Session;
 
@@ -30,12 +31,13 @@ void before_fork() { current()->before_fork(); }
 void after_fork_in_parent() { current()->after_fork_in_parent(); }
 void after_fork_in_child() { current()->after_fork_in_child(); }
 
-int begin(sentinel::SessionOptions options, const char* framework) {
+int begin(sentinel::SessionOptions options, const char* framework,
+          OpOrder order = OpOrder::sequence) {
   static std::mutex beginning;  // two threads may take their first tensor at the same time
   const std::lock_guard guard(beginning);
   if (current() != nullptr) return 0;
   try {
-    session = new Session(std::move(options), framework);
+    session = new Session(std::move(options), framework, order);
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
     std::atexit([] { current()->finish("the program ended during the profiling step"); });
     return 0;
@@ -68,13 +70,14 @@ Phase phase_of(int phase) {
 
 extern "C" {
 
-int sentinel_attach(const char* framework) {
+int sentinel_attach(const char* framework, int order) {
   if (current() != nullptr) return failed("a session is active already", EALREADY);
   try {
     auto options = sentinel::options_from_environment();
     if (options.mode == sentinel::Mode::none) return failed("SENTINEL_MODE is not set", ENOENT);
     const bool watches = options.mode != sentinel::Mode::arena;
-    const int code = begin(std::move(options), framework);
+    const int code = begin(std::move(options), framework,
+                           order == SENTINEL_IN_ANY_ORDER ? OpOrder::any : OpOrder::sequence);
     return code == 0 && !watches ? 1 : code;
   } catch (const std::exception& error) {
     return failed(error.what(), EINVAL);
@@ -138,7 +141,9 @@ void sentinel_free(void* tensor) {
 const char* sentinel_last_error(void) { return last_error.c_str(); }
 
 int sentinel_wants_tensors(void) { return current() != nullptr && current()->wants_tensors(); }
-void sentinel_op_start(const char* name, int phase) { current()->op_start(name, phase_of(phase)); }
+void sentinel_op_start(const char* name, int phase, const char* layer) {
+  current()->op_start(name, phase_of(phase), layer);
+}
 void sentinel_op_tensor(const void* storage, size_t bytes, int access) {
   current()->op_tensor(storage, bytes, access);
 }

@@ -171,7 +171,7 @@ Frame start_op(const at::RecordFunction& fn) {
                           fills_storage(fn.inputs()[0].toTensor());
   ++thread.inside;
   if (thread.backward == 0) layers.note(fn.seqNr());
-  sentinel_op_start(fn.name(), phase());
+  sentinel_op_start(fn.name(), phase(), nullptr);
   if (overwrites)
     name_tensor(fn.inputs()[0].toTensor(), SENTINEL_WRITE | SENTINEL_OVERWRITE);
   else if (sentinel_wants_tensors())
@@ -204,7 +204,7 @@ void end(const at::RecordFunction&, at::ObserverContext*) {
 
 // From Python. 0; 1 where no hooks are wanted; or a negative errno with sentinel_last_error().
 EXPORT int sentinel_torch_attach() {
-  const int code = sentinel_attach("torch " TORCH_VERSION);
+  const int code = sentinel_attach("torch " TORCH_VERSION, SENTINEL_IN_SEQUENCE);
   if (code < 0) return code;
   static Allocator allocator;
   c10::SetCPUAllocator(&allocator, 100);

@@ -16,14 +16,18 @@ extern "C" {
 #endif
 
 enum sentinel_phase { SENTINEL_FORWARD, SENTINEL_BACKWARD, SENTINEL_OPTIMIZER };
-/* SENTINEL_OVERWRITE, with SENTINEL_WRITE: the op writes every byte of the storage and reads none, so
- * that what it held is not fetched and may be lost at once. */
+/* SENTINEL_OVERWRITE, with SENTINEL_WRITE: the op writes every byte of the storage and reads none,
+ * so that what it held is not fetched and may be lost at once. */
 enum sentinel_access { SENTINEL_READ = 1, SENTINEL_WRITE = 2, SENTINEL_OVERWRITE = 4 };
+
+/* Whether a step's ops run one after the other, in the thread that trains, or at the same time in
+ * any threads, in an order that may differ from step to step. */
+enum sentinel_order { SENTINEL_IN_SEQUENCE, SENTINEL_IN_ANY_ORDER };
 
 /* Starts the session that the environment asks for (see `sentinel help run`). Called once, from the
  * thread that will train. 1: it only allocates; nothing below needs to be called. -ENOENT: the
  * environment asks for none. */
-SENTINEL_API int sentinel_attach(const char* framework);
+SENTINEL_API int sentinel_attach(const char* framework, int order);
 
 /* Whether sentinel_op_tensor() is wanted now; it may change from one op to the next. Storages that
  * are overwritten may always be named. */
@@ -31,8 +35,10 @@ SENTINEL_API int sentinel_wants_tensors(void);
 
 /* The outermost op that is not a mere composite begins, in the calling thread. Tensors named
  * between start and run are its inputs (and what it updates in place); `sentinel_op_run` then waits
- * for what the plan wants in fast memory. */
-SENTINEL_API void sentinel_op_start(const char* name, int phase);
+ * for what the plan wants in fast memory. What the thread allocates before the op's end belongs to
+ * the op. `layer`: of which it is (one that has begun in this step
+ * does not begin again), or NULL for the one that began last. */
+SENTINEL_API void sentinel_op_start(const char* name, int phase, const char* layer);
 SENTINEL_API void sentinel_op_tensor(const void* storage, size_t bytes, int access);
 SENTINEL_API void sentinel_op_run(void);
 SENTINEL_API void sentinel_op_end(void);

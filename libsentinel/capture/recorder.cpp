@@ -32,13 +32,13 @@ std::uint64_t name_hash(std::string_view name) { return std::hash<std::string_vi
 
 void StepRecorder::begin() {
   *this = StepRecorder();
-  signature_ = kStepHashSeed;
   begin_ = Clock::now();
-  ops_.push_back({kPrelude, 0, Phase::forward, begin_, begin_});
+  ops_.push_back({kPrelude, name_hash(kPrelude), 0, Phase::forward, begin_, begin_});
 }
 
-StepRecorder::Record StepRecorder::add(Tensor tensor) {
+StepRecorder::Record StepRecorder::add(Tensor tensor, Op named_by) {
   tensors_.push_back(std::move(tensor));
+  named_by_.push_back(named_by);
   return static_cast<Record>(tensors_.size() - 1);
 }
 
@@ -53,17 +53,18 @@ StepRecorder::Record StepRecorder::present(std::uint64_t bytes, std::uint64_t of
   return add({.bytes = bytes, .offset = offset});
 }
 
-StepRecorder::Record StepRecorder::allocated(std::uint64_t bytes, std::uint64_t offset) {
+StepRecorder::Record StepRecorder::allocated(Op op, std::uint64_t bytes, std::uint64_t offset) {
   grow_live(bytes);
-  signature_ = step_hash(signature_, bytes);
+  signature_ += allocation_event(ops_[op].hash, bytes);
   events_.push_back({static_cast<Record>(tensors_.size()), true});
   return add(
-      {.bytes = bytes, .alloc_op = OpId(current_op()), .ordinal = ordinal_++, .offset = offset});
+      {.bytes = bytes, .alloc_op = OpId(op), .ordinal = ops_[op].allocations++, .offset = offset},
+      op);
 }
 
 void StepRecorder::freed(Record record) {
   auto& tensor = tensors_[record];
-  tensor.free_op = OpId(current_op());
+  tensor.free_op = OpId(latest_op());
   live_bytes_ -= round_up(tensor.bytes, kPage);
   events_.push_back({record, false});
 }
@@ -80,34 +81,43 @@ void StepRecorder::layer(std::string_view name, Phase phase) {
   layers_.push_back({std::string(name), phase});
 }
 
+void StepRecorder::layer_once(std::string_view name, Phase phase) {
+  const auto same = [&](const Layer& begun) { return begun.name == name && begun.phase == phase; };
+  if (std::find_if(layers_.rbegin(), layers_.rend(), same) == layers_.rend()) layer(name, phase);
+}
+
 void StepRecorder::one_layer(std::string_view name) {
   explicit_layers_ = true;
   layers_.assign(1, {std::string(name), Phase::forward});
   for (auto& op : ops_) op.layer = 0;
 }
 
-void StepRecorder::op_start(const char* name, Phase phase) {
-  signature_ = step_hash(signature_, name_hash(name));
+StepRecorder::Op StepRecorder::op_start(const char* name, Phase phase) {
+  const auto hash = name_hash(name);
+  signature_ += op_event(hash);
   if (layers_.empty()) layers_.push_back({name, phase});
-  ops_.push_back({name, static_cast<std::uint32_t>(layers_.size() - 1), phase, Clock::now(), {}});
-  ordinal_ = 0;
+  ops_.push_back(
+      {name, hash, static_cast<std::uint32_t>(layers_.size() - 1), phase, Clock::now(), {}});
+  return latest_op();
 }
 
-void StepRecorder::op_uses(Record tensor, bool reads, bool writes) {
-  if (!ops_.empty()) uses_.push_back({current_op(), tensor, reads, writes});
+void StepRecorder::op_uses(Op op, Record tensor, bool reads, bool writes) {
+  uses_.push_back({op, tensor, reads, writes});
+  named_by_[tensor] = op;
 }
 
-void StepRecorder::op_run() {
-  if (!ops_.empty()) ops_.back().start = Clock::now();
-}
+void StepRecorder::op_run(Op op) { ops_[op].start = Clock::now(); }
 
-void StepRecorder::op_end() {
-  if (!ops_.empty()) ops_.back().end = Clock::now();
+void StepRecorder::op_end(Op op) {
+  ops_[op].end = Clock::now();
+  ops_[op].running = false;
 }
 
 // Each half is an estimate of the whole; theirs is the mean of the two, weighted by their pages.
-void StepRecorder::opened(const PageCount& count) {
-  accesses_.push_back({TensorId(count.tag), OpId(current_op()), count.reads, count.writes});
+void StepRecorder::opened(Op op, const PageCount& count) {
+  const auto named_by = named_by_[static_cast<Record>(count.tag)];
+  if (named_by != kPreludeOp && ops_[named_by].running) op = named_by;
+  accesses_.push_back({TensorId(count.tag), OpId(op), count.reads, count.writes});
   const Tensor& tensor = tensors_[count.tag];
   const double pages = static_cast<double>(round_up(tensor.bytes, kPage) / kPage);
   const double sum = static_cast<double>(count.reads + count.writes);
@@ -136,7 +146,7 @@ double StepRecorder::microseconds() const { return sentinel::microseconds(Clock:
 
 // An op's time runs to the start of the next one: what the framework does in between is part of the
 // step, and the sum of op times is then the step.
-std::vector<double> StepRecorder::op_microseconds() const {
+std::vector<double> StepRecorder::measured() const {
   std::vector<double> times(ops_.size());
   for (std::size_t i = 0; i < ops_.size(); ++i) {
     const auto next =
@@ -146,14 +156,26 @@ std::vector<double> StepRecorder::op_microseconds() const {
   return times;
 }
 
-Profile StepRecorder::profile(const ProfileMeta& meta, const std::vector<double>& times) const {
+StepRecorder::Times StepRecorder::op_microseconds() const {
+  Times times;
+  const auto each = measured();
+  for (std::size_t i = 0; i < ops_.size(); ++i) times[ops_[i].hash].push_back(each[i]);
+  return times;
+}
+
+Profile StepRecorder::profile(const ProfileMeta& meta, const Times& times) const {
   Profile profile{.meta = meta, .layers = layers_, .tensors = tensors_};
-  const auto measured = times.size() == ops_.size() ? times : op_microseconds();
-  for (std::size_t i = 0; i < ops_.size(); ++i)
+  const auto each = measured();
+  std::unordered_map<std::uint64_t, std::size_t> seen;  // ops of a name
+  for (std::size_t i = 0; i < ops_.size(); ++i) {
+    const auto of_name = times.find(ops_[i].hash);
+    const auto n = seen[ops_[i].hash]++;
+    const bool known = of_name != times.end() && n < of_name->second.size();
     profile.ops.push_back({.name = ops_[i].name,
                            .layer = LayerId(ops_[i].layer),
                            .phase = ops_[i].phase,
-                           .us = measured[i]});
+                           .us = known ? of_name->second[n] : each[i]});
+  }
   for (const auto& use : uses_) {
     auto& op = profile.ops[use.op];
     if (use.reads) op.in.push_back(TensorId(use.tensor));

@@ -1,6 +1,6 @@
 // Records one step: ops, layers, tensors, which op names and opens which tensor. The result is a
-// Profile. Not thread-safe; the session locks. Everything it holds is ordinary memory, never
-// guarded.
+// Profile, its ops in the order in which they began; several may run at once. Not thread-safe; the
+// session locks. Everything it holds is ordinary memory, never guarded.
 #pragma once
 
 #include <chrono>
@@ -15,72 +15,84 @@
 
 namespace sentinel {
 
-// The running hash of a step's events: op names (by name_hash) and allocated sizes.
-constexpr std::uint64_t kStepHashSeed = 0xcbf29ce484222325ull;
-constexpr std::uint64_t step_hash(std::uint64_t hash, std::uint64_t event) {
-  hash = (hash ^ event) * 0x100000001b3ull;
-  return hash ^ (hash >> 29);
-}
 std::uint64_t name_hash(std::string_view name);
+
+// A step's signature is the sum of its events: each op by its name, each allocation by its op's
+// name and its size. So it does not depend on the order of what runs at the same time.
+constexpr std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
+  return hash ^ (hash >> 32);
+}
+constexpr std::uint64_t op_event(std::uint64_t name) { return mix(name, 1); }
+constexpr std::uint64_t allocation_event(std::uint64_t op_name, std::uint64_t bytes) {
+  return mix(mix(op_name, 2), bytes);
+}
 
 class StepRecorder {
  public:
   using Clock = std::chrono::steady_clock;
   using Record = std::uint32_t;  // index of a tensor in this step
+  using Op = std::uint32_t;      // index of an op in this step
   static constexpr Record kNone = ~0u;
 
   // The step opens with an op of its own, kPrelude: what happens before the framework's first op.
   static constexpr const char* kPrelude = "(step begins)";
+  static constexpr Op kPreludeOp = 0;
   void begin();
   // A tensor that exists when the step begins. `offset`: in the arena.
   Record present(std::uint64_t bytes, std::uint64_t offset);
-  Record allocated(std::uint64_t bytes, std::uint64_t offset);
-  void freed(Record);
+  Record allocated(Op, std::uint64_t bytes, std::uint64_t offset);
+  void freed(Record);  // during the op that began last
   // Memory that is not ours, by its address.
   Record foreign(std::uintptr_t address, std::uint64_t bytes);
 
   void layer(std::string_view name, Phase);
+  // Where ops of several layers run in turns: one that has begun in this step does not begin again.
+  void layer_once(std::string_view name, Phase);
   void one_layer(std::string_view name);  // all ops so far are of this one
-  void op_start(const char* name, Phase);
-  void op_uses(Record, bool reads, bool writes);
-  void op_run();  // its inputs are there: computing begins
-  void op_end();
-  void opened(const PageCount&);  // its tag: a Record
+  Op op_start(const char* name, Phase);
+  void op_uses(Op, Record, bool reads, bool writes);
+  void op_run(Op);  // its inputs are there: computing begins
+  void op_end(Op);
+  // Its tag: a Record. By the op that names this tensor, if it has not ended, else by `Op`.
+  void opened(Op, const PageCount&);
   void forget_openings();
   void sampled(Record record, std::uint32_t stride) { tensors_[record].sample_stride = stride; }
 
-  // Of the sequence of ops and allocations; equal for equal steps. Mixed as step_hash() does.
-  std::uint64_t signature() const { return signature_; }
+  std::uint64_t signature() const { return signature_; }  // of ops and allocations
   double microseconds() const;
   // Of all openings counted so far, as their sum's standard error by its parts' two halves
   // (sampling.h), relative.
   double sample_error() const;
-  std::size_t ops() const { return ops_.size(); }
+  Op latest_op() const { return static_cast<Op>(ops_.size() - 1); }
   std::uint64_t live_bytes() const { return live_bytes_; }  // page-rounded, now
   std::uint64_t peak_bytes() const { return peak_bytes_; }
 
-  // Op times of a normal step, to be put in the place of those distorted by counting.
-  std::vector<double> op_microseconds() const;
-  // What is known so far. `times`, if as many as ops, replaces the measured ones.
-  Profile profile(const ProfileMeta&, const std::vector<double>& times) const;
+  // Op times of a normal step, to be put in the place of those distorted by counting: of each name,
+  // in the order in which those ops began.
+  using Times = std::unordered_map<std::uint64_t, std::vector<double>>;
+  Times op_microseconds() const;
+  // What is known so far. `times`, if of the same ops, replaces the measured ones.
+  Profile profile(const ProfileMeta&, const Times& times) const;
 
  private:
   struct OpRecord {
     const char* name;
+    std::uint64_t hash;  // of the name
     std::uint32_t layer;
     Phase phase;
     Clock::time_point start, end;
+    std::uint32_t allocations = 0;
+    bool running = true;
   };
   struct UseRecord {
-    std::uint32_t op;
+    Op op;
     Record tensor;
     bool reads, writes;
   };
 
-  std::uint32_t current_op() const {
-    return ops_.empty() ? 0 : static_cast<std::uint32_t>(ops_.size() - 1);
-  }
-  Record add(Tensor tensor);
+  Record add(Tensor tensor, Op named_by = kPreludeOp);
+  std::vector<double> measured() const;
   void grow_live(std::uint64_t bytes);
   void natural_placement(Profile&) const;
   void name_tensors(Profile&) const;
@@ -90,11 +102,11 @@ class StepRecorder {
   std::vector<OpRecord> ops_;
   std::vector<Layer> layers_;
   std::vector<Tensor> tensors_;
+  std::vector<Op> named_by_;  // per tensor: the last op that named or made it
   std::vector<UseRecord> uses_;
   std::vector<AccessCount> accesses_;
   std::vector<std::pair<Record, bool>> events_;  // allocated (true) and freed, in order
   std::unordered_map<std::uintptr_t, Record> foreign_;
-  std::uint32_t ordinal_ = 0;  // allocations since the current op began
   std::uint64_t signature_ = 0, live_bytes_ = 0, peak_bytes_ = 0;
   double counted_ = 0, variance_ = 0;  // openings; of their sum
   bool explicit_layers_ = false;

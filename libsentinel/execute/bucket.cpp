@@ -34,10 +34,10 @@ std::vector<std::vector<Bucket::Accesses>> accesses_of(const Profile& profile) {
 
 }  // namespace
 
-Bucket::Bucket(Profile profile, Plan plan, Space& space, std::optional<Choice> late)
+Bucket::Bucket(Profile profile, Plan plan, OpOrder order, Space& space, std::optional<Choice> late)
     : profile_(std::move(profile)),
       plan_(std::move(plan)),
-      matcher_(profile_),
+      matcher_(profile_, order),
       space_plan_(space.add_plan(slots_of(profile_, plan_), plan_.region_bytes)),
       controller_(walk(plan_)),
       persistent_(profile_.tensors.size()),

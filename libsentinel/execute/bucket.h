@@ -18,7 +18,8 @@ namespace sentinel {
 
 class Bucket {
  public:
-  Bucket(Profile profile, Plan plan, Space& space, std::optional<Choice> late = std::nullopt);
+  Bucket(Profile profile, Plan plan, OpOrder order, Space& space,
+         std::optional<Choice> late = std::nullopt);
 
   StepMatcher& matcher() { return matcher_; }
   const Plan& plan() const { return plan_; }

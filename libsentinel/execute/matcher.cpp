@@ -11,8 +11,8 @@ namespace sentinel {
 namespace {
 
 std::uint64_t gram(std::span<const std::uint64_t> names) {
-  std::uint64_t hash = kStepHashSeed;
-  for (const auto name : names) hash = step_hash(hash, name);
+  std::uint64_t hash = 0;
+  for (const auto name : names) hash = mix(hash, name);
   return hash;
 }
 
@@ -24,24 +24,25 @@ std::uint64_t Names::hash(const char* name) {
   return it->second;
 }
 
-StepMatcher::StepMatcher(const Profile& profile) {
+StepMatcher::StepMatcher(const Profile& profile, OpOrder order) : order_(order) {
   std::vector<std::vector<std::pair<std::uint32_t, std::uint32_t>>> by_op(profile.ops.size());
   for (std::uint32_t t = 0; t < profile.tensors.size(); ++t)
     if (const auto& tensor = profile.tensors[t]; tensor.alloc_op)
       by_op[tensor.alloc_op->index()].push_back({tensor.ordinal, t});
-  signature_ = kStepHashSeed;
   for (std::size_t i = 0; i < profile.ops.size(); ++i) {
     ops_.push_back(name_hash(profile.ops[i].name));
     prefixes_.push_back(signature_);
-    if (i > 0) signature_ = step_hash(signature_, ops_[i]);  // the prelude is no event
+    if (i > 0) signature_ += op_event(ops_[i]);  // the prelude is no event
     std::sort(by_op[i].begin(), by_op[i].end());
     first_allocation_.push_back(static_cast<std::uint32_t>(allocations_.size()));
     for (const auto& [ordinal, t] : by_op[i]) {
       allocations_.push_back({profile.tensors[t].bytes, t});
-      signature_ = step_hash(signature_, profile.tensors[t].bytes);
+      signature_ += allocation_event(ops_[i], profile.tensors[t].bytes);
     }
   }
   first_allocation_.push_back(static_cast<std::uint32_t>(allocations_.size()));
+  if (order_ == OpOrder::any)
+    for (std::uint32_t i = 1; i < size(); ++i) by_name_[ops_[i]].positions.push_back(i);
   for (std::size_t end = kGram; end <= ops_.size(); ++end)
     grams_.emplace(gram(std::span(ops_).subspan(end - kGram, kGram)),
                    static_cast<std::uint32_t>(end - 1));
@@ -50,31 +51,43 @@ StepMatcher::StepMatcher(const Profile& profile) {
 void StepMatcher::begin_step() {
   std::fill(std::begin(recent_), std::end(recent_), 0);
   followed_ = 0;
+  for (auto& [name, namesakes] : by_name_) namesakes.seen = 0;
   jump(0);
 }
 
-void StepMatcher::jump(std::uint32_t position) {
-  position_ = position < size() ? position : kLost;
+StepMatcher::Place StepMatcher::jump(std::uint32_t position) {
   next_ = position + 1;
-  cursor_ = position_ == kLost ? 0 : first_allocation_[position];
+  return place(position);
+}
+
+StepMatcher::Place StepMatcher::place(std::uint32_t position) const {
+  if (position >= size()) return {};
+  return {.position = position, .allocation = first_allocation_[position]};
 }
 
 std::uint64_t StepMatcher::prefix(std::uint32_t position) const {
   return position < size() ? prefixes_[position] : 0;
 }
 
-std::uint32_t StepMatcher::op(std::uint64_t name) {
+StepMatcher::Place StepMatcher::op(std::uint64_t name) {
+  return place(order_ == OpOrder::sequence ? in_sequence(name) : in_any_order(name));
+}
+
+std::uint32_t StepMatcher::in_any_order(std::uint64_t name) {
+  const auto found = by_name_.find(name);
+  if (found == by_name_.end()) return kLost;
+  auto& [positions, seen] = found->second;
+  return seen < positions.size() ? positions[seen++] : kLost;
+}
+
+std::uint32_t StepMatcher::in_sequence(std::uint64_t name) {
   std::copy(std::begin(recent_) + 1, std::end(recent_), std::begin(recent_));
   recent_[kGram - 1] = name;
   const bool follows = next_ < size() && ops_[next_] == name;
   followed_ = follows ? followed_ + 1 : 0;
-  if (follows)
-    jump(next_);
-  else if (const auto found = resume(); found != kLost)
-    jump(found);
-  else
-    position_ = kLost;
-  return position_;
+  const auto found = follows ? next_ : resume();
+  if (found != kLost) next_ = found + 1;
+  return found;
 }
 
 // The nearest place behind the last one where the same few ops have just run, else any.
@@ -87,12 +100,12 @@ std::uint32_t StepMatcher::resume() const {
   return best;
 }
 
-std::uint32_t StepMatcher::allocation(std::uint64_t bytes) {
-  if (position_ == kLost) return LiveTensor::kUnplanned;
-  const auto end = first_allocation_[position_ + 1];
-  for (auto at = cursor_; at < end; ++at)
+std::uint32_t StepMatcher::allocation(Place& place, std::uint64_t bytes) const {
+  if (place.position == kLost) return LiveTensor::kUnplanned;
+  const auto end = first_allocation_[place.position + 1];
+  for (auto at = place.allocation; at < end; ++at)
     if (allocations_[at].bytes == bytes) {
-      cursor_ = at + 1;
+      place.allocation = at + 1;
       return allocations_[at].tensor;
     }
   return LiveTensor::kUnplanned;

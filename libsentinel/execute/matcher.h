@@ -1,7 +1,12 @@
-// Finds the place in the profiled step at which the running one is: the same op follows,
-// an allocation is recognised by (op, ordinal, size). After a divergence it looks for the sequence
-// of the last few ops in the profile and goes on there, so that it re-synchronises instead of
-// drifting. A wrong guess costs time only: placements and moves are hints. Not thread-safe.
+// Finds the place in the profiled step at which the running one is; an allocation is recognised by
+// (op, ordinal, size). A wrong guess costs time only: placements and moves are hints.
+//
+// Where ops come one after the other, the same op follows. After a divergence the sequence of the
+// last few ops is looked for in the profile, so that the matcher re-synchronises instead of
+// drifting. Where ops run at the same time, in an order of their own in each step, an op is the nth
+// of its name.
+//
+// Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -21,27 +26,36 @@ class Names {
   std::unordered_map<const char*, std::uint64_t> by_pointer_;
 };
 
+enum class OpOrder { sequence, any };
+
 class StepMatcher {
  public:
   static constexpr std::uint32_t kLost = ~0u;
 
-  explicit StepMatcher(const Profile&);
+  // An op that runs: which one it is of the profiled step's, and the next of its allocations.
+  struct Place {
+    std::uint32_t position = kLost, allocation = 0;
+  };
+
+  explicit StepMatcher(const Profile&, OpOrder = OpOrder::sequence);
 
   void begin_step();
-  // The position of the op that begins, or kLost.
-  std::uint32_t op(std::uint64_t name);
-  // The tensor that is being allocated, or LiveTensor::kUnplanned.
-  std::uint32_t allocation(std::uint64_t bytes);
+  // Before the first op.
+  Place prelude() const { return place(0); }
+  // The place of the op that begins; its position may be kLost.
+  Place op(std::uint64_t name);
+  // The tensor that the op at this place allocates, or LiveTensor::kUnplanned.
+  std::uint32_t allocation(Place&, std::uint64_t bytes) const;
 
-  std::uint32_t position() const { return position_; }
-  // Ops that have followed one another as profiled, up to this one.
+  // In sequence. Ops that have followed one another as profiled, up to this one.
   std::uint32_t followed() const { return followed_; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(ops_.size()); }
-  // Hash of the profiled step's events before op `position` began; 0 behind the end.
+  // In sequence. The sum of the profiled step's events before op `position` began; 0 behind the
+  // end.
   std::uint64_t prefix(std::uint32_t position) const;
   std::uint64_t signature() const { return signature_; }
-  // Goes to `position` as though the step had been followed so far.
-  void jump(std::uint32_t position);
+  // In sequence. Goes to `position` as though the step had been followed so far.
+  Place jump(std::uint32_t position);
 
  private:
   struct Expected {
@@ -50,17 +64,26 @@ class StepMatcher {
   };
   static constexpr std::size_t kGram = 4;
 
+  Place place(std::uint32_t position) const;
+  std::uint32_t in_sequence(std::uint64_t name);
+  std::uint32_t in_any_order(std::uint64_t name);
   std::uint32_t resume() const;
 
+  OpOrder order_;
   std::vector<std::uint64_t> ops_;               // name hashes
   std::vector<std::uint64_t> prefixes_;          // per op
   std::vector<std::uint32_t> first_allocation_;  // per op, and one past the end
   std::vector<Expected> allocations_;
   std::unordered_multimap<std::uint64_t, std::uint32_t>
       grams_;  // of the ops up to and with that one
+  struct Namesakes {
+    std::vector<std::uint32_t> positions;
+    std::size_t seen = 0;  // in this step
+  };
+  std::unordered_map<std::uint64_t, Namesakes> by_name_;  // in any order
   std::uint64_t signature_ = 0;
 
-  std::uint32_t position_ = kLost, next_ = 0, cursor_ = 0, followed_ = 0;
+  std::uint32_t next_ = 0, followed_ = 0;  // in sequence
   std::uint64_t recent_[kGram] = {};
 };
 

@@ -19,7 +19,7 @@
 namespace sentinel {
 namespace {
 
-thread_local bool trains_here = false;
+const std::uint64_t prelude_name = name_hash(StepRecorder::kPrelude);
 
 constexpr std::uint32_t kMostWarmups = 3;
 constexpr std::uint32_t kSettled = 2;     // steady steps before the watched ones
@@ -45,13 +45,14 @@ std::unique_ptr<Engine> make_engine(const SessionOptions& options) {
 
 }  // namespace
 
-Session::Session(SessionOptions options, std::string framework)
+Session::Session(SessionOptions options, std::string framework, OpOrder order)
     : options_(std::move(options)),
       framework_(std::move(framework)),
+      order_(order),
       engine_(make_engine(options_)),
       space_(*engine_) {
   require_counting(options_);
-  trains_here = true;
+  this_thread().trains = true;
   summary_.policy = options_.policy;
   summary_.tiers = options_.nodes;
   summary_.rated_tb = options_.rated_tb;
@@ -69,24 +70,45 @@ Session::Session(SessionOptions options, std::string framework)
   begin_step();
 }
 
-bool Session::training_thread() const { return trains_here; }
-void Session::trains_here_now() { trains_here = true; }
+// Never destroyed: a thread frees tensors while it takes down what is its own.
+Session::Worker& Session::this_thread() {
+  static thread_local Worker* const worker = new Worker;
+  return *worker;
+}
+
+void Session::before_first_op(Worker& worker) {
+  worker.step = begun_;
+  worker.bucket = active_;
+  worker.place = active_ != nullptr ? active_->matcher().prelude() : StepMatcher::Place();
+  worker.op = StepRecorder::kPreludeOp;
+  worker.name = prelude_name;
+}
+
+// The calling thread's op, if it is one of this step.
+Session::Worker& Session::here() {
+  auto& worker = this_thread();
+  if (worker.step != begun_) before_first_op(worker);
+  if (worker.bucket != active_) worker.place = {};
+  return worker;
+}
 
 void* Session::allocate(std::size_t bytes) noexcept {
   if (bytes == 0) return nullptr;
   if (in_child_) return aligned_alloc(64, round_up(bytes, 64));
   const Guard guard(lock_);
-  const bool trains = training_thread();
+  auto& worker = here();
+  const bool trains = this->trains(worker);
   auto slot = LiveTensor::kUnplanned;
-  if (trains && active_ != nullptr && on_track()) slot = active_->matcher().allocation(bytes);
+  if (trains && active_ != nullptr && on_track())
+    slot = active_->matcher().allocation(worker.place, bytes);
   // Where nothing moves best fit is better: it reuses what is still in the processor's cache.
   if (slot != LiveTensor::kUnplanned && !active_->moves_anything()) slot = LiveTensor::kUnplanned;
-  if (trains) step_hash_ = sentinel::step_hash(step_hash_, bytes);
+  if (trains) step_hash_ += allocation_event(worker.name, bytes);
   const bool own_pages = state_ == State::warmup || state_ == State::profiling;
   auto* tensor = space_.allocate(bytes, slot, own_pages);
   if (tensor == nullptr) return nullptr;
   if (trains && recording())
-    tensor->record = recorder_.allocated(bytes, tensor->address - engine_->arena());
+    tensor->record = recorder_.allocated(worker.op, bytes, tensor->address - engine_->arena());
   if (counted_) arm(*tensor);
   if (watch_) watch_->cover(tensor->address + bytes);
   return reinterpret_cast<void*>(tensor->address);
@@ -104,14 +126,16 @@ void Session::release(void* address) noexcept {
   }
   if (counted_) disarm(*tensor);
   if (recording() && tensor->record != StepRecorder::kNone) recorder_.freed(tensor->record);
-  if (engine_->in_place() && tensor->slot != LiveTensor::kUnplanned)
-    died_.push_back({tensor->slot, fast_share(*tensor)});
+  if (auto& worker = this_thread();
+      engine_->in_place() && trains(worker) && tensor->slot != LiveTensor::kUnplanned)
+    worker.died.push_back({tensor->slot, fast_share(*tensor)});
   space_.release(reinterpret_cast<std::uintptr_t>(address));
 }
 
 // What a step begins with is known to the recorder as present, in the order of birth.
 void Session::begin_step() {
-  step_hash_ = kStepHashSeed;
+  ++begun_;
+  step_hash_ = 0;
   step_ops_ = 0;
   if (std::exchange(diverged_, false)) reuse_frames();
   layers_marked_ = 0;
@@ -132,7 +156,8 @@ void Session::step_end() noexcept {
   if (in_child_) return;
   try {
     Guard guard(lock_);
-    trains_here = true;
+    this_thread().trains = true;
+    this_thread().died.clear();
     if (state_ == State::profiling && manual_) {  // the program says what it wants profiled
       ++steps_;
       return;

@@ -7,9 +7,10 @@
 // plans, and has the engine move tensors at op boundaries. See DESIGN.md, "Life of a training
 // step".
 //
-// Thread-safe. One thread trains (the one that attached, or last ended a step); what other threads
-// allocate is held within the budget, but neither recorded nor planned. One lock, `lock_`, guards
-// all state; it is taken before the engine's, and never while waiting for a tensor.
+// Thread-safe. One thread trains: the one that attached, or last ended a step. Where ops come in
+// any order, so does each thread that runs one, as long as it does. What other threads allocate is
+// held within the budget, but neither recorded nor planned. One lock, `lock_`, guards all state but
+// what is a thread's own; it is taken before the engine's, and never while waiting for a tensor.
 #pragma once
 
 #include <atomic>
@@ -36,7 +37,7 @@ namespace sentinel {
 class Session {
  public:
   // Throws Error where the options cannot be met.
-  Session(SessionOptions options, std::string framework);
+  Session(SessionOptions options, std::string framework, OpOrder order);
 
   void* allocate(std::size_t bytes) noexcept;
   bool owns(const void* address) const { return engine_->contains(address); }
@@ -45,7 +46,7 @@ class Session {
   bool wants_tensors() const { return wants_tensors_.load(std::memory_order_relaxed); }
   void layer(const char* name, Phase) noexcept;
   void layer_end() noexcept;  // sentinel_add_layer(): the program marks layers itself
-  void op_start(const char* name, Phase) noexcept;
+  void op_start(const char* name, Phase, const char* layer) noexcept;
   void op_tensor(const void* storage, std::size_t bytes, int access) noexcept;
   void op_run() noexcept;
   void op_end() noexcept;
@@ -67,9 +68,26 @@ class Session {
   enum class State { warmup, profiling, steady, idle };
   using Guard = std::unique_lock<std::mutex>;
 
-  bool training_thread() const;
+  // What the calling thread does. In a step and bucket that are over, it is before the first op.
+  struct Worker {
+    bool trains = false;  // it attached, or last ended a step
+    bool in_op = false;
+    std::uint64_t step = 0;  // `begun_` when the op began
+    Bucket* bucket = nullptr;
+    StepMatcher::Place place;
+    StepRecorder::Op op = StepRecorder::kPreludeOp;
+    std::uint64_t name = 0;  // its hash
+    std::vector<LiveTensor> awaited;
+    std::uint32_t interval = 0;
+    // Of the tensors that died in the op: placement, share in fast memory.
+    std::vector<std::pair<std::uint32_t, double>> died;
+  };
+  static Worker& this_thread();
+  static bool trains(const Worker& worker) { return worker.in_op || worker.trains; }
+  void before_first_op(Worker&);
+  Worker& here();
+
   bool on_track() const;
-  void trains_here_now();
   bool recording() const { return state_ != State::idle && record_; }
   void begin_step();
   void end_warmup_step();
@@ -93,7 +111,7 @@ class Session {
   void disarm(const LiveTensor&);
   void count_failed(int code);
   std::string uncounted() const;  // empty: all were counted
-  void drain();
+  void drain(StepRecorder::Op);
   void snapshot();
 
   Profile take_profile(bool complete, const std::string& reason) const;
@@ -109,17 +127,20 @@ class Session {
   void bring(Bucket&);
   void overwrite(LiveTensor&);
   void apply(const std::vector<Move>&);
-  void await_promotions();
-  void count_accesses(Bucket&, OpId);
+  void await_promotions(const Worker&);
+  void complete(Worker&);
+  void count_accesses(const Worker&);
   double fast_share(const LiveTensor&) const;
   void reuse_frames();
-  void follow(std::uint32_t position, std::uint64_t prefix);
+  void follow(Worker&, std::uint64_t prefix);
+  void prepare(Worker&);
   [[noreturn]] void refuse(const std::exception&);
   void say(const std::string&) const;
   void write_summary() const;
 
   SessionOptions options_;
   std::string framework_;
+  OpOrder order_;
   std::unique_ptr<Engine> engine_;
   Machine machine_;
 
@@ -137,7 +158,7 @@ class Session {
   bool manual_ = false;              // profiling was asked for by the program
   std::uint32_t steps_ = 0, warmups_ = 0;
   std::uint64_t last_signature_ = 0;
-  std::vector<double> normal_times_;  // of the last step that was not counted
+  StepRecorder::Times normal_times_;  // of the last step that was not counted
   double normal_us_ = 0;
   double told_us_ = now_us();  // when the last line of progress was said
   bool count_next_ = false;    // counting begins with the next step
@@ -152,17 +173,14 @@ class Session {
   std::vector<std::unique_ptr<Bucket>> buckets_;
   Bucket* active_ = nullptr;
   bool diverged_ = false;            // this step is not quite the active bucket's
-  std::uint64_t step_hash_ = 0;      // of this step's events so far
+  std::uint64_t begun_ = 0;          // steps, as far as threads are concerned
+  std::uint64_t step_hash_ = 0;      // this step's signature so far
   std::uint32_t step_ops_ = 0;       // begun in this step
   std::uint32_t unknown_steps_ = 0;  // steps for which to go on recording
   std::unordered_map<std::uint64_t, std::uint32_t> new_kinds_;  // steps seen, by signature
   std::string model_;
   std::size_t batch_ = 0;
-  std::vector<Move> moves_;  // of one op, reused
-  std::vector<LiveTensor> awaited_;
-  std::uint32_t awaited_interval_ = 0;
-  std::vector<std::pair<std::uint32_t, double>>
-      died_;                                 // in this op: placement, share in fast memory
+  std::vector<Move> moves_;                  // of one op, reused
   double accesses_ = 0, fast_accesses_ = 0;  // in this step
   std::uint32_t watchable_ = 0;              // steady steps so far
   std::vector<PageCount> drained_;

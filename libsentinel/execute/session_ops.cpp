@@ -12,14 +12,14 @@ namespace sentinel {
 void Session::layer(const char* name, Phase phase) noexcept {
   if (in_child_) return;
   const Guard guard(lock_);
-  if (training_thread() && recording() && !marked_layers_) recorder_.layer(name, phase);
+  if (trains(this_thread()) && recording() && !marked_layers_) recorder_.layer(name, phase);
 }
 
 // A layer that ends lets the next begin. A program without a framework's ops gets one op a layer.
 void Session::layer_end() noexcept {
   if (in_child_) return;
   Guard guard(lock_);
-  trains_here_now();
+  if (order_ == OpOrder::sequence) this_thread().trains = true;  // else it may be any thread's op
   if (!std::exchange(marked_layers_, true) && recording())
     recorder_.one_layer("layer 1");  // and not what was found until now
   const auto name = fmt::format("layer {}", ++layers_marked_ + 1);
@@ -30,67 +30,81 @@ void Session::layer_end() noexcept {
   if (recording()) recorder_.layer(name, Phase::forward);
   guard.unlock();
   if (!has_ops) {
-    op_start("layer", Phase::forward);
+    op_start("layer", Phase::forward, nullptr);
     op_run();
   }
 }
 
-void Session::op_start(const char* name, Phase phase) noexcept {
-  if (in_child_ || !training_thread()) return;
+void Session::op_start(const char* name, Phase phase, const char* layer) noexcept {
+  auto& worker = this_thread();
+  if (in_child_ || (order_ == OpOrder::sequence && !worker.trains)) return;
   const Guard guard(lock_);
   const auto prefix = step_hash_;
-  const auto hash = names_.hash(name);
-  step_hash_ = sentinel::step_hash(step_hash_, hash);
+  worker.in_op = true;
+  worker.step = begun_;
+  worker.name = names_.hash(name);
+  step_hash_ += op_event(worker.name);
   ++step_ops_;
-  if (recording()) recorder_.op_start(name, phase);
+  if (layer != nullptr && recording() && !marked_layers_) recorder_.layer_once(layer, phase);
+  if (recording()) worker.op = recorder_.op_start(name, phase);
   engine_->tick();
-  awaited_.clear();
-  died_.clear();
+  worker.awaited.clear();
+  worker.died.clear();
+  worker.bucket = active_;
   if (active_ == nullptr) return;
-  follow(active_->matcher().op(hash), prefix);
+  worker.place = active_->matcher().op(worker.name);
+  follow(worker, prefix);
+  prepare(worker);
 }
 
 // Whether births are those of the profiled step: until the step differs, and again as soon as it
 // has been as profiled for a while. Not so in the first steps, in which optimizers make what stays;
-// and while profiling each tensor has pages of its own.
+// and while profiling each tensor has pages of its own. In any order each op is known by itself.
 bool Session::on_track() const {
   constexpr std::uint32_t kOps = 16;
   if (state_ == State::profiling) return false;
   if (!diverged_) return true;
+  if (order_ == OpOrder::any) return state_ == State::steady;
   return state_ == State::steady && active_->matcher().followed() >= kOps;
 }
 
-// The step is at `position` of the active bucket's. What happened before decides whether it still
-// is that kind of step at all, or another known one.
-void Session::follow(std::uint32_t position, std::uint64_t prefix) {
-  if (!diverged_ &&
-      (position == StepMatcher::kLost || active_->matcher().prefix(position) != prefix)) {
-    if (auto* other = bucket_of_prefix(prefix); other != nullptr) {
-      active_ = other;
-      space_.activate(other->space_plan());
-      other->bind(space_);
-      bring(*other);
-      other->begin_step();
-      other->trials().begin_step(now_us());
-      other->matcher().jump(position = step_ops_);
-    } else {
-      diverged_ = true;
-      wants_tensors_ = true;  // by demand from here on: what is used now should stay
-      reuse_frames();
-    }
+// What happened before decides whether the step still is of the active bucket's kind at all, or of
+// another known one. In any order nothing is before: a step differs as soon as one of its ops does.
+void Session::follow(Worker& worker, std::uint64_t prefix) {
+  if (diverged_) return;
+  const auto position = worker.place.position;
+  if (position != StepMatcher::kLost &&
+      (order_ == OpOrder::any || active_->matcher().prefix(position) == prefix))
+    return;
+  if (auto* other = order_ == OpOrder::any ? nullptr : bucket_of_prefix(prefix)) {
+    active_ = worker.bucket = other;
+    space_.activate(other->space_plan());
+    other->bind(space_);
+    bring(*other);
+    other->begin_step();
+    other->trials().begin_step(now_us());
+    worker.place = other->matcher().jump(step_ops_);
+    return;
   }
-  if (position == StepMatcher::kLost || !active_->moves_anything()) return;
-  const OpId op(position);
+  diverged_ = true;
+  wants_tensors_ = true;  // by demand from here on: what is used now should stay
+  reuse_frames();
+}
+
+// Starts the moves that are due at the op, and notes what it has to wait for.
+void Session::prepare(Worker& worker) {
+  if (worker.place.position == StepMatcher::kLost || !active_->moves_anything()) return;
+  const OpId op(worker.place.position);
   moves_.clear();
   active_->op_start(op, moves_);
   apply(moves_);
   for (const auto id : active_->used(op))
     if (const auto* tensor = active_->live(id, space_))
       engine_->touch(tensor->address, tensor->bytes);
-  awaited_interval_ = active_->interval(op);
-  active_->trials().enter(awaited_interval_, now_us());
+  worker.interval = active_->interval(op);
+  active_->trials().enter(worker.interval, now_us());
   for (const auto id : active_->awaited(op))
-    if (const auto* tensor = active_->live(id, space_)) awaited_.push_back(*tensor);
+    if (const auto* tensor = active_->live(id, space_)) worker.awaited.push_back(*tensor);
 }
 
 // Without a budget dead blocks keep their frames. Where tensors will lie elsewhere than before they
@@ -107,8 +121,10 @@ Bucket* Session::bucket_of_prefix(std::uint64_t prefix) {
 }
 
 void Session::op_tensor(const void* storage, std::size_t bytes, int access) noexcept {
-  if (in_child_ || !training_thread() || storage == nullptr) return;
+  if (in_child_ || storage == nullptr) return;
   const Guard guard(lock_);
+  const auto& worker = here();
+  if (!trains(worker)) return;
   auto* tensor = space_.find(storage);
   if (tensor != nullptr && summary_.fast_limit_bytes != 0)
     engine_->touch(tensor->address, tensor->bytes);
@@ -119,7 +135,8 @@ void Session::op_tensor(const void* storage, std::size_t bytes, int access) noex
                           ? tensor->record
                           : recorder_.foreign(reinterpret_cast<std::uintptr_t>(storage), bytes);
   if (record != StepRecorder::kNone)
-    recorder_.op_uses(record, (access & SENTINEL_READ) != 0, (access & SENTINEL_WRITE) != 0);
+    recorder_.op_uses(worker.op, record, (access & SENTINEL_READ) != 0,
+                      (access & SENTINEL_WRITE) != 0);
 }
 
 // No plan fetches it for this op, unless slow memory is used in place.
@@ -132,20 +149,21 @@ void Session::overwrite(LiveTensor& tensor) {
 
 // The op's inputs are known; it computes as soon as what the plan wants for it is there.
 void Session::op_run() noexcept {
-  if (in_child_ || !training_thread()) return;
-  await_promotions();
+  auto& worker = this_thread();
+  if (in_child_ || !trains(worker)) return;
+  await_promotions(worker);
   if (!record_) return;
   const Guard guard(lock_);
-  if (recording()) recorder_.op_run();
+  if (recording() && worker.step == begun_) recorder_.op_run(worker.op);
 }
 
 // Without the lock: it may take long. Where slow memory is used in place, what is late may stay.
-void Session::await_promotions() {
-  for (const auto& tensor : awaited_) {
+void Session::await_promotions(const Worker& worker) {
+  for (const auto& tensor : worker.awaited) {
     if (engine_->in_place()) {
-      auto& trials = active_->trials();
-      trials.promotion(awaited_interval_, engine_->arrival(tensor.address, tensor.bytes));
-      if (trials.choice(awaited_interval_) == Choice::leave) {
+      auto& trials = worker.bucket->trials();
+      trials.promotion(worker.interval, engine_->arrival(tensor.address, tensor.bytes));
+      if (trials.choice(worker.interval) == Choice::leave) {
         engine_->leave(tensor.address, tensor.bytes);
         continue;
       }
@@ -155,12 +173,13 @@ void Session::await_promotions() {
 }
 
 // Which share of the op's accesses, as the profile counted them, were to fast memory.
-void Session::count_accesses(Bucket& bucket, OpId op) {
-  for (const auto& [id, count] : bucket.accesses(op)) {
-    const auto died = std::find_if(died_.begin(), died_.end(),
+void Session::count_accesses(const Worker& worker) {
+  const auto& dead = worker.died;
+  for (const auto& [id, count] : active_->accesses(OpId(worker.place.position))) {
+    const auto died = std::find_if(dead.begin(), dead.end(),
                                    [id = id](const auto& d) { return d.first == id.value; });
-    const auto* tensor = died == died_.end() ? bucket.live(id, space_) : nullptr;
-    if (tensor == nullptr && died == died_.end()) continue;
+    const auto* tensor = died == dead.end() ? active_->live(id, space_) : nullptr;
+    if (tensor == nullptr && died == dead.end()) continue;
     accesses_ += count;
     fast_accesses_ += count * (tensor != nullptr ? fast_share(*tensor) : died->second);
   }
@@ -172,14 +191,20 @@ double Session::fast_share(const LiveTensor& tensor) const {
 }
 
 void Session::op_end() noexcept {
-  if (in_child_ || !training_thread()) return;
+  auto& worker = this_thread();
+  if (in_child_ || !trains(worker)) return;
   const Guard guard(lock_);
-  if (recording()) recorder_.op_end();
-  if (counted_) drain();
-  if (active_ == nullptr) return;
-  const auto position = active_->matcher().position();
-  if (position == StepMatcher::kLost) return;
-  if (engine_->in_place() && !diverged_) count_accesses(*active_, OpId(position));
+  worker.in_op = false;
+  if (worker.step == begun_) complete(worker);
+  if (order_ == OpOrder::any) before_first_op(worker);  // what follows in this thread is not its
+}
+
+void Session::complete(Worker& worker) {
+  if (recording()) recorder_.op_end(worker.op);
+  if (counted_) drain(worker.op);
+  const auto position = worker.place.position;
+  if (active_ == nullptr || worker.bucket != active_ || position == StepMatcher::kLost) return;
+  if (engine_->in_place() && !diverged_) count_accesses(worker);
   if (!active_->moves_anything()) return;
   moves_.clear();
   active_->op_end(OpId(position), moves_);

@@ -96,7 +96,7 @@ void Session::adopt_plan(Profile profile, Plan plan) {
   const bool first = buckets_.empty();
   const bool limited = !options_.fast.unlimited() || engine_->in_place();
   const auto limit = limited ? plan.fast_bytes : 0;
-  buckets_.push_back(std::make_unique<Bucket>(std::move(profile), std::move(plan), space_,
+  buckets_.push_back(std::make_unique<Bucket>(std::move(profile), std::move(plan), order_, space_,
                                               parse_late(options_.late)));
   const auto& adopted = *buckets_.back();
   summary_.planned(adopted.profile(), adopted.plan());

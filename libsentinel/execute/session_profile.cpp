@@ -119,7 +119,7 @@ void Session::share_memory() {
 
 void Session::end_counting() {
   if (counted_) {
-    drain();
+    drain(recorder_.latest_op());
     counted_ = false;
     source_info_ = source_->info();
     engine_->count_with(nullptr, nullptr);
@@ -161,10 +161,10 @@ std::string Session::uncounted() const {
 }
 
 // After every op, so that each count is the op's that caused it.
-void Session::drain() {
+void Session::drain(StepRecorder::Op op) {
   drained_.clear();
   source_->drain(drained_);
-  for (const auto& count : drained_) recorder_.opened(count);
+  for (const auto& count : drained_) recorder_.opened(op, count);
   snapshot();
 }
 
@@ -193,7 +193,7 @@ Profile Session::take_profile(bool complete, const std::string& reason) const {
       .machine = this_machine(),
       .created = now_utc()};
   return recorder_.profile(
-      meta, last_signature_ == recorder_.signature() ? normal_times_ : std::vector<double>());
+      meta, last_signature_ == recorder_.signature() ? normal_times_ : StepRecorder::Times());
 }
 
 // What a program that is killed while profiling leaves behind: the step so far, once in a while.

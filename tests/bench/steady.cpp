@@ -110,10 +110,12 @@ double matcher(const AllocationLog& log) {
     return median_ns(5, kSteps, [&] {
       matcher.begin_step();
       for (std::size_t op = 0; op < names.size(); ++op) {
-        if (op > 0) sink = matcher.op(names[op]);
+        auto place = op > 0 ? matcher.op(names[op]) : matcher.prelude();
+        sink = place.position;
         if (!allocations) continue;
         for (auto e = log.op_begin[op]; e < log.op_begin[op + 1]; ++e)
-          if (log.step[e].allocates) sink = matcher.allocation(log.bytes(log.step[e].tensor));
+          if (log.step[e].allocates)
+            sink = matcher.allocation(place, log.bytes(log.step[e].tensor));
       }
     });
   };
@@ -166,7 +168,7 @@ Calls calls_to(Session& session) {
   return {.allocate = [&](std::size_t bytes) { return session.allocate(bytes); },
           .release = [&](void* address) { session.release(address); },
           .wants_tensors = [&] { return session.wants_tensors(); },
-          .op_start = [&](const char* name) { session.op_start(name, Phase::forward); },
+          .op_start = [&](const char* name) { session.op_start(name, Phase::forward, nullptr); },
           .op_tensor = [&](const void* s, std::size_t n,
                            int access) { session.op_tensor(s, n, access); },
           .op_run = [&] { session.op_run(); },
@@ -178,7 +180,7 @@ Calls calls_to_c_abi() {
   return {.allocate = sentinel_malloc,
           .release = sentinel_free,
           .wants_tensors = [] { return sentinel_wants_tensors() != 0; },
-          .op_start = [](const char* name) { sentinel_op_start(name, SENTINEL_FORWARD); },
+          .op_start = [](const char* name) { sentinel_op_start(name, SENTINEL_FORWARD, nullptr); },
           .op_tensor = sentinel_op_tensor,
           .op_run = sentinel_op_run,
           .op_end = sentinel_op_end,
@@ -289,7 +291,7 @@ SessionOptions session_options(double percent) {
 
 Steady in_session(const AllocationLog& log, double percent) {
   // Not destroyed: a session lives as long as its process.
-  auto* session = new Session(session_options(percent), "bench");
+  auto* session = new Session(session_options(percent), "bench", OpOrder::sequence);
   Training training(log, calls_to(*session));
   return measure_training(log, training);
 }
@@ -300,7 +302,8 @@ Steady through_c_abi(const AllocationLog& log) {
   setenv("SENTINEL_COUNT", "ops", 1);
   setenv("SENTINEL_QUIET", "1", 1);
   setenv("SENTINEL_ARENA", "64G", 1);
-  if (const int code = sentinel_attach("bench"); code != 0 && code != -EALREADY)
+  if (const int code = sentinel_attach("bench", SENTINEL_IN_SEQUENCE);
+      code != 0 && code != -EALREADY)
     throw Error(sentinel_last_error(), -code);
   static Training training(log, calls_to_c_abi());  // a process has one session: later rounds go on
   return measure_training(log, training);

@@ -7,7 +7,6 @@ that two runs can be compared byte for byte.
 """
 
 import argparse
-import collections
 import contextlib
 import hashlib
 import itertools
@@ -18,12 +17,13 @@ import re
 import struct
 import subprocess
 import sys
-import sysconfig
 import time
 
 import torch
 import torch.nn.functional as F
 from torch.utils.data import DataLoader, Dataset
+
+import corpus
 
 # ---------------------------------------------------------------- options
 
@@ -102,12 +102,9 @@ class Digits(Dataset):
     TRAINING = 1497
 
     def __init__(self, size, length=None, held_out=False):
-        from sklearn.datasets import load_digits
-        digits = load_digits()
-        images = torch.from_numpy(digits.images).float().div(8).sub(1).unsqueeze(1)
-        labels = torch.from_numpy(digits.target).long()
-        chosen = (torch.arange(len(labels)) % 6 == 0) == held_out
-        self.images, self.labels, self.size = images[chosen], labels[chosen], size
+        images, labels = corpus.digits(held_out)
+        self.images = torch.from_numpy(images).unsqueeze(1)
+        self.labels, self.size = torch.from_numpy(labels).long(), size
         self.length = length or len(self.labels)
 
     def __len__(self):
@@ -140,22 +137,13 @@ def batches(dataset, args, skip=0):
 
 # ---------------------------------------------------------------- text
 
-UNKNOWN, MASK, SPECIAL = 0, 1, 2
-TEXT_BYTES = 4 << 20
+UNKNOWN, MASK, SPECIAL = corpus.UNKNOWN, corpus.MASK, corpus.SPECIAL
 
 
 def text(args):
-    """Python's own standard library as one long tensor of tokens, and the size of
-    the vocabulary. Words are ranked by frequency; rarer ones become UNKNOWN."""
-    library = pathlib.Path(sysconfig.get_paths()["stdlib"])
-    raw = b"".join(file.read_bytes() for file in sorted(library.glob("*.py")))[:TEXT_BYTES]
-    if args.tokens == "bytes":
-        return torch.tensor(list(raw)) + SPECIAL, 256 + SPECIAL
-    words = re.findall(rb"\w+|[^\w\s]", raw)
-    ranked = sorted(collections.Counter(words).items(), key=lambda item: (-item[1], item[0]))
-    number = {word: SPECIAL + rank
-              for rank, (word, _) in enumerate(ranked[:args.vocab - SPECIAL])}
-    return torch.tensor([number.get(word, UNKNOWN) for word in words]), args.vocab
+    """The text as one long tensor of tokens, and the size of the vocabulary."""
+    tokens, vocab = corpus.text(args.tokens == "words", args.vocab)
+    return torch.tensor(tokens), vocab
 
 
 def sequence_length(args, step):

@@ -1,4 +1,4 @@
-"""Loads Sentinel's adaptor when the program imports PyTorch. Found through PYTHONPATH, which
+"""Loads Sentinel's adaptors when the program imports their frameworks. Found through PYTHONPATH, which
 `sentinel run` and `sentinel record` set; runs the sitecustomize that it hides, if there is one."""
 import os
 import sys
@@ -22,6 +22,8 @@ def _hook():
     sys.path.insert(0, os.environ["SENTINEL_PYTHON_DIR"])
     try:
         import sentinel._attach as attach
+        import sentinel._tensorflow
+        import sentinel._torch
     finally:
         sys.path.pop(0)
     attach.watch_imports()

@@ -148,7 +148,8 @@ TEST_P(SamplingError, CountsLieWithinIt) {
     recorder.begin();
     std::vector<std::uint64_t> ends;
     for (std::uint32_t t = 0; t < kTensors; ++t) {
-      const ArmRange range{kBase + t * kPage, kPage, 1, recorder.allocated(kPage, 0)};
+      const ArmRange range{kBase + t * kPage, kPage, 1,
+                           recorder.allocated(StepRecorder::kPreludeOp, kPage, 0)};
       ASSERT_EQ(source.arm({&range, 1}), 0);
       ends.push_back(kAccesses * (t + 1) * (t + 2) / (kTensors * (kTensors + 1)));
     }
@@ -160,7 +161,7 @@ TEST_P(SamplingError, CountsLieWithinIt) {
     ASSERT_EQ(source.drain(counts), 0);
     double sum = 0;
     for (const PageCount& count : counts) {
-      recorder.opened(count);
+      recorder.opened(StepRecorder::kPreludeOp, count);
       sum += static_cast<double>(count.reads);
     }
     const double off = std::abs(sum - kAccesses) / kAccesses;

@@ -28,32 +28,35 @@ TEST(StepMatcher, FollowsWhatWasProfiled) {
   StepMatcher matcher(step());
   matcher.begin_step();
   for (std::uint32_t op = 1; op < kOps; ++op) {
-    EXPECT_EQ(matcher.op(name(op)), op);
+    auto place = matcher.op(name(op));
+    EXPECT_EQ(place.position, op);
     EXPECT_EQ(matcher.followed(), op);
-    EXPECT_EQ(matcher.allocation(4096 * (op + 1)), op);
-    EXPECT_EQ(matcher.allocation(4096 * (op + 1)), LiveTensor::kUnplanned) << "twice";
+    EXPECT_EQ(matcher.allocation(place, 4096 * (op + 1)), op);
+    EXPECT_EQ(matcher.allocation(place, 4096 * (op + 1)), LiveTensor::kUnplanned) << "twice";
   }
 }
 
 TEST(StepMatcher, GoesOnBehindAnOpThatWasNotProfiled) {
   StepMatcher matcher(step());
   matcher.begin_step();
-  EXPECT_EQ(matcher.op(name(1)), 1u);
-  EXPECT_EQ(matcher.op(name_hash("new")), StepMatcher::kLost);
+  EXPECT_EQ(matcher.op(name(1)).position, 1u);
+  auto place = matcher.op(name_hash("new"));
+  EXPECT_EQ(place.position, StepMatcher::kLost);
   EXPECT_EQ(matcher.followed(), 0u);
-  EXPECT_EQ(matcher.allocation(8192), LiveTensor::kUnplanned);
-  EXPECT_EQ(matcher.op(name(2)), 2u);
+  EXPECT_EQ(matcher.allocation(place, 8192), LiveTensor::kUnplanned);
+  EXPECT_EQ(matcher.op(name(2)).position, 2u);
   EXPECT_EQ(matcher.followed(), 1u);
 }
 
 TEST(StepMatcher, FourNamesTellWhereItIsBehindAGap) {
   StepMatcher matcher(step());
   matcher.begin_step();
-  EXPECT_EQ(matcher.op(name(1)), 1u);
-  for (std::uint32_t op = 9; op < 12; ++op) EXPECT_EQ(matcher.op(name(op)), StepMatcher::kLost);
-  EXPECT_EQ(matcher.op(name(12)), 12u);
+  EXPECT_EQ(matcher.op(name(1)).position, 1u);
+  for (std::uint32_t op = 9; op < 12; ++op)
+    EXPECT_EQ(matcher.op(name(op)).position, StepMatcher::kLost);
+  EXPECT_EQ(matcher.op(name(12)).position, 12u);
   EXPECT_EQ(matcher.followed(), 0u);
-  EXPECT_EQ(matcher.op(name(13)), 13u);
+  EXPECT_EQ(matcher.op(name(13)).position, 13u);
   EXPECT_EQ(matcher.followed(), 1u);
 }
 
@@ -63,7 +66,44 @@ TEST(StepMatcher, AStepBeginsAnew) {
   for (std::uint32_t op = 1; op < 9; ++op) matcher.op(name(op));
   matcher.begin_step();
   EXPECT_EQ(matcher.followed(), 0u);
-  EXPECT_EQ(matcher.op(name(1)), 1u);
+  EXPECT_EQ(matcher.op(name(1)).position, 1u);
+}
+
+TEST(StepMatcherInAnyOrder, KnowsOpsByTheirNames) {
+  StepMatcher matcher(step(), OpOrder::any);
+  for (int times = 0; times < 2; ++times) {
+    matcher.begin_step();
+    for (std::uint32_t op = kOps - 1; op > 0; --op) {
+      auto place = matcher.op(name(op));
+      EXPECT_EQ(place.position, op);
+      EXPECT_EQ(matcher.allocation(place, 4096 * (op + 1)), op);
+    }
+    EXPECT_EQ(matcher.op(name(1)).position, StepMatcher::kLost) << "there is only one";
+    EXPECT_EQ(matcher.op(name_hash("new")).position, StepMatcher::kLost);
+  }
+}
+
+TEST(StepMatcherInAnyOrder, AllocationsOfOpsThatRunTogetherAreToldApart) {
+  auto profile = step();
+  for (auto& tensor : profile.tensors) tensor.bytes = 4096;
+  StepMatcher matcher(profile, OpOrder::any);
+  matcher.begin_step();
+  auto prelude = matcher.prelude(), first = matcher.op(name(7)), second = matcher.op(name(3));
+  EXPECT_EQ(matcher.allocation(first, 4096), 7u);
+  EXPECT_EQ(matcher.allocation(second, 4096), 3u);
+  EXPECT_EQ(matcher.allocation(prelude, 4096), 0u);
+  EXPECT_EQ(matcher.allocation(first, 4096), LiveTensor::kUnplanned);
+}
+
+TEST(StepMatcherInAnyOrder, NamesakesAreCounted) {
+  Profile profile;
+  for (const auto* each : {StepRecorder::kPrelude, "a", "b", "a"})
+    profile.ops.push_back({.name = each});
+  StepMatcher matcher(profile, OpOrder::any);
+  matcher.begin_step();
+  EXPECT_EQ(matcher.op(name_hash("a")).position, 1u);
+  EXPECT_EQ(matcher.op(name_hash("a")).position, 3u);
+  EXPECT_EQ(matcher.op(name_hash("b")).position, 2u);
 }
 
 }  // namespace

@@ -1,81 +1,46 @@
-"""Attaches Sentinel to PyTorch: loads the adaptor, finds layers and steps through public hooks."""
-import atexit
+"""Attaches Sentinel to PyTorch: loads the adaptor, finds layers and steps through public hooks. As a
+script: builds the adaptor for this interpreter's PyTorch into the home given."""
 import ctypes
-import importlib.abc
 import os
 import sys
 import weakref
 
-from . import _build
+try:
+    from . import _attach
+except ImportError:
+    import _attach
 
 
-class _Finder(importlib.abc.MetaPathFinder):
-    """Lets the import of torch go its way and attaches when it is complete."""
+def _build_for(torch):
+    """One file per PyTorch build, interpreter-independent: the adaptor uses C++ interfaces only."""
+    base = os.path.dirname(torch.__file__)
+    abi = int(torch.compiled_with_cxx11_abi())
+    includes = [os.path.join(base, "include"), os.path.join(base, "include/torch/csrc/api/include")]
+    libraries = os.path.join(base, "lib")
+    standard = "c++17" if int(torch.__version__.split(".")[0]) < 2 else "c++20"
 
-    def find_spec(self, name, path=None, target=None):
-        if name != "torch":
-            return None
-        sys.meta_path.remove(self)
-        import importlib.util
-        spec = importlib.util.find_spec("torch")
-        if spec is None or spec.loader is None:
-            return spec
-        run = spec.loader.exec_module
+    def arguments(source):
+        return [f"-std={standard}", f"-D_GLIBCXX_USE_CXX11_ABI={abi}",
+                *("-isystem" + path for path in includes if os.path.isdir(path)),
+                os.path.join(source, "torch.cpp"), "-L" + libraries, "-Wl,-rpath," + libraries,
+                "-lc10", "-ltorch_cpu"]
 
-        def exec_module(module):
-            run(module)
-            attach(module)
-
-        spec.loader.exec_module = exec_module
-        return spec
-
-
-def watch_imports():
-    sys.meta_path.insert(0, _Finder())
-
-
-def _stop(message):
-    sys.stderr.write(f"sentinel: {message}\n")
-    sys.stderr.flush()
-    os._exit(125)
-
-
-def _adaptor(torch):
-    """The adaptor's path, compiled first where it has not been for this PyTorch."""
-    home = os.environ["SENTINEL_HOME"]
-    name = _build.library_name(torch)
-    cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "sentinel")
-    source = os.path.join(home, "source", "adaptor.cpp")
-    for folder in (os.path.join(home, "adaptors"), cache):
-        path = os.path.join(folder, name)
-        if os.path.exists(path) and os.path.getmtime(path) >= os.path.getmtime(source):
-            return path
-    os.makedirs(cache, mode=0o700, exist_ok=True)
-    path = os.path.join(cache, name)
-    if not os.environ.get("SENTINEL_QUIET"):
-        sys.stderr.write(f"sentinel: building the adaptor for PyTorch {torch.__version__}, once\n")
-    _build.build(torch, home, path)
-    return path
+    return _attach.Build(f"PyTorch {torch.__version__}", f"torch-{torch.__version__.split('+')[0]}",
+                         f"{torch.__version__} {torch.__file__} {bool(abi)}", ["torch.cpp"], arguments)
 
 
 def attach(torch):
-    """Called once, when torch has been imported. Ends the process where the session cannot start:
-    nothing has been trained yet."""
+    """Called once, when torch has been imported. Ends the process where the session cannot start."""
     # What the program's children load is their own decision: only this process is attached here.
     try:
-        core = ctypes.CDLL(os.environ["SENTINEL_LIBRARY"], mode=ctypes.RTLD_GLOBAL)
-        core.sentinel_last_error.restype = ctypes.c_char_p
-        adaptor = ctypes.CDLL(_adaptor(torch))
+        core = _attach.load_library()
+        adaptor = ctypes.CDLL(_build_for(torch).find(os.environ["SENTINEL_HOME"]))
     except (OSError, RuntimeError, KeyError) as error:
-        _stop(f"could not load the PyTorch adaptor: {error}")
-    status = adaptor.sentinel_torch_attach()
-    if status < 0:
-        _stop(core.sentinel_last_error().decode(errors="replace"))
-    if status > 0:  # an allocator and nothing else
+        _attach.stop(f"could not load the PyTorch adaptor: {error}")
+    if not _attach.start(core, adaptor.sentinel_torch_attach):  # an allocator and nothing else
         return
-    hooks = [_find_layers(torch, adaptor), _find_steps(torch, adaptor)]
+    hooks = [_find_layers(torch, adaptor), _find_steps(adaptor)]
     _refuse_compile(torch, core, hooks)
-    atexit.register(core.sentinel_detach, b"the program ended during the profiling step")
 
 
 def _find_layers(torch, adaptor):
@@ -108,25 +73,11 @@ def _find_layers(torch, adaptor):
     return torch.nn.modules.module.register_module_forward_pre_hook(before)
 
 
-def _find_steps(torch, adaptor):
-    """A step ends with an optimizer's step. With several optimizers it ends with the last one before
-    the first comes round again."""
-    seen = []    # until the first comes round again
-    last = None
-
-    def after(optimizer):
-        nonlocal last
-        reference = weakref.ref(optimizer)
-        if last is None and reference in seen and len(seen) > 1:
-            last = seen[-1]
-        elif last is None and reference not in seen:
-            seen.append(reference)
-        if reference == last or len(seen) == 1:
-            adaptor.sentinel_torch_step()
-
+def _find_steps(adaptor):
+    steps = _attach.Steps(adaptor.sentinel_torch_step)
     optim = sys.modules["torch.optim.optimizer"]  # the package hides the module behind its class
     if hasattr(optim, "register_optimizer_step_post_hook"):
-        return optim.register_optimizer_step_post_hook(lambda optimizer, args, kwargs: after(optimizer))
+        return optim.register_optimizer_step_post_hook(lambda optimizer, args, kwargs: steps.updated(optimizer))
     construct = optim.Optimizer._hook_for_profile
 
     def hooked(self):
@@ -137,7 +88,7 @@ def _find_steps(torch, adaptor):
 
         def stepped(self, *args, **kwargs):
             result = step(self, *args, **kwargs)
-            after(self)
+            steps.updated(self)
             return result
 
         stepped._sentinel = True
@@ -161,3 +112,10 @@ def _refuse_compile(torch, core, hooks):
         return compile_(*args, **kwargs)
 
     torch.compile = noticed
+
+
+if __name__ == "__main__":
+    import torch
+    _build_for(torch).build(sys.argv[1], os.path.join(sys.argv[1], "adaptors"))
+else:
+    _attach.after("torch", attach)

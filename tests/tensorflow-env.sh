@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Prints the path of a python3 that has tests/tensorflow.txt's packages, and nothing else, on stdout.
+# Makes the virtual environment where there is none yet, outside the tree, once for each such list.
+set -euo pipefail
+list=$(dirname "${BASH_SOURCE[0]}")/tensorflow.txt
+base=${SENTINEL_PYTHON:-/usr/bin/python3}
+key=$({ cat "$list"; "$base" -VV; } | sha256sum | cut -c1-12)
+folder=${XDG_CACHE_HOME:-$HOME/.cache}/sentinel/tensorflow-$key
+if [ ! -x "$folder/bin/python3" ]; then
+  mkdir -p "$(dirname "$folder")"
+  exec 9>"$folder.lock"
+  flock 9  # two test runs make it once
+fi
+if [ ! -x "$folder/bin/python3" ]; then
+  partial=$(mktemp -d "$folder.XXXXXX")
+  trap 'rm -rf "$partial"' EXIT
+  echo "making the environment for TensorFlow in $folder, once (about 1.5 GB)" >&2
+  "$base" -m venv "$partial" >&2
+  "$partial/bin/python3" -m pip install --quiet --disable-pip-version-check -r "$list" >&2
+  # A virtual environment names its own folder only in scripts that nobody runs here.
+  mv "$partial" "$folder"
+fi
+echo "$folder/bin/python3"
