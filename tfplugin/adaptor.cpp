@@ -46,7 +46,7 @@ class Allocator final : public tf::Allocator {
   }
 };
 
-// For pools that TensorFlow keeps of its own accord (TF_CPU_ALLOCATOR_USE_BFC, NUMA affinity).
+// For the pool that TensorFlow keeps where devices are bound to NUMA nodes.
 class SubAllocator final : public tf::SubAllocator {
  public:
   SubAllocator() : tf::SubAllocator({}, {}) {}
@@ -183,11 +183,33 @@ const Kernel& kernel_of(const tf::OpKernel& op) {
     kernel = {std::string(op.type_string_view()), std::string(op.name_view())};
     kernel.name = interned(name_of(kernel));
     kernel.passes = one_of(kernel.type, {"_Arg", "_Retval", "NoOp"});
-    kernel.aliases =
-        one_of(kernel.type,
-               {"Identity", "IdentityN", "Reshape", "Squeeze", "ExpandDims", "StopGradient",
-                "PreventGradient", "ReadVariableOp", "Bitcast", "Snapshot", "VarHandleOp", "Shape",
-                "ShapeN", "Rank", "Size", "BroadcastGradientArgs", "AssignVariableOp"});
+    kernel.aliases = one_of(kernel.type, {"Identity",
+                                          "IdentityN",
+                                          "Reshape",
+                                          "Squeeze",
+                                          "ExpandDims",
+                                          "StopGradient",
+                                          "PreventGradient",
+                                          "ReadVariableOp",
+                                          "Bitcast",
+                                          "Snapshot",
+                                          "VarHandleOp",
+                                          "Shape",
+                                          "ShapeN",
+                                          "Rank",
+                                          "Size",
+                                          "BroadcastGradientArgs",
+                                          "AssignVariableOp",
+                                          "Switch",
+                                          "Merge",
+                                          "Enter",
+                                          "Exit",
+                                          "NextIteration",
+                                          "EnsureShape",
+                                          "PlaceholderWithDefault",
+                                          "SentinelStartProfile",
+                                          "SentinelEndProfile",
+                                          "SentinelAddLayer"});
     kernel.updates = absl::StartsWith(kernel.type, "ResourceApply") ||
                      absl::StartsWith(kernel.type, "ResourceSparseApply") ||
                      absl::StartsWith(kernel.type, "ResourceScatter") ||
@@ -265,10 +287,27 @@ class Device final : public tf::ThreadPoolDevice {
  public:
   using tf::ThreadPoolDevice::ThreadPoolDevice;
   void Compute(tf::OpKernel* op, tf::OpKernelContext* context) override {
-    if (inside || !of_training(*context)) return tf::ThreadPoolDevice::Compute(op, context);
-    const auto& kernel = kernel_of(*op);
-    if (kernel.passes) return tf::ThreadPoolDevice::Compute(op, context);
-    inside = true;
+    if (inside) return tf::ThreadPoolDevice::Compute(op, context);
+    const bool trains = of_training(*context);
+    const auto* kernel = trains ? &kernel_of(*op) : nullptr;
+    if (trains && kernel->passes) return tf::ThreadPoolDevice::Compute(op, context);
+    inside = true;  // Python that a pipeline calls runs ops as the training does
+    if (trains)
+      observed(*kernel, op, context);
+    else
+      tf::ThreadPoolDevice::Compute(op, context);
+    inside = false;
+  }
+  void ComputeAsync(tf::AsyncOpKernel* op, tf::OpKernelContext* context,
+                    tf::AsyncOpKernel::DoneCallback done) override {
+    const bool was_inside = inside;
+    inside = inside || !of_training(*context);
+    tf::ThreadPoolDevice::ComputeAsync(op, context, std::move(done));
+    inside = was_inside;
+  }
+
+ private:
+  void observed(const Kernel& kernel, tf::OpKernel* op, tf::OpKernelContext* context) {
     sentinel_op_start(kernel.name, kernel.alone ? phase_here : kernel.phase, kernel.layer);
     const bool names = sentinel_wants_tensors() != 0;
     if (names) name_inputs(kernel, *context);
@@ -276,7 +315,6 @@ class Device final : public tf::ThreadPoolDevice {
     tf::ThreadPoolDevice::Compute(op, context);
     if (names && context->status().ok()) name_outputs(kernel, *context);
     sentinel_op_end();
-    inside = false;
   }
 };
 
@@ -342,7 +380,7 @@ EXPORT const char* sentinel_tensorflow_check() {
   auto device = tf::DeviceFactory::NewDevice("CPU", {}, "/job:localhost/replica:0/task:0");
   if (dynamic_cast<Device*>(device.get()) == nullptr) return "its CPU device is another's";
   tf::Tensor tensor(device->GetAllocator({}), tf::DT_FLOAT, {1024});
-  if (tensor.data() == nullptr) return "no tensor could be made";
+  if (tensor.data() == nullptr) return sentinel_last_error();
   std::memset(tensor.data(), 0, tensor.TotalBytes());
   return nullptr;
 }
@@ -357,12 +395,14 @@ EXPORT void sentinel_tensorflow_scope(const char* scope, const char* layer, int 
 }
 
 // Of ops that the calling thread runs one by one.
-EXPORT void sentinel_tensorflow_layer(const char* name) {
-  sentinel_layer_start(name, SENTINEL_FORWARD);
+EXPORT void sentinel_tensorflow_layer(const char* name, int phase) {
+  phase_here = phase;
+  sentinel_layer_start(name, phase);
 }
 EXPORT void sentinel_tensorflow_phase(int phase) { phase_here = phase; }
 
 EXPORT void sentinel_tensorflow_step() {
+  attached_here = true;  // whoever ends steps calls what trains
   sentinel_step();
   sentinel_layer_start(kNoLayer, SENTINEL_FORWARD);
 }

@@ -36,8 +36,8 @@ SENTINEL_API int sentinel_wants_tensors(void);
 /* The outermost op that is not a mere composite begins, in the calling thread. Tensors named
  * between start and run are its inputs (and what it updates in place); `sentinel_op_run` then waits
  * for what the plan wants in fast memory. What the thread allocates before the op's end belongs to
- * the op. `layer`: of which it is (one that has begun in this step
- * does not begin again), or NULL for the one that began last. */
+ * the op. `layer`: of which it is (one that has begun in this step does not begin again), or NULL
+ * for the one that began last. */
 SENTINEL_API void sentinel_op_start(const char* name, int phase, const char* layer);
 SENTINEL_API void sentinel_op_tensor(const void* storage, size_t bytes, int access);
 SENTINEL_API void sentinel_op_run(void);

@@ -30,8 +30,9 @@ bool begins_layer(std::string_view op) {
 
 std::uint64_t name_hash(std::string_view name) { return std::hash<std::string_view>()(name); }
 
-void StepRecorder::begin() {
+void StepRecorder::begin(OpOrder order) {
   *this = StepRecorder();
+  order_ = order;
   begin_ = Clock::now();
   ops_.push_back({kPrelude, name_hash(kPrelude), 0, Phase::forward, begin_, begin_});
 }
@@ -55,7 +56,7 @@ StepRecorder::Record StepRecorder::present(std::uint64_t bytes, std::uint64_t of
 
 StepRecorder::Record StepRecorder::allocated(Op op, std::uint64_t bytes, std::uint64_t offset) {
   grow_live(bytes);
-  signature_ += allocation_event(ops_[op].hash, bytes);
+  signature_ = extended(signature_, allocation_event(ops_[op].hash, bytes), order_);
   events_.push_back({static_cast<Record>(tensors_.size()), true});
   return add(
       {.bytes = bytes, .alloc_op = OpId(op), .ordinal = ops_[op].allocations++, .offset = offset},
@@ -94,7 +95,7 @@ void StepRecorder::one_layer(std::string_view name) {
 
 StepRecorder::Op StepRecorder::op_start(const char* name, Phase phase) {
   const auto hash = name_hash(name);
-  signature_ += op_event(hash);
+  signature_ = extended(signature_, op_event(hash), order_);
   if (layers_.empty()) layers_.push_back({name, phase});
   ops_.push_back(
       {name, hash, static_cast<std::uint32_t>(layers_.size() - 1), phase, Clock::now(), {}});

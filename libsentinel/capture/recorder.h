@@ -17,11 +17,18 @@ namespace sentinel {
 
 std::uint64_t name_hash(std::string_view name);
 
-// A step's signature is the sum of its events: each op by its name, each allocation by its op's
-// name and its size. So it does not depend on the order of what runs at the same time.
+// Whether the ops of a step run one after the other, or at the same time, in an order of each
+// step's own.
+enum class OpOrder { sequence, any };
+
+// A step's signature is made of its events: each op by its name, each allocation by its op's name
+// and its size; chained, or, where the order is any, summed.
 constexpr std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
   hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
   return hash ^ (hash >> 32);
+}
+constexpr std::uint64_t extended(std::uint64_t signature, std::uint64_t event, OpOrder order) {
+  return order == OpOrder::any ? signature + event : mix(signature, event);
 }
 constexpr std::uint64_t op_event(std::uint64_t name) { return mix(name, 1); }
 constexpr std::uint64_t allocation_event(std::uint64_t op_name, std::uint64_t bytes) {
@@ -38,7 +45,7 @@ class StepRecorder {
   // The step opens with an op of its own, kPrelude: what happens before the framework's first op.
   static constexpr const char* kPrelude = "(step begins)";
   static constexpr Op kPreludeOp = 0;
-  void begin();
+  void begin(OpOrder = OpOrder::sequence);
   // A tensor that exists when the step begins. `offset`: in the arena.
   Record present(std::uint64_t bytes, std::uint64_t offset);
   Record allocated(Op, std::uint64_t bytes, std::uint64_t offset);
@@ -107,6 +114,7 @@ class StepRecorder {
   std::vector<AccessCount> accesses_;
   std::vector<std::pair<Record, bool>> events_;  // allocated (true) and freed, in order
   std::unordered_map<std::uintptr_t, Record> foreign_;
+  OpOrder order_ = OpOrder::sequence;
   std::uint64_t signature_ = 0, live_bytes_ = 0, peak_bytes_ = 0;
   double counted_ = 0, variance_ = 0;  // openings; of their sum
   bool explicit_layers_ = false;

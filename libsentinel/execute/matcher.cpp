@@ -32,12 +32,15 @@ StepMatcher::StepMatcher(const Profile& profile, OpOrder order) : order_(order) 
   for (std::size_t i = 0; i < profile.ops.size(); ++i) {
     ops_.push_back(name_hash(profile.ops[i].name));
     prefixes_.push_back(signature_);
-    if (i > 0) signature_ += op_event(ops_[i]);  // the prelude is no event
+    if (i > 0)  // the prelude is no event
+      signature_ = extended(signature_, op_event(ops_[i]), order_);
     std::sort(by_op[i].begin(), by_op[i].end());
     first_allocation_.push_back(static_cast<std::uint32_t>(allocations_.size()));
     for (const auto& [ordinal, t] : by_op[i]) {
       allocations_.push_back({profile.tensors[t].bytes, t});
-      signature_ += allocation_event(ops_[i], profile.tensors[t].bytes);
+      const auto event = allocation_event(ops_[i], profile.tensors[t].bytes);
+      allocation_events_.insert(event);
+      signature_ = extended(signature_, event, order_);
     }
   }
   first_allocation_.push_back(static_cast<std::uint32_t>(allocations_.size()));
@@ -78,6 +81,17 @@ std::uint32_t StepMatcher::in_any_order(std::uint64_t name) {
   if (found == by_name_.end()) return kLost;
   auto& [positions, seen] = found->second;
   return seen < positions.size() ? positions[seen++] : kLost;
+}
+
+StepMatcher::Place StepMatcher::take_over(const StepMatcher& from, std::uint64_t name) {
+  for (auto& [each, namesakes] : by_name_) {
+    const auto other = from.by_name_.find(each);
+    namesakes.seen =
+        other == from.by_name_.end() ? 0 : std::min(other->second.seen, namesakes.positions.size());
+  }
+  const auto found = by_name_.find(name);
+  if (found == by_name_.end() || found->second.seen == 0) return {};
+  return place(found->second.positions[found->second.seen - 1]);
 }
 
 std::uint32_t StepMatcher::in_sequence(std::uint64_t name) {

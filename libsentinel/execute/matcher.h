@@ -11,8 +11,10 @@
 
 #include <cstdint>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
+#include "capture/recorder.h"
 #include "sentinel/profile.h"
 
 namespace sentinel {
@@ -25,8 +27,6 @@ class Names {
  private:
   std::unordered_map<const char*, std::uint64_t> by_pointer_;
 };
-
-enum class OpOrder { sequence, any };
 
 class StepMatcher {
  public:
@@ -44,14 +44,19 @@ class StepMatcher {
   Place prelude() const { return place(0); }
   // The place of the op that begins; its position may be kLost.
   Place op(std::uint64_t name);
+  // In any order. Goes on where another kind of step has come so far; the place of the op of this
+  // name that began last.
+  Place take_over(const StepMatcher& from, std::uint64_t name);
   // The tensor that the op at this place allocates, or LiveTensor::kUnplanned.
   std::uint32_t allocation(Place&, std::uint64_t bytes) const;
+
+  // Whether an op of the profiled step allocates so: an allocation_event().
+  bool allocates(std::uint64_t event) const { return allocation_events_.contains(event); }
 
   // In sequence. Ops that have followed one another as profiled, up to this one.
   std::uint32_t followed() const { return followed_; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(ops_.size()); }
-  // In sequence. The sum of the profiled step's events before op `position` began; 0 behind the
-  // end.
+  // In sequence. Signature of the profiled step before op `position` began; 0 behind the end.
   std::uint64_t prefix(std::uint32_t position) const;
   std::uint64_t signature() const { return signature_; }
   // In sequence. Goes to `position` as though the step had been followed so far.
@@ -74,6 +79,7 @@ class StepMatcher {
   std::vector<std::uint64_t> prefixes_;          // per op
   std::vector<std::uint32_t> first_allocation_;  // per op, and one past the end
   std::vector<Expected> allocations_;
+  std::unordered_set<std::uint64_t> allocation_events_;
   std::unordered_multimap<std::uint64_t, std::uint32_t>
       grams_;  // of the ops up to and with that one
   struct Namesakes {

@@ -79,7 +79,7 @@ Session::Worker& Session::this_thread() {
 void Session::before_first_op(Worker& worker) {
   worker.step = begun_;
   worker.bucket = active_;
-  worker.place = active_ != nullptr ? active_->matcher().prelude() : StepMatcher::Place();
+  worker.place = prelude_;
   worker.op = StepRecorder::kPreludeOp;
   worker.name = prelude_name;
 }
@@ -87,7 +87,10 @@ void Session::before_first_op(Worker& worker) {
 // The calling thread's op, if it is one of this step.
 Session::Worker& Session::here() {
   auto& worker = this_thread();
-  if (worker.step != begun_) before_first_op(worker);
+  if (worker.step != begun_) {
+    before_first_op(worker);
+    worker.late = worker.in_op;
+  }
   if (worker.bucket != active_) worker.place = {};
   return worker;
 }
@@ -98,12 +101,8 @@ void* Session::allocate(std::size_t bytes) noexcept {
   const Guard guard(lock_);
   auto& worker = here();
   const bool trains = this->trains(worker);
-  auto slot = LiveTensor::kUnplanned;
-  if (trains && active_ != nullptr && on_track())
-    slot = active_->matcher().allocation(worker.place, bytes);
-  // Where nothing moves best fit is better: it reuses what is still in the processor's cache.
-  if (slot != LiveTensor::kUnplanned && !active_->moves_anything()) slot = LiveTensor::kUnplanned;
-  if (trains) step_hash_ += allocation_event(worker.name, bytes);
+  const auto slot = trains ? planned_slot(worker, bytes) : LiveTensor::kUnplanned;
+  if (trains) step_hash_ = extended(step_hash_, allocation_event(worker.name, bytes), order_);
   const bool own_pages = state_ == State::warmup || state_ == State::profiling;
   auto* tensor = space_.allocate(bytes, slot, own_pages);
   if (tensor == nullptr) return nullptr;
@@ -135,15 +134,17 @@ void Session::release(void* address) noexcept {
 // What a step begins with is known to the recorder as present, in the order of birth.
 void Session::begin_step() {
   ++begun_;
+  changed_ = false;
   step_hash_ = 0;
   step_ops_ = 0;
   if (std::exchange(diverged_, false)) reuse_frames();
   layers_marked_ = 0;
   accesses_ = fast_accesses_ = 0;
   if (active_ != nullptr) active_->begin_step();
+  prelude_ = active_ != nullptr ? active_->matcher().prelude() : StepMatcher::Place();
   if (active_ != nullptr) active_->trials().begin_step(now_us());
   if (!recording()) return;
-  recorder_.begin();
+  recorder_.begin(order_);
   if (marked_layers_) recorder_.layer("layer 1", Phase::forward);
   std::vector<LiveTensor*> alive;
   space_.table().for_each([&](LiveTensor& tensor) { alive.push_back(&tensor); });
@@ -254,7 +255,7 @@ void Session::end_steady_step() {
     }
     record_ = true;
   }
-  wants_tensors_ = record_;
+  wants_tensors_ = record_.load();
 }
 
 bool Session::knows(std::uint64_t signature) const {

@@ -72,6 +72,7 @@ class Session {
   struct Worker {
     bool trains = false;  // it attached, or last ended a step
     bool in_op = false;
+    bool late = false;       // its op is of a step that is over
     std::uint64_t step = 0;  // `begun_` when the op began
     Bucket* bucket = nullptr;
     StepMatcher::Place place;
@@ -123,15 +124,19 @@ class Session {
   std::uint64_t fast_bytes(const Profile&) const;
   Machine machine() const;
   Bucket* bucket_of_prefix(std::uint64_t prefix);
+  Bucket* bucket_of_allocation(std::uint64_t event);
+  void change_to(Bucket&);
   void activate(Bucket&);
   void bring(Bucket&);
   void overwrite(LiveTensor&);
   void apply(const std::vector<Move>&);
   void await_promotions(const Worker&);
+  bool leaves(const Worker&, const LiveTensor&);
   void complete(Worker&);
   void count_accesses(const Worker&);
   double fast_share(const LiveTensor&) const;
   void reuse_frames();
+  std::uint32_t planned_slot(Worker&, std::uint64_t bytes);
   void follow(Worker&, std::uint64_t prefix);
   void prepare(Worker&);
   [[noreturn]] void refuse(const std::exception&);
@@ -150,7 +155,7 @@ class Session {
   Names names_;
   Summary summary_;
   State state_ = State::warmup;
-  bool record_ = true;               // this step is recorded op by op
+  std::atomic<bool> record_ = true;  // this step is recorded op by op
   bool counted_ = false;             // page accesses are being counted
   bool has_counts_ = false;          // what is recorded has page counts
   bool marked_layers_ = false;       // by the program; what the adaptor finds is then ignored
@@ -172,6 +177,8 @@ class Session {
 
   std::vector<std::unique_ptr<Bucket>> buckets_;
   Bucket* active_ = nullptr;
+  StepMatcher::Place prelude_;       // of what no op of this step makes
+  bool changed_ = false;             // this step turned out to be of another kind than it began
   bool diverged_ = false;            // this step is not quite the active bucket's
   std::uint64_t begun_ = 0;          // steps, as far as threads are concerned
   std::uint64_t step_hash_ = 0;      // this step's signature so far

@@ -41,9 +41,10 @@ void Session::op_start(const char* name, Phase phase, const char* layer) noexcep
   const Guard guard(lock_);
   const auto prefix = step_hash_;
   worker.in_op = true;
+  worker.late = false;
   worker.step = begun_;
   worker.name = names_.hash(name);
-  step_hash_ += op_event(worker.name);
+  step_hash_ = extended(step_hash_, op_event(worker.name), order_);
   ++step_ops_;
   if (layer != nullptr && recording() && !marked_layers_) recorder_.layer_once(layer, phase);
   if (recording()) worker.op = recorder_.op_start(name, phase);
@@ -68,6 +69,25 @@ bool Session::on_track() const {
   return state_ == State::steady && active_->matcher().followed() >= kOps;
 }
 
+// Where the plan has what is allocated now. In any order it is the allocations that tell one known
+// kind of step from another: a smaller batch has the same ops.
+std::uint32_t Session::planned_slot(Worker& worker, std::uint64_t bytes) {
+  if (active_ == nullptr || !on_track()) return LiveTensor::kUnplanned;
+  if (order_ == OpOrder::any && worker.in_op && !changed_) {
+    const auto& before = active_->matcher();
+    if (auto* other = bucket_of_allocation(allocation_event(worker.name, bytes))) {
+      change_to(*other);
+      worker.bucket = other;
+      worker.place = other->matcher().take_over(before, worker.name);
+      prelude_ = {};
+    }
+  }
+  // Where nothing moves best fit is better: it reuses what is still in the processor's cache.
+  if (!active_->moves_anything()) return LiveTensor::kUnplanned;
+  const bool outside = order_ == OpOrder::any && !worker.in_op;
+  return active_->matcher().allocation(outside ? prelude_ : worker.place, bytes);
+}
+
 // What happened before decides whether the step still is of the active bucket's kind at all, or of
 // another known one. In any order nothing is before: a step differs as soon as one of its ops does.
 void Session::follow(Worker& worker, std::uint64_t prefix) {
@@ -77,12 +97,8 @@ void Session::follow(Worker& worker, std::uint64_t prefix) {
       (order_ == OpOrder::any || active_->matcher().prefix(position) == prefix))
     return;
   if (auto* other = order_ == OpOrder::any ? nullptr : bucket_of_prefix(prefix)) {
-    active_ = worker.bucket = other;
-    space_.activate(other->space_plan());
-    other->bind(space_);
-    bring(*other);
-    other->begin_step();
-    other->trials().begin_step(now_us());
+    change_to(*other);
+    worker.bucket = other;
     worker.place = other->matcher().jump(step_ops_);
     return;
   }
@@ -120,6 +136,25 @@ Bucket* Session::bucket_of_prefix(std::uint64_t prefix) {
   return nullptr;
 }
 
+// Another known kind, if the active one has no such allocation.
+Bucket* Session::bucket_of_allocation(std::uint64_t event) {
+  if (active_->matcher().allocates(event)) return nullptr;
+  for (const auto& bucket : buckets_)
+    if (bucket->matcher().allocates(event)) return bucket.get();
+  return nullptr;
+}
+
+// In mid-step: it turns out to be of that kind.
+void Session::change_to(Bucket& bucket) {
+  changed_ = true;
+  active_ = &bucket;
+  space_.activate(bucket.space_plan());
+  bucket.bind(space_);
+  bring(bucket);
+  bucket.begin_step();
+  bucket.trials().begin_step(now_us());
+}
+
 void Session::op_tensor(const void* storage, std::size_t bytes, int access) noexcept {
   if (in_child_ || storage == nullptr) return;
   const Guard guard(lock_);
@@ -154,22 +189,26 @@ void Session::op_run() noexcept {
   await_promotions(worker);
   if (!record_) return;
   const Guard guard(lock_);
-  if (recording() && worker.step == begun_) recorder_.op_run(worker.op);
+  if (recording() && worker.step == begun_ && !worker.late) recorder_.op_run(worker.op);
 }
 
 // Without the lock: it may take long. Where slow memory is used in place, what is late may stay.
 void Session::await_promotions(const Worker& worker) {
   for (const auto& tensor : worker.awaited) {
-    if (engine_->in_place()) {
-      auto& trials = worker.bucket->trials();
-      trials.promotion(worker.interval, engine_->arrival(tensor.address, tensor.bytes));
-      if (trials.choice(worker.interval) == Choice::leave) {
-        engine_->leave(tensor.address, tensor.bytes);
-        continue;
-      }
-    }
+    if (engine_->in_place() && leaves(worker, tensor)) continue;
     engine_->await(tensor.address, tensor.bytes);
   }
+}
+
+// Whether what is late stays where it is.
+bool Session::leaves(const Worker& worker, const LiveTensor& tensor) {
+  const Guard guard(lock_);
+  if (worker.bucket != active_) return false;
+  auto& trials = active_->trials();
+  trials.promotion(worker.interval, engine_->arrival(tensor.address, tensor.bytes));
+  if (trials.choice(worker.interval) != Choice::leave) return false;
+  engine_->leave(tensor.address, tensor.bytes);
+  return true;
 }
 
 // Which share of the op's accesses, as the profile counted them, were to fast memory.
@@ -191,11 +230,11 @@ double Session::fast_share(const LiveTensor& tensor) const {
 }
 
 void Session::op_end() noexcept {
-  auto& worker = this_thread();
-  if (in_child_ || !trains(worker)) return;
+  if (in_child_ || !trains(this_thread())) return;
   const Guard guard(lock_);
+  auto& worker = here();
   worker.in_op = false;
-  if (worker.step == begun_) complete(worker);
+  if (order_ == OpOrder::sequence || !worker.late) complete(worker);
   if (order_ == OpOrder::any) before_first_op(worker);  // what follows in this thread is not its
 }
 

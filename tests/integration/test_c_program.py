@@ -56,6 +56,34 @@ def test_its_layers_and_tensors_are_found(profile, sentinel):
     assert all(row["hotness"] > 0 for row in tensors)
 
 
+MADE_BEFORE = """
+#include "sentinel/sentinel.h"
+enum { PAGES = 64, PAGE = 4096 };
+static void touch(char *memory) { for (int i = 0; i < PAGES; i++) memory[i * PAGE] += 1; }
+int main(void) {
+  char *first = sentinel_malloc(PAGES * PAGE), *second = sentinel_malloc(PAGES * PAGE);
+  if (sentinel_start_profile() != 0) return 1;
+  touch(first);
+  sentinel_add_layer();
+  touch(second);
+  sentinel_add_layer();
+  return sentinel_end_profile();
+}
+"""
+
+
+def test_layers_that_allocate_nothing_have_their_accesses(build, sentinel, tmp_path):
+    source, program = tmp_path / "before.c", tmp_path / "before"
+    source.write_text(MADE_BEFORE)
+    subprocess.run(["cc", "-O1", "-I", REPOSITORY / "include", source, "-o", program, "-L", build / "lib",
+                    f"-Wl,-rpath,{build / 'lib'}", "-lsentinel"], check=True)
+    outcome = training.finish([program], cwd=tmp_path, env={"SENTINEL_EXACT": "1"})
+    assert outcome.status == 0, outcome.err
+    rows = json.loads(sentinel("report", tmp_path / "profile.sentinel", "layers", "--format", "json").out)["rows"]
+    opened = {row["name"]: row["reads"] + row["writes"] for row in rows}
+    assert opened["layer 1"] == opened["layer 2"] == 64
+
+
 def test_a_second_start_is_refused(program, build, tmp_path):
     source = tmp_path / "twice.c"
     source.write_text('#include <stdio.h>\n#include "sentinel/sentinel.h"\n'

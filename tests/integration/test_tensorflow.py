@@ -42,17 +42,32 @@ def reference(request, tensorflow, plain):
     return first, script, flags
 
 
-@pytest.mark.parametrize("fast", [None, "20%"])
-def test_bit_identity(fast, reference, tensorflow, under, expect_same):
+def test_recorded_bit_identity(reference, tensorflow, sentinel, tmp_path):
     first, script, flags = reference
-    outcome = under(fast, script, *flags, interpreter=tensorflow)
+    recorded = tmp_path / "record.json"
+    outcome = sentinel("record", "-o", tmp_path / "profile", "--", tensorflow, training.WORKLOADS / script, *flags,
+                       "--json", recorded)
+    assert outcome.status == 0 and (tmp_path / "profile").exists(), outcome.err
+    outcome.record_file = recorded
+    assert training.compare(first, outcome) is None
+
+
+def test_bit_identity(reference, tensorflow, under, expect_same):
+    first, script, flags = reference
+    outcome = under("20%", script, *flags, interpreter=tensorflow)
     expect_same(first, outcome)
     assert outcome.phases()[5:] == ["steady"] * 3
     assert outcome.phases().count("profile") == 1
-    if fast:
-        summary = outcome.summary
-        assert summary["fast_limit_bytes"] == pytest.approx(0.2 * summary["peak_unlimited_bytes"], rel=1e-6)
-        assert all(step["demoted_bytes"] and step["promoted_bytes"] for step in summary["steps"][6:])
+    summary = outcome.summary
+    assert summary["fast_limit_bytes"] == pytest.approx(0.2 * summary["peak_unlimited_bytes"], rel=1e-6)
+    assert all(step["demoted_bytes"] and step["promoted_bytes"] for step in summary["steps"][6:])
+
+
+def test_a_smaller_last_batch_has_a_plan_of_its_own(tensorflow, plain, under, expect_same):
+    script, *flags = *TRAININGS["resnet"], "--steps", "12", "--images", "280", "--last-batch", "--threads", "2"
+    outcome = under("30%", script, *flags, interpreter=tensorflow)
+    expect_same(plain(script, *flags, interpreter=tensorflow), outcome)
+    assert outcome.summary["plans"] >= 2
 
 
 def test_ops_at_the_same_time(tensorflow, plain, under, expect_same):

@@ -82,16 +82,23 @@ void unfinished_plans(const fs::path& path, Remnants& found) {
     found.push_back({path, "the beginning of a plan"});
 }
 
+// "torch-2.13.0-….so", and the mark that one of TensorFlow's has been tried, "….so.works".
 void stale_adaptors(const fs::path& path, Remnants& found) {
   const auto name = path.filename().string();
-  if (!name.starts_with("torch-")) return;
-  if (name.find(".so.") != name.npos && writer_gone(name))
-    found.push_back({path, "an adaptor that was not finished"});
-  const auto source = fs::read_symlink("/proc/self/exe").parent_path().parent_path() /
-                      "lib/sentinel/source/adaptor.cpp";
-  if (name.ends_with(".so") && fs::exists(source) &&
-      fs::last_write_time(path) < fs::last_write_time(source))
-    found.push_back({path, "an adaptor of another version"});
+  const auto of = [&](const char* part) { return name.find(part) != name.npos; };
+  const char* source = name.starts_with("torch-")                       ? "torch.cpp"
+                       : !name.starts_with("tensorflow-") || !of(".so") ? nullptr
+                       : of("-ops-")                                    ? "tensorflow_ops.cpp"
+                                                                        : "tensorflow.cpp";
+  if (source == nullptr) return;
+  if (of(".so.") && writer_gone(name)) found.push_back({path, "an adaptor that was not finished"});
+  const auto sources =
+      fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "lib/sentinel/source";
+  if (!fs::exists(sources / source) ||
+      fs::last_write_time(path) >= fs::last_write_time(sources / source))
+    return;
+  if (name.ends_with(".so")) found.push_back({path, "an adaptor of another version"});
+  if (name.ends_with(".so.works")) found.push_back({path, "of an adaptor of another version"});
 }
 
 template <class... Look>

@@ -1,4 +1,4 @@
-// Which Python has PyTorch, with which BLAS, and whether the adaptor is built for it.
+// Which Python has PyTorch or TensorFlow, with which BLAS, and whether the adaptor is built for it.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -19,16 +19,34 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Finds PyTorch without importing it, which would take seconds.
-constexpr const char* kProbe =
+// Print version and folder. Found without being imported, which would take seconds.
+constexpr const char* kFindTorch =
     "import importlib.util as u, os\n"
     "s = u.find_spec(\"torch\")\n"
     "if s and s.origin:\n"
     "    v = {}\n"
     "    exec(open(os.path.join(os.path.dirname(s.origin), \"version.py\")).read(), v)\n"
     "    print(v[\"__version__\"].split(\"+\")[0], os.path.dirname(s.origin))\n";
+constexpr const char* kFindTensorflow =
+    "import importlib.util as u, importlib.metadata as m\n"
+    "s = u.find_spec(\"tensorflow\")\n"
+    "for name in (\"tensorflow-cpu\", \"tensorflow\") if s else ():\n"
+    "    try:\n"
+    "        print(m.version(name), s.submodule_search_locations[0])\n"
+    "        break\n"
+    "    except m.PackageNotFoundError:\n"
+    "        pass\n";
 
-struct Torch {
+struct Framework {
+  const char *name, *adaptors;  // what files of its adaptors begin with
+  const char *find, *remedy;
+};
+constexpr Framework kTorch{"PyTorch", "torch", kFindTorch,
+                           "pip install torch, or apt install python3-torch for /usr/bin/python3"};
+constexpr Framework kTensorflow{"TensorFlow", "tensorflow", kFindTensorflow,
+                                "pip install tensorflow-cpu, where it is wanted"};
+
+struct Found {
   std::string python, version, folder;
 };
 
@@ -56,35 +74,35 @@ std::vector<std::string> pythons() {
   return found;
 }
 
-Torch torch_of(const std::string& python) {
-  Torch torch{python, "", ""};
-  std::istringstream out(output_of(fmt::format("'{}' -c '{}' 2>/dev/null", python, kProbe)));
-  out >> torch.version >> torch.folder;
-  return torch;
+Found find(const Framework& framework, const std::string& python) {
+  Found found{python, "", ""};
+  std::istringstream out(
+      output_of(fmt::format("'{}' -c '{}' 2>/dev/null", python, framework.find)));
+  out >> found.version >> found.folder;
+  return found;
 }
 
-Finding pytorch(const Torch& torch) {
-  const auto name = fmt::format("PyTorch of {}", torch.python);
-  if (torch.version.empty())
-    return {name, false, "none",
-            "pip install torch, or apt install python3-torch for /usr/bin/python3"};
-  return {name, true, fmt::format("{} in {}", torch.version, torch.folder), ""};
+Finding presence(const Framework& framework, const Found& found) {
+  const auto name = fmt::format("{} of {}", framework.name, found.python);
+  if (found.version.empty()) return {name, false, "none", framework.remedy};
+  return {name, true, fmt::format("{} in {}", found.version, found.folder), ""};
 }
 
-bool holds_adaptor(const fs::path& folder, const std::string& version) {
+bool holds_adaptor(const fs::path& folder, const std::string& beginning) {
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(folder, none)) {
     const auto name = entry.path().filename().string();
-    if (name.starts_with("torch-" + version + "-") && name.ends_with(".so")) return true;
+    if (name.starts_with(beginning) && name.ends_with(".so")) return true;
   }
   return false;
 }
 
-Finding adaptor(const Torch& torch) {
+Finding adaptor(const Framework& framework, const Found& found) {
   const auto home = fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "lib/sentinel";
   const auto cache = fs::path(sim::local_machine_path()).parent_path();
-  const auto name = fmt::format("adaptor for {}", torch.version);
-  if (holds_adaptor(home / "adaptors", torch.version) || holds_adaptor(cache, torch.version))
+  const auto name = fmt::format("adaptor for {} {}", framework.name, found.version);
+  const auto beginning = fmt::format("{}-{}-", framework.adaptors, found.version);
+  if (holds_adaptor(home / "adaptors", beginning) || holds_adaptor(cache, beginning))
     return {name, true, "built", ""};
   const bool compiler = !output_of("command -v \"${CXX:-c++}\"").empty();
   return {name, false,
@@ -107,7 +125,7 @@ constexpr BlasRow kBlas[] = {
     {"/blas/", "the reference BLAS, tens of times slower than OpenBLAS", false}};
 
 // Debian's PyTorch and NumPy use what the alternatives point at; a wheel brings its own.
-Finding blas(const Torch& torch) {
+Finding blas(const Found& torch) {
   constexpr const char* remedy =
       "apt install libopenblas0-openmp (and update-alternatives --config "
       "libblas.so.3-x86_64-linux-gnu)";
@@ -127,15 +145,16 @@ Finding blas(const Torch& torch) {
 Findings look_at_frameworks() {
   Findings findings;
   for (const auto& python : pythons()) {
-    const auto torch = torch_of(python);
-    findings.push_back(pytorch(torch));
-    if (torch.version.empty()) continue;
-    findings.push_back(adaptor(torch));
-    findings.push_back(blas(torch));
+    for (const auto* framework : {&kTorch, &kTensorflow}) {
+      const auto found = find(*framework, python);
+      findings.push_back(presence(*framework, found));
+      if (found.version.empty()) continue;
+      findings.push_back(adaptor(*framework, found));
+      if (framework == &kTorch) findings.push_back(blas(found));
+    }
   }
   if (findings.empty())
     findings.push_back({"Python", false, "no python3 was found", "apt install python3-torch"});
-  findings.push_back({"TensorFlow", false, "not built yet", "PyTorch is what runs today"});
   return findings;
 }
 

@@ -26,10 +26,8 @@ void tell_incomplete(const std::string& path) {
 int no_profile(const fs::path& pattern, int status) {
   say(fmt::format("no profile was written to {}: no training step was seen", pattern.string()));
   say("a step ends where an optimizer of PyTorch or Keras steps, or where the program calls "
-      "sentinel_step(); it "
-      "takes four steps. "
-      "A Python started with -E, -I or -S does not load Sentinel; `sentinel doctor` tells about "
-      "PyTorch");
+      "sentinel_step(); it takes four steps. A Python started with -E, -I or -S does not load "
+      "Sentinel; `sentinel doctor` tells about PyTorch and TensorFlow");
   return status == 0 ? kOwnFailure : status;
 }
 

@@ -21,10 +21,27 @@ def before(name, callback):
 def after(name, callback):
     """callback(module) runs once, when the module of that name has been executed."""
     module = sys.modules.get(name)
-    if module is not None:
+    if module is not None and not getattr(module.__spec__, "_initializing", False):
         callback(module)
     else:
         _after[name] = callback
+
+
+_claimed = None
+
+
+def claim(framework):
+    """Whether this framework is the one to attach to: a process has one session. The first that is
+    imported is, or the one that SENTINEL_FRAMEWORK names."""
+    global _claimed
+    wanted = os.environ.get("SENTINEL_FRAMEWORK", framework)
+    if _claimed is None and wanted == framework:
+        _claimed = framework
+        return True
+    if _claimed is not None and not os.environ.get("SENTINEL_QUIET"):
+        sys.stderr.write(f"sentinel: {_claimed} trains under Sentinel in this process, so {framework} is left "
+                         f"alone; SENTINEL_FRAMEWORK={framework} makes it the other way round\n")
+    return False
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -86,17 +103,23 @@ class Build:
 
     def __init__(self, framework, prefix, key, sources, arguments):
         self.framework, self.sources, self.arguments = framework, sources, arguments
-        self.name = f"{prefix}-{hashlib.sha256(key.encode()).hexdigest()[:12]}.so"
+        self._prefix, self._key = prefix, key
+
+    def _name(self, home):
+        """Of the file: by the framework's build, the sources and the interface between them."""
+        digest = hashlib.sha256(self._key.encode())
+        for part in (*self.sources, "sentinel/adaptor.h", "sentinel/sentinel.h"):
+            with open(os.path.join(home, "source", part), "rb") as file:
+                digest.update(file.read())
+        return f"{self._prefix}-{digest.hexdigest()[:12]}.so"
 
     def find(self, home):
         """The adaptor's path, compiled first where it has not been. Raises RuntimeError, OSError."""
         cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "sentinel")
-        source = os.path.join(home, "source")
-        newest = max(os.path.getmtime(os.path.join(source, each)) for each in self.sources)
+        name = self._name(home)
         for folder in (os.path.join(home, "adaptors"), cache):
-            path = os.path.join(folder, self.name)
-            if os.path.exists(path) and os.path.getmtime(path) >= newest:
-                return path
+            if os.path.exists(os.path.join(folder, name)):
+                return os.path.join(folder, name)
         os.makedirs(cache, mode=0o700, exist_ok=True)
         if not os.environ.get("SENTINEL_QUIET"):
             sys.stderr.write(f"sentinel: building the adaptor for {self.framework}, once\n")
@@ -105,7 +128,7 @@ class Build:
     def build(self, home, folder):
         """Raises RuntimeError with the compiler's first words."""
         os.makedirs(folder, exist_ok=True)
-        path = os.path.join(folder, self.name)
+        path = os.path.join(folder, self._name(home))
         partial = f"{path}.{os.getpid()}"
         library = os.path.dirname(home)
         command = [os.environ.get("CXX", "c++"), "-shared", "-fPIC", "-O2", "-DNDEBUG", "-fvisibility=hidden",
@@ -124,18 +147,24 @@ class Build:
 
 class Steps:
     """Where a step ends: with what updates the weights (an optimizer, or the function in which it runs).
-    With several it ends with the last one before the first comes round again."""
+    With several it ends with the last one before the first comes round again. Others may come in their
+    place (another model, another fold): one that comes round twice in a step begins the search anew."""
 
     def __init__(self, ended):
         self._ended = ended
-        self._seen = []     # until the first comes round again
+        self._seen = []     # in this step; while the last is searched, since the first
         self._last = None
 
     def updated(self, by):
         reference = weakref.ref(by)
-        if self._last is None and reference in self._seen and len(self._seen) > 1:
-            self._last = self._seen[-1]
-        elif self._last is None and reference not in self._seen:
+        again = reference in self._seen
+        if again and self._last is None and len(self._seen) > 1:
+            self._last, self._seen = self._seen[-1], []
+        elif again and self._last is not None:
+            self._last, self._seen = None, []
+        if reference not in self._seen:
             self._seen.append(reference)
-        if reference == self._last or len(self._seen) == 1:
+        if reference == self._last:
+            self._seen = []
+        if reference == self._last or (self._last is None and len(self._seen) == 1):
             self._ended()

@@ -68,7 +68,7 @@ TEST_F(Recorder, CountsOfAnOpAddUp) {
 // "a" makes 1 page and "b" 2, one after the other or at the same time.
 StepRecorder step_of(bool a_first, bool together) {
   StepRecorder step;
-  step.begin();
+  step.begin(OpOrder::any);
   const auto run = [&](const char* name) { return step.op_start(name, Phase::forward); };
   const auto first = run(a_first ? "a" : "b");
   if (!together) step.allocated(first, (a_first ? 1 : 2) * kPage, 0);
@@ -83,7 +83,7 @@ TEST(RecorderOfOpsThatRunTogether, SignatureIsNotTheOrder) {
   EXPECT_EQ(step_of(false, false).signature(), signature);
   EXPECT_EQ(step_of(false, true).signature(), signature);
   StepRecorder other;
-  other.begin();
+  other.begin(OpOrder::any);
   other.allocated(other.op_start("a", Phase::forward), 2 * kPage, 0);
   other.allocated(other.op_start("b", Phase::forward), 1 * kPage, 0);
   EXPECT_NE(other.signature(), signature) << "each op allocates what the other should";

@@ -106,5 +106,30 @@ TEST(StepMatcherInAnyOrder, NamesakesAreCounted) {
   EXPECT_EQ(matcher.op(name_hash("b")).position, 2u);
 }
 
+// Two kinds of step with the same ops: which it is shows in what an op allocates.
+TEST(StepMatcherInAnyOrder, TakesOverFromAnotherKind) {
+  Profile large, small;
+  for (const auto* each : {StepRecorder::kPrelude, "a", "b", "a"})
+    for (auto* profile : {&large, &small}) {
+      const OpId op(static_cast<std::uint32_t>(profile->ops.size()));
+      profile->ops.push_back({.name = each});
+      profile->tensors.push_back({.bytes = profile == &large ? 8192u : 4096u, .alloc_op = op});
+    }
+  StepMatcher first(large, OpOrder::any), second(small, OpOrder::any);
+  const auto a = name_hash("a"), event = allocation_event(a, 4096);
+  EXPECT_FALSE(first.allocates(event));
+  EXPECT_TRUE(second.allocates(event));
+  first.begin_step();
+  second.begin_step();
+  first.op(a);
+  first.op(name_hash("b"));
+  first.op(a);
+  auto place = second.take_over(first, a);
+  EXPECT_EQ(place.position, 3u) << "the second of its name";
+  EXPECT_EQ(second.allocation(place, 4096), 3u);
+  EXPECT_EQ(second.op(a).position, StepMatcher::kLost) << "both have begun";
+  EXPECT_EQ(second.take_over(first, name_hash("new")).position, StepMatcher::kLost);
+}
+
 }  // namespace
 }  // namespace sentinel

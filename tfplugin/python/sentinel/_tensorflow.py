@@ -3,6 +3,7 @@ steps through Keras and tf.function. As a script: `check ADAPTOR LIBRARY...` tri
 process, which does nothing else."""
 import contextlib
 import ctypes
+import functools
 import importlib.metadata
 import os
 import re
@@ -17,6 +18,9 @@ except ImportError:
     import _attach
 
 _LIBRARIES = "libtensorflow_framework.so.2", "libtensorflow_cc.so.2"
+_TOO_LATE = ("TensorFlow was loaded before Sentinel could see it (by a sitecustomize, a .pth file, or its libraries "
+             "by themselves): its tensors may have been made already, and its allocator cannot be replaced any "
+             "more. Import tensorflow in the script")
 _OLDEST = (2, 21)  # whose headers and symbols the adaptor was written for
 
 
@@ -67,17 +71,15 @@ def _checked(adaptor, libraries):
     mark = f"{adaptor}.works"
     if os.path.exists(mark) and os.path.getmtime(mark) >= os.path.getmtime(adaptor):
         return
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("SENTINEL_")}
-    environment |= {"SENTINEL_MODE": "arena", "TF_CPP_MIN_LOG_LEVEL": "2",
-                    "SENTINEL_LIBRARY": os.environ["SENTINEL_LIBRARY"]}
+    environment = {**os.environ, "SENTINEL_MODE": "arena", "TF_CPP_MIN_LOG_LEVEL": "2"}
     script = os.path.join(os.environ["SENTINEL_PYTHON_DIR"], "sentinel", "_tensorflow.py")
     tried = subprocess.run([sys.executable, "-S", script, "check", adaptor, *libraries], capture_output=True,
                            text=True, env=environment)
     if tried.returncode != 0:
         raise RuntimeError("tried in a process of its own it does not work: "
                            f"{tried.stderr.strip()[-2000:] or f'status {tried.returncode}'}")
-    with open(mark, "w"):
-        pass
+    with contextlib.suppress(OSError):  # it is tried again next time
+        open(mark, "w").close()
 
 
 def _check(adaptor, *libraries):
@@ -94,6 +96,8 @@ def _check(adaptor, *libraries):
 def attach(spec):
     """Called once, right before tensorflow is imported. Ends the process where the session cannot
     start."""
+    if not _attach.claim("tensorflow"):
+        return
     folder = (spec.submodule_search_locations or [""])[0]
     libraries = [os.path.join(folder, each) for each in _LIBRARIES]
     version = version_of(folder)
@@ -104,8 +108,7 @@ def attach(spec):
         _attach.stop(f"TensorFlow {'.'.join(map(str, version))} is not supported; install tensorflow-cpu "
                      f"{'.'.join(map(str, _OLDEST))} or later")
     if _loaded():
-        _attach.stop("TensorFlow's libraries were loaded before it was imported: its tensors may have been made "
-                     "already, and its allocator cannot be replaced any more. Import tensorflow first")
+        _attach.stop(_TOO_LATE)
     if os.environ.get("TF_CPU_ALLOCATOR_USE_BFC", "").lower() in ("1", "true"):
         _attach.stop("TF_CPU_ALLOCATOR_USE_BFC packs all tensors into one piece of memory; unset it")
     try:
@@ -123,7 +126,6 @@ def attach(spec):
 
 def _wrap(owner, name, around):
     """Replaces a method by around(original)."""
-    import functools
     original = getattr(owner, name)
     setattr(owner, name, functools.wraps(original)(around(original)))
 
@@ -163,12 +165,11 @@ def _find_layers(adaptor):
         if not named and hasattr(caller, "fit"):
             named = True
             adaptor.sentinel_tensorflow_model(str(caller.name).encode())
-        if optimizes(caller):
-            if graph is None:
-                adaptor.sentinel_tensorflow_phase(_OPTIMIZER)
+        if graph is None and optimizes(caller):
+            adaptor.sentinel_tensorflow_layer(str(caller.name).encode(), _OPTIMIZER)
         elif heavy(caller):
             if graph is None:
-                adaptor.sentinel_tensorflow_layer(str(caller.name).encode())
+                adaptor.sentinel_tensorflow_layer(str(caller.name).encode(), _FORWARD)
             else:
                 last[graph] = str(caller.name)
 
@@ -176,7 +177,7 @@ def _find_layers(adaptor):
         if optimizes(caller):
             if graph is None:
                 adaptor.sentinel_tensorflow_phase(_FORWARD)
-            else:
+            elif scope:
                 adaptor.sentinel_tensorflow_scope(scope.encode(), str(caller.name).encode(), _OPTIMIZER)
         elif graph is not None and scope:
             name = str(caller.name) if heavy(caller) else last.get(graph)
@@ -212,7 +213,9 @@ def _find_layers(adaptor):
     def hook_tape(module):
         def around(gradient):
             def backward(self, *args, **kwargs):
-                adaptor.sentinel_tensorflow_phase(_BACKWARD)
+                if not sys.modules["tensorflow"].executing_eagerly():
+                    return gradient(self, *args, **kwargs)
+                adaptor.sentinel_tensorflow_layer(b"(backward)", _BACKWARD)
                 try:
                     return gradient(self, *args, **kwargs)
                 finally:
@@ -237,9 +240,9 @@ def _find_steps(adaptor):
             outermost = getattr(calls, "functions", None)
             if outermost:  # it is being traced
                 updating.add(outermost[0])
-                return update(self, *args, **kwargs)
             result = update(self, *args, **kwargs)
-            steps.updated(self)
+            if not outermost and not sys.modules["tensorflow"].inside_function():
+                steps.updated(self)
             return result
         return updated
 
@@ -264,5 +267,7 @@ def _find_steps(adaptor):
 
 if __name__ == "__main__":
     _check(*sys.argv[2:])
+elif os.environ.get("SENTINEL_MODE") and "tensorflow" in sys.modules:
+    _attach.stop(_TOO_LATE)
 else:
     _attach.before("tensorflow", attach)

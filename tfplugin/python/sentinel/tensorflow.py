@@ -11,7 +11,7 @@ All of it does nothing where the program does not run under Sentinel."""
 import functools
 import os
 
-from . import _attach, _tensorflow
+from . import _tensorflow
 
 
 @functools.cache

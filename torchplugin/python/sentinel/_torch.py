@@ -31,6 +31,8 @@ def _build_for(torch):
 
 def attach(torch):
     """Called once, when torch has been imported. Ends the process where the session cannot start."""
+    if not _attach.claim("torch"):
+        return
     # What the program's children load is their own decision: only this process is attached here.
     try:
         core = _attach.load_library()

@@ -1,0 +1,70 @@
+"""What both frameworks' adaptors share: where a step ends, which framework of two is attached to, one
+that comes before Sentinel can see it."""
+import importlib.util
+import pathlib
+
+import pytest
+
+REPOSITORY = pathlib.Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.fixture
+def attach():
+    """The module itself, without a framework."""
+    spec = importlib.util.spec_from_file_location("_attach", REPOSITORY / "libsentinel/python/sentinel/_attach.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Updater:
+    pass
+
+
+def ends(attach, names):
+    """Behind which updates a step ends, of "ABAB": the names' places."""
+    places, updaters = [], {name: Updater() for name in names}
+    steps = attach.Steps(lambda: places.append(at))
+    for at, name in enumerate(names):
+        steps.updated(updaters[name])
+    return places
+
+
+@pytest.mark.parametrize("names, places", [
+    ("AAAA", [0, 1, 2, 3]),                  # one optimizer
+    ("ABABAB", [0, 3, 5]),                   # two: known when the first comes round again
+    ("ABCABCABC", [0, 5, 8]),
+    ("ABABAB" "CCC", [0, 3, 5, 7, 8]),       # then another, alone
+    ("AAA" "BBB", [0, 1, 2, 4, 5]),          # one after another
+    ("ABABAB" "CDCDCD", [0, 3, 5, 8, 11]),  # two others
+    ("ABABAB" "AAA", [0, 3, 5, 7, 8])])      # one of them goes on alone
+def test_where_a_step_ends(attach, names, places):
+    assert ends(attach, names) == places
+
+
+def fake_tensorflow(folder):
+    (folder / "tensorflow").mkdir()
+    (folder / "tensorflow" / "__init__.py").write_text("fake = True\n")
+
+
+def test_the_second_framework_is_left_alone(python, sentinel, tmp_path):
+    fake_tensorflow(tmp_path)
+    outcome = sentinel("run", "--fast", "64M", "--", python, "-c",
+                       "import torch, tensorflow; print(tensorflow.fake, int(torch.ones(3).sum()))", cwd=tmp_path)
+    assert (outcome.status, outcome.out) == (0, "True 3\n"), outcome.err
+    assert "torch trains under Sentinel in this process, so tensorflow is left alone" in outcome.err
+
+
+def test_the_other_way_round(python, sentinel, tmp_path):
+    fake_tensorflow(tmp_path)
+    outcome = sentinel("run", "--fast", "64M", "--", python, "-c", "import torch, tensorflow", cwd=tmp_path,
+                       env={"SENTINEL_FRAMEWORK": "tensorflow"})
+    assert outcome.status == 125 and "no headers or libraries" in outcome.err
+
+
+def test_imported_before_it_can_be_seen(python, sentinel, tmp_path):
+    fake_tensorflow(tmp_path)
+    (tmp_path / "sitecustomize.py").write_text("import tensorflow\n")
+    outcome = sentinel("run", "--fast", "64M", "--", python, "-c", "print('trains')",
+                       env={"PYTHONPATH": str(tmp_path)})
+    assert outcome.status == 125 and "cannot be replaced any more" in outcome.err and not outcome.out
