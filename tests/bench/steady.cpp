@@ -283,8 +283,10 @@ SessionOptions session_options(double percent) {
                          .io = "auto",
                          .move = "auto",
                          .count = "ops",
+                         .late = "try",
                          .quiet = true,
-                         .arena_bytes = kArena};
+                         .arena_bytes = kArena,
+                         .granule_bytes = kGranule};
   options.fast.percent = percent;
   return options;
 }
