@@ -224,3 +224,23 @@ def test_marks_in_a_graph(tensorflow, sentinel, tmp_path):
     assert outcome.status == 0, outcome.err
     table = sentinel("report", profile, "layers", "--format", "csv").out
     assert {row["name"] for row in csv.DictReader(io.StringIO(table))} >= {f"layer {n}" for n in (1, 2, 3, 4)}
+
+
+BRACKETED = """
+    import keras, sentinel.tensorflow, tensorflow as tf
+    model = keras.Sequential([keras.Input((1500,)), *(keras.layers.Dense(1500, name=f"dense{n}") for n in range(3))])
+    @tf.function
+    def forward(x):
+        x = sentinel.tensorflow.start_profile(x)
+        return sentinel.tensorflow.end_profile(tf.reduce_sum(model(x)))
+    print(float(forward(tf.ones((64, 1500)))) != 0)
+"""
+
+
+def test_a_graph_says_what_to_profile(tensorflow, sentinel, tmp_path):
+    script, profile = tmp_path / "bracketed.py", tmp_path / "bracketed.sentinel"
+    script.write_text(textwrap.dedent(BRACKETED))
+    outcome = sentinel("record", "-o", profile, "--", tensorflow, script, env=QUIET)
+    assert (outcome.status, outcome.out) == (0, "True\n"), outcome.err
+    rows = json.loads(sentinel("report", profile, "layers", "--format", "json").out)["rows"]
+    assert [row["name"] for row in sorted(rows, key=lambda row: row["layer"])][-3:] == ["dense0", "dense1", "dense2"]
