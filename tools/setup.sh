@@ -3,6 +3,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
+export PATH=$PATH:/usr/sbin:/sbin  # mkfs, swapon
 
 packages() { sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "$1"; }
 
