@@ -2,6 +2,7 @@
 
 import csv
 import json
+import subprocess
 
 import pytest
 
@@ -103,3 +104,23 @@ def test_forks_while_the_kernel_counts(lab, tell):
     opened = sum(int(row["reads"]) + int(row["writes"]) > 0 for row in rows)
     tell(f"{opened} of {len(rows)} tensors were opened in the step that forked")
     assert opened > len(rows) / 2
+
+
+def test_tensorflow_between_nodes(lab, tell):
+    """TensorFlow as PyTorch: counted in the kernel, moved between nodes, the same to the last bit."""
+    made = subprocess.run(["bash", ROOT / "tests/tensorflow-env.sh"], capture_output=True, text=True)
+    if made.returncode != 0:
+        pytest.skip(f"no environment with TensorFlow: {made.stderr.strip().splitlines()[-1]}")
+    command = [ROOT / "tests/workloads/keras_resnet.py", "--depth", "8", "--width", "8", "--batch", "4",
+               "--images", "64", "--steps", "8"]
+    train = TRAIN.replace("/usr/bin/python3", made.stdout.strip())
+    passed(lab.run("bash", "-c", train, "train", *command, SENTINEL_BUILD=str(BUILD)))
+    plain, sentinel, summary = (json.loads((lab.folder / f"{file}.json").read_text())
+                                for file in ("plain", "sentinel", "summary"))
+    for key in ("params_sha256", "optimizer_sha256"):
+        assert plain[key] == sentinel[key]
+    assert [step["loss"] for step in plain["steps"]] == [step["loss"] for step in sentinel["steps"]]
+    steady = [step for step in summary["steps"] if step["phase"] == "steady"]
+    assert len(steady) >= 3 and steady[-1]["promoted_bytes"] > 0 and steady[-1]["demoted_bytes"] > 0
+    assert all(0 < step["nodes"]["node0"] <= summary["fast_limit_bytes"] for step in steady)
+    tell(f"TensorFlow: {steady[-1]['promoted_bytes'] / 2**20:.1f} MiB in, {steady[-1]['demoted_bytes'] / 2**20:.1f} out")
