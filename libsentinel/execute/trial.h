@@ -9,7 +9,8 @@
 // step.
 //
 // The first step under a plan is not judged: it begins with tensors elsewhere. Lack of room (Case
-// 2) is counted, and waited for as long as demotions are under way. Used by the training thread.
+// 2) is counted, and waited for as long as demotions are under way. Not thread-safe; the
+// session locks.
 #pragma once
 
 #include <array>
