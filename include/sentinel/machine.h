@@ -17,9 +17,12 @@ struct TierSpec {
   bool byte_addressable = false;  // an op can use a tensor in place there
 };
 
-// `bw` is of each way, or of both together where the link is half duplex. A transfer between two
-// tiers uses every link that joins them: a link that names one tier is that tier's port, used by
-// all its traffic; one that names more is used by transfers between any two of them.
+// A transfer between two tiers uses every link that joins them: a link that names one tier is that
+// tier's port, used by all its traffic; one that names more is used by transfers between any two of
+// them. `bw` is of each way. Both ways of a half-duplex link share its time: there `bw` is of both
+// together, and of a port in bytes of the way in which its tier is faster; a byte the other way
+// takes as much more as the tier is slower there. So a drive that writes at 6 GB/s and reads at 3,
+// and does one thing at a time, has a port of 6 GB/s, and moves 2 GB/s each way at once.
 struct LinkSpec {
   std::string name;
   double bw = 0;                   // bytes per second
@@ -35,6 +38,9 @@ struct Machine {
   std::uint64_t fault_batch_bytes = 4096;
   std::uint64_t granule_bytes =
       4096;  // unit in which space is held and moved (2 MiB on the SSD tier)
+  // Seconds of computation lost for each GB moved, in or out: LogGOPS's O, of a runtime whose
+  // movers share the processors with the program (Hoefler et al., HPDC 2010).
+  double cpu_s_per_gb = 0;
 };
 
 }  // namespace sentinel

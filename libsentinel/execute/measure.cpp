@@ -19,6 +19,7 @@
 #include "base/units.h"
 #include "execute/backing.h"
 #include "execute/limits.h"
+#include "execute/measure_exchange.h"
 #include "execute/measure_nodes.h"
 #include "sentinel/error.h"
 #include "sim/machine_file.h"
@@ -131,6 +132,12 @@ TierSpeed measure_slow_tier(const std::string& directory, std::uint64_t bytes,
   return speed;
 }
 
+double port_bw(const TierSpeed& speed) {
+  const double each_way = std::min(speed.exchange_read_bw, speed.exchange_write_bw);
+  const double of_alone = each_way * (1 / speed.read_bw + 1 / speed.write_bw);
+  return std::max(speed.read_bw, speed.write_bw) * std::clamp(of_alone, 1.0, 2.0);
+}
+
 double measure_memory_bw() {
   Buffer from(32), to(32);
   return median([&] {
@@ -164,9 +171,10 @@ std::uint64_t bytes_to_measure(const std::string& directories) {
   return bytes;
 }
 
+constexpr std::uint64_t kMovedBytes = 192_MiB;  // for what moving costs the processors
+
 }  // namespace
 
-// A drive shares what it can do between reading and writing.
 Machine measure_machine(const std::string& directory, bool allow_memory) {
   const auto speed = measure_slow_tier(directory, bytes_to_measure(directory),
                                        {.frame_bytes = kGranule}, allow_memory);
@@ -178,7 +186,11 @@ Machine measure_machine(const std::string& directory, bool allow_memory) {
                   .source = measured_on(directory),
                   .fault_us = std::max(0.0, fault_us),
                   .fault_batch_bytes = kGranule,
-                  .granule_bytes = kGranule};
+                  .granule_bytes = kGranule,
+                  .cpu_s_per_gb = measure_cpu_s_per_gb({.slow_directory = directory,
+                                                        .allow_memory_tier = allow_memory,
+                                                        .arena_bytes = 2 * kMovedBytes},
+                                                       kMovedBytes / kGranule)};
   machine.tiers.push_back({.name = "dram",
                            .capacity = physical_bytes(),
                            .read_bw = memory,
@@ -189,11 +201,8 @@ Machine measure_machine(const std::string& directory, bool allow_memory) {
                            .read_bw = speed.read_bw,
                            .write_bw = speed.write_bw,
                            .byte_addressable = false});
-  machine.links.push_back({.name = "ssd",
-                           .bw = std::max({speed.exchange_read_bw + speed.exchange_write_bw,
-                                           speed.read_bw, speed.write_bw}),
-                           .tiers = {"ssd"},
-                           .half_duplex = true});
+  machine.links.push_back(
+      {.name = "ssd", .bw = port_bw(speed), .tiers = {"ssd"}, .half_duplex = true});
   return machine;
 }
 

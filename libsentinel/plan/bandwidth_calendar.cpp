@@ -25,7 +25,9 @@ double common_rate(const Machine& machine, bool out) {
   const double fast = out ? machine.tiers[0].read_bw : machine.tiers[0].write_bw;
   double bw = fast > 0 ? fast : kUnlimited;
   for (std::size_t link : common)
-    if (const double way = each_way(machine.links[link]); way > 0) bw = std::min(bw, way);
+    if (const double way = each_way(machine, machine.links[link], out ? 0 : 1, out ? 1 : 0);
+        way > 0)
+      bw = std::min(bw, way);
   return bw / 1e6;
 }
 

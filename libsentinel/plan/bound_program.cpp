@@ -134,8 +134,8 @@ void BoundProgram::add_links() {
   for (const Passage& p : passages(machine_))
     for (std::uint32_t j = 0; j < size_; ++j) {
       const Row row = program_.row(-kInfinity, p.mib_per_ms * buckets_.us(j) / 1e3);
-      for (std::uint32_t t : p.out) program_.add(row, flows_[t - 1].out[j], 1);
-      for (std::uint32_t t : p.in) program_.add(row, flows_[t - 1].in[j], 1);
+      for (const auto& [t, weight] : p.out) program_.add(row, flows_[t - 1].out[j], weight);
+      for (const auto& [t, weight] : p.in) program_.add(row, flows_[t - 1].in[j], weight);
       program_.add(row, stall_[j], -p.mib_per_ms);
     }
 }

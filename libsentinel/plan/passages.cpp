@@ -12,11 +12,23 @@ namespace {
 constexpr double kMiB = 1 << 20;
 
 void narrow(std::map<std::tuple<int, std::size_t, bool>, Passage>& passages, int kind,
-            std::size_t index, bool way, double bytes_per_s, std::uint32_t tier, bool out) {
+            std::size_t index, bool way, double bytes_per_s, std::uint32_t tier, bool out,
+            double weight = 1) {
   if (bytes_per_s <= 0) return;
   Passage& p = passages[{kind, index, way}];
   p.mib_per_ms = bytes_per_s / 1e3 / kMiB;
-  (out ? p.out : p.in).insert(tier);
+  (out ? p.out : p.in).emplace(tier, weight);
+}
+
+// Whether whatever holds up the second is held up by the first at least as long.
+bool covers(const Passage& p, const Passage& q) {
+  const auto all = [&](const auto& mine, const auto& others) {
+    return std::ranges::all_of(others, [&](const auto& other) {
+      const auto at = mine.find(other.first);
+      return at != mine.end() && at->second * q.mib_per_ms >= other.second * p.mib_per_ms;
+    });
+  };
+  return all(p.out, q.out) && all(p.in, q.in);
 }
 
 }  // namespace
@@ -32,20 +44,15 @@ std::vector<Passage> passages(const Machine& machine) {
         const LinkSpec& link = machine.links[i];
         const bool port = link.tiers.size() == 1;
         const bool second = port ? machine.tiers[to].name == link.tiers.front() : to < from;
-        narrow(all, 2, i, second && !link.half_duplex, link.bw, t, out);
+        narrow(all, 2, i, second && !link.half_duplex, link.bw, t, out,
+               weight(machine, link, from, to));
       }
     }
   std::vector<Passage> kept;
   for (const auto& [key, p] : all) {
-    const auto covers = [&p = p](const Passage& q) {
-      return q.mib_per_ms <= p.mib_per_ms && std::ranges::includes(q.out, p.out) &&
-             std::ranges::includes(q.in, p.in);
-    };
-    if (std::ranges::any_of(kept, covers)) continue;
-    std::erase_if(kept, [&p = p](const Passage& q) {
-      return p.mib_per_ms <= q.mib_per_ms && std::ranges::includes(p.out, q.out) &&
-             std::ranges::includes(p.in, q.in);
-    });
+    const Passage& fresh = p;
+    if (std::ranges::any_of(kept, [&](const Passage& q) { return covers(q, fresh); })) continue;
+    std::erase_if(kept, [&](const Passage& q) { return covers(fresh, q); });
     kept.push_back(p);
   }
   return kept;

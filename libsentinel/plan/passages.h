@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <set>
+#include <map>
 #include <vector>
 
 #include "sentinel/machine.h"
@@ -12,7 +12,8 @@ namespace sentinel::plan {
 // A tier's port or a link, one way (a half-duplex link: both), in the bound's units.
 struct Passage {
   double mib_per_ms;
-  std::set<std::uint32_t> out, in;  // slower tiers whose traffic crosses it
+  // Slower tiers whose traffic crosses it, and how much of it a byte of that takes (rates.h).
+  std::map<std::uint32_t, double> out, in;
 };
 
 // Those that could ever hold traffic up: not what another passage of no more bandwidth, crossed by

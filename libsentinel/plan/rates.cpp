@@ -19,12 +19,25 @@ std::vector<std::size_t> links_between(const Machine& machine, std::uint32_t fro
   return crossed;
 }
 
-double each_way(const LinkSpec& link) { return link.half_duplex ? link.bw / 2 : link.bw; }
+double weight(const Machine& machine, const LinkSpec& link, std::uint32_t from, std::uint32_t to) {
+  if (!link.half_duplex || link.tiers.size() != 1) return 1;
+  const bool out_of_it = machine.tiers[from].name == link.tiers.front();
+  const TierSpec& tier = machine.tiers[out_of_it ? from : to];
+  const double own = out_of_it ? tier.read_bw : tier.write_bw;
+  const double faster = std::max(tier.read_bw, tier.write_bw);
+  return own > 0 ? std::max(1.0, std::min(link.bw, faster) / own) : 1;
+}
+
+double each_way(const Machine& machine, const LinkSpec& link, std::uint32_t from,
+                std::uint32_t to) {
+  if (!link.half_duplex) return link.bw;
+  return link.bw / (weight(machine, link, from, to) + weight(machine, link, to, from));
+}
 
 double rate(const Machine& machine, std::uint32_t from, std::uint32_t to) {
   double bytes_per_s = lone_rate(machine, from, to) * 1e6;
   for (std::size_t i : links_between(machine, from, to))
-    if (const double way = each_way(machine.links[i]); way > 0)
+    if (const double way = each_way(machine, machine.links[i], from, to); way > 0)
       bytes_per_s = std::min(bytes_per_s, way);
   return bytes_per_s / 1e6;
 }
@@ -40,12 +53,14 @@ double lone_rate(const Machine& machine, std::uint32_t from, std::uint32_t to) {
   return bytes_per_s / 1e6;
 }
 
-double shared_rate(const Machine& machine, std::uint32_t tier) {
-  double bytes_per_s = std::numeric_limits<double>::infinity();
-  for (std::size_t i : links_between(machine, tier, 0))
-    if (const LinkSpec& link = machine.links[i]; link.half_duplex && link.bw > 0)
-      bytes_per_s = std::min(bytes_per_s, link.bw);
-  return bytes_per_s / 1e6;
+bool takes_turns(const Machine& machine, std::uint32_t tier) {
+  return std::ranges::any_of(links_between(machine, tier, 0), [&](std::size_t i) {
+    return machine.links[i].half_duplex && machine.links[i].bw > 0;
+  });
+}
+
+double moving_us(const Machine& machine, double bytes) {
+  return machine.cpu_s_per_gb * bytes / 1e3;
 }
 
 }  // namespace sentinel::plan

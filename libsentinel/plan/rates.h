@@ -12,15 +12,21 @@ namespace sentinel::plan {
 // Indices into Machine::links of the links that a transfer between the two tiers crosses.
 std::vector<std::size_t> links_between(const Machine&, std::uint32_t from, std::uint32_t to);
 
-// Bytes per second of a link while both ways are in use.
-double each_way(const LinkSpec&);
+// How much of a link's bandwidth a byte takes: one, or more where a half-duplex port's tier is
+// slower that way than the other.
+double weight(const Machine&, const LinkSpec&, std::uint32_t from, std::uint32_t to);
 
-// Bytes per microsecond that a plan may count on for one transfer, of a half-duplex link half, as
-// the other way may be in use; infinite where the machine states no limit.
+// Bytes per second that one way of the link has while as much moves the other way.
+double each_way(const Machine&, const LinkSpec&, std::uint32_t from, std::uint32_t to);
+
+// Bytes per microsecond that a plan may count on for one transfer while as much moves the other
+// way; infinite where the machine states no limit.
 double rate(const Machine&, std::uint32_t from, std::uint32_t to);
 // What it has while nothing else moves.
 double lone_rate(const Machine&, std::uint32_t from, std::uint32_t to);
-// Both ways together, between a slower tier and the fastest; infinite without a half-duplex link.
-double shared_rate(const Machine&, std::uint32_t tier);
+// Whether what comes from the tier waits for what goes there.
+bool takes_turns(const Machine&, std::uint32_t tier);
+// Microseconds of computation that moving so many bytes costs.
+double moving_us(const Machine&, double bytes);
 
 }  // namespace sentinel::plan

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/units.h"
+#include "plan/rates.h"
 #include "sentinel/error.h"
 
 namespace sentinel::sim {
@@ -95,6 +96,11 @@ TransferId Commons::start(Account& account, std::uint32_t from, std::uint32_t to
   ++account.flying;
   count(account, from, to, bytes);
   return id;
+}
+
+double Commons::compute_share() const {
+  constexpr double kLeast = 0.05;  // a program is never kept from computing altogether
+  return std::max(kLeast, 1 - plan::moving_us(machine_, fabric_.rate()));
 }
 
 void Commons::advance_to(double us) {

@@ -57,6 +57,8 @@ class Commons {
                    double delay_us, TensorId, std::function<void()> done);
   void forget(TransferId id) { flying_[id].done = nullptr; }
   bool idle() const { return fabric_.idle(); }
+  // How much of the processors' time is left to compute with beside the transfers under way.
+  double compute_share() const;
   double next_event_us() const { return fabric_.next_event_us(); }
   void advance_to(double us);  // not past next_event_us()
 

@@ -24,18 +24,19 @@ Fabric::Fabric(const Machine& machine) : machine_(&machine) {
   for (const LinkSpec& l : machine.links) capacity_.insert(capacity_.end(), 2, per_us(l.bw));
 }
 
-std::vector<std::uint32_t> Fabric::path(std::uint32_t from, std::uint32_t to) const {
+std::vector<Fabric::Crossing> Fabric::path(std::uint32_t from, std::uint32_t to) const {
   const auto tiers = static_cast<std::uint32_t>(machine_->tiers.size());
-  std::vector<std::uint32_t> resources{from, tiers + to};
+  std::vector<Crossing> crosses{{from, 1}, {tiers + to, 1}};
   for (std::size_t i : plan::links_between(*machine_, from, to)) {
     const LinkSpec& link = machine_->links[i];
     // A port's direction is into or out of its tier; a joining link's is up or down the tiers.
     const bool second =
         link.tiers.size() == 1 ? machine_->tiers[to].name == link.tiers.front() : to < from;
-    resources.push_back(2 * tiers + 2 * static_cast<std::uint32_t>(i) +
-                        (second && !link.half_duplex ? 1 : 0));
+    crosses.push_back(
+        {2 * tiers + 2 * static_cast<std::uint32_t>(i) + (second && !link.half_duplex ? 1 : 0),
+         plan::weight(*machine_, link, from, to)});
   }
-  return resources;
+  return crosses;
 }
 
 TransferId Fabric::start(std::uint32_t from, std::uint32_t to, std::uint64_t bytes,
@@ -59,23 +60,32 @@ void Fabric::share() {
   }
   std::vector<double> left = capacity_;
   while (!open.empty()) {
-    std::vector<std::uint32_t> users(left.size(), 0);
+    std::vector<double> asked(left.size(), 0);  // for each byte of all
     for (const Active* a : open)
-      for (std::uint32_t r : a->crosses) ++users[r];
+      for (const Crossing& c : a->crosses) asked[c.resource] += c.weight;
     std::uint32_t tightest = 0;
     double least = kInfinity;
     for (std::uint32_t r = 0; r < left.size(); ++r)
-      if (users[r] > 0 && left[r] / users[r] < least) least = left[tightest = r] / users[r];
+      if (asked[r] > 0 && left[r] / asked[r] < least) least = left[tightest = r] / asked[r];
     const auto crosses_tightest = [&](const Active* a) {
-      return least == kInfinity || std::ranges::find(a->crosses, tightest) != a->crosses.end();
+      return least == kInfinity ||
+             std::ranges::find(a->crosses, tightest, &Crossing::resource) != a->crosses.end();
     };
     for (Active* a : open) {
       if (!crosses_tightest(a)) continue;
       a->rate = least;
-      for (std::uint32_t r : a->crosses) left[r] = std::max(0.0, left[r] - least);
+      for (const Crossing& c : a->crosses)
+        left[c.resource] = std::max(0.0, left[c.resource] - c.weight * least);
     }
     std::erase_if(open, crosses_tightest);
   }
+}
+
+double Fabric::rate() const {
+  double sum = 0;
+  for (const Active& a : active_)
+    if (a.rate < kInfinity) sum += a.rate;
+  return sum;
 }
 
 double Fabric::next_event_us() const {

@@ -22,22 +22,28 @@ class Fabric {
 
   bool idle() const { return active_.empty(); }
   double now_us() const { return now_; }
+  // Of all transfers together, bytes per microsecond. What takes no time does not count.
+  double rate() const;
   // When something completes or begins to flow; infinity when idle.
   double next_event_us() const;
   // Moves time forward, not past next_event_us(); appends what completed, in order of start.
   void advance(double to_us, std::vector<TransferId>& completed);
 
  private:
+  struct Crossing {
+    std::uint32_t resource;
+    double weight;  // of the resource's bytes, what one of the transfer's takes (plan/rates.h)
+  };
   struct Active {
     TransferId id;
     std::uint32_t from, to;
-    double remaining;                    // bytes
-    double flows_from;                   // time
-    double rate = 0;                     // bytes per us
-    std::vector<std::uint32_t> crosses;  // resources
+    double remaining;   // bytes
+    double flows_from;  // time
+    double rate = 0;    // bytes per us
+    std::vector<Crossing> crosses;
   };
 
-  std::vector<std::uint32_t> path(std::uint32_t from, std::uint32_t to) const;
+  std::vector<Crossing> path(std::uint32_t from, std::uint32_t to) const;
   void share();
 
   const Machine* machine_;

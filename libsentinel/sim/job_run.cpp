@@ -343,16 +343,19 @@ double JobRun::compute_us() const {
   const Task& task = tasks_[task_];
   const double us = profile_.ops[task.op.index()].us *
                     noise_factor(noise_, seed_, index_, step_, task.op.value, task.replay);
-  double in = 0, out = 0, both = 0;
+  double in = 0, out = 0, both = 0, moved = 0;
   for (const Operand& o : streamed_) {
     const std::uint32_t tier = residence_.tier(o.storage);
     if (machine_.tiers[tier].byte_addressable) continue;
     const auto bytes = static_cast<double>(residence_.storage(o.storage).bytes);
-    if (o.read) in += bytes / plan::lone_rate(machine_, tier, 0);
-    if (o.written) out += bytes / plan::lone_rate(machine_, 0, tier);
-    both += ((o.read ? bytes : 0) + (o.written ? bytes : 0)) / plan::shared_rate(machine_, tier);
+    const double comes = o.read ? bytes / plan::lone_rate(machine_, tier, 0) : 0,
+                 goes = o.written ? bytes / plan::lone_rate(machine_, 0, tier) : 0;
+    in += comes;
+    out += goes;
+    if (plan::takes_turns(machine_, tier)) both += comes + goes;
+    moved += (o.read ? bytes : 0) + (o.written ? bytes : 0);
   }
-  return std::max({us + in_place_us_, in, out, both});
+  return std::max({us + in_place_us_ + plan::moving_us(machine_, moved), in, out, both});
 }
 
 void JobRun::end_task() {

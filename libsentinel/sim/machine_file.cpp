@@ -131,9 +131,11 @@ LinkSpec read_link(const Section& s, const Machine& machine) {
 }
 
 Machine read_machine(const Section& s) {
-  s.allow({"name", "source", "fault_us", "fault_batch", "granule", "tier", "link"});
-  Machine machine{
-      .name = s.text("name", true), .source = s.text("source"), .fault_us = s.number("fault_us")};
+  s.allow({"name", "source", "fault_us", "fault_batch", "granule", "cpu_s_per_gb", "tier", "link"});
+  Machine machine{.name = s.text("name", true),
+                  .source = s.text("source"),
+                  .fault_us = s.number("fault_us"),
+                  .cpu_s_per_gb = s.number("cpu_s_per_gb")};
   if (const auto batch = s.size("fault_batch")) machine.fault_batch_bytes = batch;
   if (const auto granule = s.size("granule")) machine.granule_bytes = granule;
   if (machine.granule_bytes % 4096 != 0) s.fail("\"granule\" must be a multiple of 4 KiB");
@@ -199,9 +201,11 @@ Machine find_machine(const std::string& name) {
 
 std::string machine_to_toml(const Machine& machine) {
   std::string text = fmt::format(
-      "name = {}\n{}fault_us = {}\nfault_batch = {}\ngranule = {}\n", toml_text(machine.name),
+      "name = {}\n{}fault_us = {}\nfault_batch = {}\ngranule = {}\n"
+      "cpu_s_per_gb = {}\n",
+      toml_text(machine.name),
       machine.source.empty() ? "" : fmt::format("source = {}\n", toml_text(machine.source)),
-      machine.fault_us, machine.fault_batch_bytes, machine.granule_bytes);
+      machine.fault_us, machine.fault_batch_bytes, machine.granule_bytes, machine.cpu_s_per_gb);
   for (const TierSpec& t : machine.tiers)
     text += fmt::format(
         "\n[[tier]]\nname = {}\ncapacity = {}\nread_bw = {}\nwrite_bw = {}\nlatency_us = {}\n"

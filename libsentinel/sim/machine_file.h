@@ -2,6 +2,7 @@
 //
 //   name = "v100-16gb"                 fault_us = 45          # of one batch of demand faults
 //   source = "where the figures are from"  fault_batch = "200KiB"  granule = "4KiB"
+//   cpu_s_per_gb = 0.05                # computation lost to moving
 //   [[tier]]   # fastest first          [[link]]   # optional
 //   name = "hbm"  capacity = "16GiB"    name = "pcie"  bw = "15.754GB/s"
 //   read_bw = "900GB/s"  write_bw = …   tiers = ["hbm", "host"]

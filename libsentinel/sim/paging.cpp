@@ -139,10 +139,12 @@ class PagedRun {
   void compute(OpId op) {
     double us = profile_.ops[op.index()].us;
     us *= noise_factor(options_.noise, options_.seed, 0, times_.size(), op.value);
-    const double end = commons_.now_us() + us;
+    double share = commons_.compute_share(), end = commons_.now_us() + us / share;
     while (commons_.now_us() < end) {
       commons_.advance_to(std::min(end, commons_.next_event_us()));
       memory_.settle();
+      const double before = std::exchange(share, commons_.compute_share());
+      if (share != before) end = commons_.now_us() + (end - commons_.now_us()) * before / share;
     }
   }
 

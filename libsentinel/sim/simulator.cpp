@@ -85,17 +85,19 @@ class Simulation {
   }
 
   void advance() {
-    const auto computing = static_cast<double>(std::ranges::count_if(runs_, &JobRun::computes));
+    // Equal parts of what moving leaves: microseconds that pass for one of computation.
+    const auto pace = static_cast<double>(std::ranges::count_if(runs_, &JobRun::computes)) /
+                      commons_.compute_share();
     const double now = commons_.now_us();
     double next = commons_.next_event_us();
     for (const auto& run : runs_) {
-      if (run->computes()) next = std::min(next, now + run->left_us() * computing);
+      if (run->computes()) next = std::min(next, now + run->left_us() * pace);
       next = std::min(next, run->next_event_us());
     }
     if (next == kNever) throw Error("the simulation is stuck: nothing is left to wait for");
     next = std::max(next, now);
     for (auto& run : runs_)
-      if (run->computes()) run->compute((next - now) / computing);
+      if (run->computes()) run->compute((next - now) / pace);
     commons_.advance_to(next);
   }
 

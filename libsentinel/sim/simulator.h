@@ -86,7 +86,8 @@ struct Paging {
 
 struct SimResult {
   double step_us = 0, ideal_us = 0, stall_us = 0, recompute_us = 0;
-  double shared_us = 0;               // how much longer ops computed because other jobs did, too
+  // How much longer ops computed because other jobs did, or moving took processors' time.
+  double shared_us = 0;
   std::uint64_t peak_fast_bytes = 0;  // over all steps
   std::uint64_t demand_faults = 0;    // batches
   std::uint64_t evictions = 0;        // put out for want of room, not by the controller

@@ -16,6 +16,7 @@
 #include "base/units.h"
 #include "execute/frame_engine.h"
 #include "execute/measure.h"
+#include "execute/measure_exchange.h"
 #include "sentinel/error.h"
 #include "timing.h"
 
@@ -108,34 +109,20 @@ double fetch_us(const Setting& setting, const Mode& mode) {
                    [&](auto n) { blocks.touch(moved - 1 - n); });  // nothing is read ahead
 }
 
-struct Exchange {
+struct Moved {
   double bytes_per_s, cpu_s_per_gb;
 };
 
-// Every block that comes in is paid for by one that leaves, as in a plan's steady state: the
-// training thread promotes a few blocks ahead, waits for the one it uses, and demotes it.
-Exchange exchange(const Setting& setting, const Mode& mode) {
-  constexpr std::uint64_t kAhead = 12;
-  Blocks blocks(setting, mode);
-  const auto count = setting.blocks;
-  blocks.engine.set_budget(setting.resident() * kGranule);
-  for (std::uint64_t b = 0; b < count; ++b) blocks.occupy(b), blocks.fill(b), blocks.demote(b);
-  blocks.settle();
-  for (std::uint64_t b = 0; b < kAhead; ++b) blocks.promote(b);
-  const auto before = blocks.engine.counters();
+Moved exchange(const Setting& setting, const Mode& mode) {
+  Exchange exchange({.slow_directory = setting.directory,
+                     .io = mode.io,
+                     .use_move = mode.use_move,
+                     .arena_bytes = 2 * setting.blocks * kGranule},
+                    setting.blocks);
   const auto cpu = cpu_seconds();
-  const auto begin = Clock::now();
-  for (std::uint64_t n = 0; n < 3 * count; ++n) {
-    blocks.promote((n + kAhead) % count);
-    blocks.engine.await(blocks.at(n % count), kGranule);
-    blocks.touch(n % count);
-    blocks.demote(n % count);
-  }
-  const auto seconds = ns_since(begin) / 1e9;
-  const auto after = blocks.engine.counters();
-  const auto in = static_cast<double>(after.promoted_bytes - before.promoted_bytes);
-  const auto out = static_cast<double>(after.demoted_bytes - before.demoted_bytes);
-  return {(in + out) / seconds, (cpu_seconds() - cpu) / ((in + out) / 1e9)};
+  const auto run = exchange.run();
+  const auto bytes = static_cast<double>(run.bytes);
+  return {bytes / run.seconds, (cpu_seconds() - cpu) / (bytes / 1e9)};
 }
 
 struct Switch {

@@ -276,17 +276,12 @@ Steady measure_training(const AllocationLog& log, Training& training) {
 
 // A machine description spares the measurement of this one, which is no part of the benchmark.
 SessionOptions session_options(double percent) {
-  SessionOptions options{.mode = Mode::run,
-                         .policy = "sentinel",
-                         .slow_directory = "/var/tmp",
-                         .machine = "a100-g10",
-                         .io = "auto",
-                         .move = "auto",
-                         .count = "ops",
-                         .late = "try",
-                         .quiet = true,
-                         .arena_bytes = kArena,
-                         .granule_bytes = kGranule};
+  SessionOptions options = options_from_environment();
+  options.mode = Mode::run;
+  options.machine = "a100-g10";
+  options.count = "ops";
+  options.quiet = true;
+  options.arena_bytes = kArena;
   options.fast.percent = percent;
   return options;
 }

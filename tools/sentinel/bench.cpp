@@ -9,6 +9,7 @@
 #include "bench_nodes.h"
 #include "execute/backing.h"
 #include "execute/measure.h"
+#include "plan/rates.h"
 #include "sentinel/error.h"
 #include "sim/machine_file.h"
 #include "terminal.h"
@@ -82,9 +83,12 @@ std::string text_of(const std::string& slow, const Machine& machine,
   const auto &fast = machine.tiers[0], &ssd = machine.tiers[1];
   std::string text = fmt::format(
       "memory     {} GB/s copied, {}\n"
-      "slow tier  {} GB/s written, {} GB/s read, {} GB/s at once, {} later where waited for: {}\n",
+      "slow tier  {} GB/s written, {} GB/s read, {} GB/s each way at once, {} later where waited "
+      "for: {}\n"
+      "moving     takes {:.3f} s of computation a GB\n",
       rate(fast.read_bw), print_bytes(fast.capacity), rate(ssd.write_bw), rate(ssd.read_bw),
-      rate(machine.links[0].bw), print_us(machine.fault_us), slow);
+      rate(plan::each_way(machine, machine.links[0], 0, 1)), print_us(machine.fault_us), slow,
+      machine.cpu_s_per_gb);
   if (samples.empty()) return text;
   text += "\n  GB/s      depth   write    read  both: write  both: read    latency\n";
   for (const auto& sample : samples) text += row(sample);
@@ -113,7 +117,8 @@ Json json_of(const std::string& slow, const Figures& figures) {
   Json json{{"machine", machine.name},
             {"machine_file", sim::local_machine_path()},
             {"slow", slow},
-            {"fault_us", machine.fault_us}};
+            {"fault_us", machine.fault_us},
+            {"cpu_s_per_gb", machine.cpu_s_per_gb}};
   for (const auto& tier : machine.tiers)
     json["tiers"].push_back({{"name", tier.name},
                              {"capacity", tier.capacity},

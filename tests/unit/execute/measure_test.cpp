@@ -10,6 +10,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "execute/backing.h"
+#include "execute/measure_exchange.h"
+#include "sentinel/error.h"
 #include "sim/machine_file.h"
 
 namespace sentinel {
@@ -58,6 +61,33 @@ TEST_F(IsMeasured, NotByADamagedFile) {
   write(here());
   std::ofstream(sim::local_machine_path()) << "name = \"lo";
   EXPECT_FALSE(is_measured(options_));
+}
+
+// What each way then has while both move is what was measured.
+TEST(PortBandwidth, IsThatOfOneThingAtATimeOrMore) {
+  TierSpeed speed{
+      .write_bw = 6e9, .read_bw = 3e9, .exchange_write_bw = 2e9, .exchange_read_bw = 2e9};
+  for (const auto& [each_way, bw] : {std::pair{2e9, 6e9}, {1.5e9, 6e9}, {3e9, 9e9}}) {
+    speed.exchange_read_bw = speed.exchange_write_bw = each_way;
+    EXPECT_DOUBLE_EQ(port_bw(speed), bw);
+  }
+}
+
+TEST(Exchange, MovesEveryTensorOutAndIn) {
+  constexpr std::uint64_t kBlocks = 48;
+  try {
+    FaultLoop::open();
+  } catch (const Error& error) {
+    GTEST_SKIP() << error.what();
+  }
+  Exchange exchange({.slow_directory = "/var/tmp", .arena_bytes = 2 * kBlocks * kGranule}, kBlocks);
+  for (int turn = 0; turn < 2; ++turn) {
+    const auto run = exchange.run();
+    // Two rounds, in and out; what is wanted before it has left does not move.
+    EXPECT_GT(run.bytes, kBlocks * kGranule);
+    EXPECT_LE(run.bytes, 5 * kBlocks * kGranule);
+    EXPECT_GT(run.seconds, 0);
+  }
 }
 
 }  // namespace

@@ -96,18 +96,13 @@ class Training {
 TEST(SessionInAnyOrder, WhatThreadsWriteIsWhatTheyFind) {
   const auto summary =
       std::filesystem::path(testing::TempDir()) / ("session-" + std::to_string(getpid()) + ".json");
-  SessionOptions options{.mode = Mode::run,
-                         .policy = "sentinel",
-                         .slow_directory = "/var/tmp",
-                         .summary = summary,
-                         .machine = "a100-g10",
-                         .io = "auto",
-                         .move = "auto",
-                         .count = "ops",
-                         .late = "try",
-                         .quiet = true,
-                         .arena_bytes = 16_GiB,
-                         .granule_bytes = 2_MiB};
+  SessionOptions options = options_from_environment();
+  options.mode = Mode::run;
+  options.summary = summary;
+  options.machine = "a100-g10";
+  options.count = "ops";
+  options.quiet = true;
+  options.arena_bytes = 16_GiB;
   options.fast.percent = 40;
   Session* session = nullptr;  // never destroyed: a session lives as long as its process
   try {

@@ -97,6 +97,10 @@ TEST(Bound, WhatIsNeverWrittenIsCopiedOnce) {
                     .tiers = {machine.tiers[1].name},
                     .half_duplex = true}};
   EXPECT_THAT(lower_bound(two_weights(true), machine, options).step_us, DoubleNear(400, 4));
+  // A drive that writes twice as fast, and does one thing at a time.
+  machine.tiers[1].write_bw *= 2;
+  machine.links[0].bw *= 2;
+  EXPECT_THAT(lower_bound(two_weights(true), machine, options).step_us, DoubleNear(300, 4));
 }
 
 // x is read three times; between its uses others need the room. The second eviction is free.

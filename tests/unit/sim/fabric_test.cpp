@@ -63,6 +63,30 @@ TEST(Fabric, DirectionsShareAHalfDuplexLink) {
   EXPECT_NEAR(fabric.now_us(), 3, 1e-9);
 }
 
+TEST(Fabric, RateIsThatOfAllTransfersUnderWay) {
+  const Machine m = three_tiers();
+  Fabric fabric(m);
+  EXPECT_EQ(fabric.rate(), 0);
+  fabric.start(1, 0, 1'000'000, 5);
+  EXPECT_EQ(fabric.rate(), 0) << "not before the delay is over";
+  next(fabric);
+  fabric.start(0, 1, 1'000'000, 0);
+  EXPECT_NEAR(fabric.rate(), 2e6, 1) << "bytes per us, both ways";
+}
+
+// A drive of 6 MB/us out and 3 in, one thing at a time: 2 MB/us each way until the 2 MB that come
+// have come at 1 us; of the 8 that go 6 are left, for another us.
+TEST(Fabric, DirectionsTakeTurnsAtADrive) {
+  const Machine m{.tiers = {{.name = "fast"}, {.name = "ssd", .read_bw = 3e12, .write_bw = 6e12}},
+                  .links = {{.name = "drive", .bw = 6e12, .tiers = {"ssd"}, .half_duplex = true}}};
+  Fabric fabric(m);
+  const TransferId in = fabric.start(1, 0, 2'000'000, 0), out = fabric.start(0, 1, 8'000'000, 0);
+  EXPECT_THAT(next(fabric), ElementsAre(in));
+  EXPECT_NEAR(fabric.now_us(), 1, 1e-9);
+  EXPECT_THAT(next(fabric), ElementsAre(out));
+  EXPECT_NEAR(fabric.now_us(), 2, 1e-9);
+}
+
 // Two from the host share the port until one ends: 1 MB each at half rate is over at 2 us, the
 // other's second MB at 3 us.
 TEST(Fabric, RatesChangeWhenATransferEnds) {

@@ -75,6 +75,13 @@ TEST(MachineFile, KeepsWhichLinksAreHalfDuplex) {
   EXPECT_DOUBLE_EQ(plan::rate(again, 0, 2), std::min(plan::rate(m, 0, 2), m.links[0].bw / 2e6));
 }
 
+TEST(MachineFile, KeepsWhatMovingCostsTheProcessors) {
+  Machine m = find_machine("a100-g10");
+  EXPECT_EQ(m.cpu_s_per_gb, 0);
+  m.cpu_s_per_gb = 0.05;
+  EXPECT_EQ(parse_machine(machine_to_toml(m), "again").cpu_s_per_gb, 0.05);
+}
+
 TEST(MachineFile, LocalIsReadFromTheCacheAndItsAbsenceExplained) {
   const auto dir = std::filesystem::temp_directory_path() / "sentinel-machine-file-test";
   std::filesystem::remove_all(dir);

@@ -67,8 +67,8 @@ struct Copying {
                     {.tensor = v, .direction = Direction::demote, .trigger = OpId(1)},
                     {.tensor = v, .direction = Direction::promote, .trigger = OpId(3)}};
   }
-  SimResult run() {
-    const SimResult r = simulate(b.profile, slow_link(), script, {.fast_bytes = 10 * kPage});
+  SimResult run(const Machine& machine = slow_link()) {
+    const SimResult r = simulate(b.profile, machine, script, {.fast_bytes = 10 * kPage});
     EXPECT_EQ(r.demand_faults, 0u);
     return r;
   }
@@ -81,6 +81,21 @@ TEST(Simulator, WhatIsCopiedAheadLeavesWithoutAWrite) {
   EXPECT_NEAR(late.run().stall_us, 100 + 100, 1e-6);
   EXPECT_NEAR(ahead.run().stall_us, 100, 1e-6);
   EXPECT_EQ(ahead.run().traffic, late.run().traffic);
+}
+
+// A transfer takes half of the processors' time: the copy's 100 us are worth 50 to op 1. Where
+// nothing computes meanwhile, moving costs nothing.
+TEST(Simulator, MovingTakesProcessorTimeFromWhatComputes) {
+  Machine machine = slow_link();
+  machine.cpu_s_per_gb = 0.5 / (kPage / 10e-6 / 1e9);
+  Copying ahead(300), late(300);
+  std::erase_if(late.script.moves, [](const Move& m) { return m.direction == Direction::copy; });
+  const SimResult a = ahead.run(machine), l = late.run(machine);
+  EXPECT_NEAR(a.shared_us, 50, 1e-6);
+  EXPECT_NEAR(a.stall_us, 100, 1e-6);
+  EXPECT_NEAR(a.step_us, 1200 + 50 + 100, 1e-6);
+  EXPECT_NEAR(l.shared_us, 0, 1e-6);
+  EXPECT_NEAR(l.step_us, 1200 + 200, 1e-6);
 }
 
 // After 60 us of its copy v is asked to leave: it holds its space for the other 40.
