@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Prints the path of a python3 that has tests/tensorflow.txt's packages, and nothing else, on stdout.
 # Makes the virtual environment where there is none yet, outside the tree, once for each such list.
+# Exits with 69 where the package index cannot be reached.
 set -euo pipefail
 list=$(dirname "${BASH_SOURCE[0]}")/tensorflow.txt
 base=${SENTINEL_PYTHON:-/usr/bin/python3}
@@ -16,7 +17,12 @@ if [ ! -x "$folder/bin/python3" ]; then
   trap 'rm -rf "$partial"' EXIT
   echo "making the environment for TensorFlow in $folder, once (about 1.5 GB)" >&2
   "$base" -m venv "$partial" >&2
-  "$partial/bin/python3" -m pip install --quiet --disable-pip-version-check -r "$list" >&2
+  pip=("$partial/bin/python3" -m pip --disable-pip-version-check)
+  if ! "${pip[@]}" install --quiet -r "$list" >&2; then
+    "${pip[@]}" index versions tensorflow-cpu >/dev/null 2>&1 && exit 1
+    echo "the package index (PyPI) cannot be reached" >&2
+    exit 69
+  fi
   # A virtual environment names its own folder only in scripts that nobody runs here.
   mv "$partial" "$folder"
 fi

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -99,11 +100,12 @@ struct Kernel {
   const char* name = nullptr;   // the op's, for people and for recognising it
   const char* layer = nullptr;  // that begins with it; null: whichever began last
   int phase = SENTINEL_FORWARD;
-  bool alone = false;    // in no scope
-  bool passes = false;   // it hands tensors into a function or out of it
-  bool aliases = false;  // its output is its input's memory
-  bool updates = false;  // it writes the variables that it is given
-  std::size_t told = 0;  // how many scopes were known
+  bool alone = false;     // in no scope
+  bool passes = false;    // it hands tensors into a function or out of it
+  bool aliases = false;   // its output is its input's memory
+  bool compiled = false;  // by XLA, from a function
+  bool updates = false;   // it writes the variables that it is given
+  std::size_t told = 0;   // how many scopes were known
 };
 
 bool one_of(std::string_view word, std::initializer_list<std::string_view> words) {
@@ -167,6 +169,7 @@ void place(Kernel& kernel) {
 // "conv/convolution (Conv2D)"; run one by one, ops have no more of a name than their type.
 std::string name_of(const Kernel& kernel) {
   const auto node = inlined(kernel.node);
+  if (kernel.compiled) return std::string(node) + " (XLA cluster)";
   const auto leaf = node.substr(node.rfind('/') + 1);
   if (absl::StartsWith(leaf, kernel.type)) return std::string(node);
   return std::string(node) + " (" + kernel.type + ")";
@@ -181,6 +184,8 @@ const Kernel& kernel_of(const tf::OpKernel& op) {
                     kernel.type == op.type_string_view();
   if (!same) {
     kernel = {std::string(op.type_string_view()), std::string(op.name_view())};
+    const auto must = op.def().attr().find("_XlaMustCompile");
+    kernel.compiled = must != op.def().attr().end() && must->second.b();
     kernel.name = interned(name_of(kernel));
     kernel.passes = one_of(kernel.type, {"_Arg", "_Retval", "NoOp"});
     kernel.aliases = one_of(kernel.type, {"Identity",
@@ -273,6 +278,7 @@ void name_outputs(const Kernel& kernel, tf::OpKernelContext& context) {
 // the functions that it calls. They share the container of what lives as long as a step; functions
 // of an input pipeline have one each.
 std::atomic<const void*> training_steps = nullptr;
+std::atomic<bool> backward_begun = false;  // in this step
 thread_local bool attached_here = false;
 thread_local int phase_here = SENTINEL_FORWARD;
 thread_local bool inside = false;  // an op: what runs within it is part of it
@@ -300,20 +306,57 @@ class Device final : public tf::ThreadPoolDevice {
   }
   void ComputeAsync(tf::AsyncOpKernel* op, tf::OpKernelContext* context,
                     tf::AsyncOpKernel::DoneCallback done) override {
+    const bool trains = of_training(*context);
+    if (const auto* kernel = trains && !inside ? &kernel_of(*op) : nullptr;
+        kernel != nullptr && kernel->compiled)
+      return launched(*kernel, op, context, std::move(done));
     const bool was_inside = inside;
-    inside = inside || !of_training(*context);
+    inside = inside || !trains;
     tf::ThreadPoolDevice::ComputeAsync(op, context, std::move(done));
     inside = was_inside;
   }
 
  private:
   void observed(const Kernel& kernel, tf::OpKernel* op, tf::OpKernelContext* context) {
-    sentinel_op_start(kernel.name, kernel.alone ? phase_here : kernel.phase, kernel.layer);
-    const bool names = sentinel_wants_tensors() != 0;
-    if (names) name_inputs(kernel, *context);
-    sentinel_op_run();
+    const bool names = begin(kernel, *context);
     tf::ThreadPoolDevice::Compute(op, context);
-    if (names && context->status().ok()) name_outputs(kernel, *context);
+    end(kernel, *context, names);
+  }
+
+  // A cluster that XLA compiled. On the CPU it has run when the call returns; `done` may go on with
+  // what follows in this same thread.
+  void launched(const Kernel& kernel, tf::AsyncOpKernel* op, tf::OpKernelContext* context,
+                tf::AsyncOpKernel::DoneCallback done) {
+    inside = true;
+    const bool names = begin(kernel, *context);
+    const auto ended = std::make_shared<std::atomic<bool>>(false);
+    const auto thread = std::this_thread::get_id();
+    tf::ThreadPoolDevice::ComputeAsync(op, context, [=, &kernel, done = std::move(done)] {
+      if (std::this_thread::get_id() == thread && !ended->exchange(true)) {
+        end(kernel, *context, names);
+        inside = false;
+      }
+      done();
+    });
+    if (ended->exchange(true)) return;
+    sentinel_op_end();
+    inside = false;
+  }
+
+  // Whether its tensors are to be named.
+  static bool begin(const Kernel& kernel, tf::OpKernelContext& context) {
+    // An optimizer counts steps, and lets weights decay, at any time.
+    const bool early = kernel.phase == SENTINEL_OPTIMIZER && !backward_begun;
+    if (kernel.phase == SENTINEL_BACKWARD && kernel.layer != nullptr) backward_begun = true;
+    sentinel_op_start(kernel.name, kernel.alone ? phase_here : kernel.phase,
+                      early ? nullptr : kernel.layer);
+    const bool names = sentinel_wants_tensors() != 0;
+    if (names) name_inputs(kernel, context);
+    sentinel_op_run();
+    return names;
+  }
+  static void end(const Kernel& kernel, tf::OpKernelContext& context, bool names) {
+    if (names && context.status().ok()) name_outputs(kernel, context);
     sentinel_op_end();
   }
 };
@@ -403,6 +446,7 @@ EXPORT void sentinel_tensorflow_phase(int phase) { phase_here = phase; }
 
 EXPORT void sentinel_tensorflow_step() {
   attached_here = true;  // whoever ends steps calls what trains
+  backward_begun = false;
   sentinel_step();
   sentinel_layer_start(kNoLayer, SENTINEL_FORWARD);
 }

@@ -8,14 +8,19 @@
 
 namespace sentinel {
 
+// Throws std::system_error where no thread can be had.
 template <class Body>
 std::thread quiet_thread(Body&& body) {
-  sigset_t all, previous;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &previous);
-  std::thread thread(std::forward<Body>(body));
-  pthread_sigmask(SIG_SETMASK, &previous, nullptr);
-  return thread;
+  struct Blocked {
+    Blocked() {
+      sigset_t all;
+      sigfillset(&all);
+      pthread_sigmask(SIG_SETMASK, &all, &previous);
+    }
+    ~Blocked() { pthread_sigmask(SIG_SETMASK, &previous, nullptr); }
+    sigset_t previous;
+  } const blocked;
+  return std::thread(std::forward<Body>(body));
 }
 
 }  // namespace sentinel

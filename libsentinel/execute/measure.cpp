@@ -133,8 +133,8 @@ TierSpeed measure_slow_tier(const std::string& directory, std::uint64_t bytes,
 }
 
 double port_bw(const TierSpeed& speed) {
-  const double each_way = std::min(speed.exchange_read_bw, speed.exchange_write_bw);
-  const double of_alone = each_way * (1 / speed.read_bw + 1 / speed.write_bw);
+  const double of_alone =
+      speed.exchange_read_bw / speed.read_bw + speed.exchange_write_bw / speed.write_bw;
   return std::max(speed.read_bw, speed.write_bw) * std::clamp(of_alone, 1.0, 2.0);
 }
 
@@ -156,7 +156,7 @@ std::string measured_on(const std::string& directories) {
     if (stat(directory.c_str(), &status) != 0) continue;
     drives += fmt::format(" {}:{}", major(status.st_dev), minor(status.st_dev));
   }
-  return "measured on" + drives;
+  return "measured with its processors on" + drives;
 }
 
 // As much as gives a stable figure, or what a small drive has room for.
@@ -171,7 +171,17 @@ std::uint64_t bytes_to_measure(const std::string& directories) {
   return bytes;
 }
 
-constexpr std::uint64_t kMovedBytes = 192_MiB;  // for what moving costs the processors
+// Zero where it cannot be measured: on a drive with little room, or where no faults are to be had.
+double cpu_s_per_gb(const std::string& directories, bool allow_memory) try {
+  constexpr std::uint64_t kMovedBytes = 96_MiB;
+  if (bytes_to_measure(directories) < kMovedBytes) return 0;
+  return measure_cpu_s_per_gb({.slow_directory = directories,
+                               .allow_memory_tier = allow_memory,
+                               .arena_bytes = 2 * kMovedBytes},
+                              kMovedBytes / kGranule);
+} catch (const Error&) {
+  return 0;
+}
 
 }  // namespace
 
@@ -187,10 +197,7 @@ Machine measure_machine(const std::string& directory, bool allow_memory) {
                   .fault_us = std::max(0.0, fault_us),
                   .fault_batch_bytes = kGranule,
                   .granule_bytes = kGranule,
-                  .cpu_s_per_gb = measure_cpu_s_per_gb({.slow_directory = directory,
-                                                        .allow_memory_tier = allow_memory,
-                                                        .arena_bytes = 2 * kMovedBytes},
-                                                       kMovedBytes / kGranule)};
+                  .cpu_s_per_gb = cpu_s_per_gb(directory, allow_memory)};
   machine.tiers.push_back({.name = "dram",
                            .capacity = physical_bytes(),
                            .read_bw = memory,

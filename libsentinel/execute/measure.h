@@ -23,9 +23,6 @@ TierSpeed measure_slow_tier(const std::string& directory, std::uint64_t bytes,
 // Of the drive's port, half duplex (LinkSpec): it does one thing at a time, or as much more as was
 // seen while it did both.
 double port_bw(const TierSpeed&);
-// Of the drive's port, half duplex (LinkSpec): it does one thing at a time, or as much more as was
-// seen while it did both.
-double port_bw(const TierSpeed&);
 double measure_memory_bw();  // copying, bytes per second
 
 // The machine "local", with frames as its granule. Throws Error.

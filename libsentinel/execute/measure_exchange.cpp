@@ -3,13 +3,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <barrier>
 #include <chrono>
+#include <optional>
+#include <system_error>
 #include <thread>
 #include <vector>
 
+#include "base/quiet_thread.h"
 #include "execute/backing.h"
 
 namespace sentinel {
@@ -24,10 +26,21 @@ double seconds_since(Clock::time_point begin) {
 // Equal parts on every processor, then a barrier, again and again.
 class Arithmetic {
  public:
-  Arithmetic() : threads_(std::max(1u, std::thread::hardware_concurrency())) {
-    for (unsigned i = 0; i < threads_; ++i) pool_.emplace_back([this] { compute(); });
+  Arithmetic() {
+    const auto processors = std::max(1u, std::thread::hardware_concurrency());
+    values_ = std::min<std::size_t>(1 << 20, (64 << 20) / processors);
+    try {
+      while (threads_.size() < processors) threads_.push_back(quiet_thread([this] { compute(); }));
+    } catch (const std::system_error&) {  // with those that could be had
+    }
+    barrier_.emplace(static_cast<std::ptrdiff_t>(threads_.size()), Count{this});
+    begun_ = true;
+    begun_.notify_all();
   }
-  ~Arithmetic() { stop_ = true; }
+  ~Arithmetic() {
+    stop_ = true;
+    for (auto& thread : threads_) thread.join();
+  }
 
   std::uint64_t rounds() const { return rounds_; }
 
@@ -41,20 +54,22 @@ class Arithmetic {
   };
 
   void compute() {
-    std::vector<float> values(kValues, 1);
+    std::vector<float> values(values_, 1);
+    begun_.wait(false);
     while (!over_) {
       for (float& v : values) v = v * 0.75f + 0.25f;
-      barrier_.arrive_and_wait();
+      sink_ = values[rounds_ % values_];
+      barrier_->arrive_and_wait();
     }
   }
 
-  static constexpr std::size_t kValues = 1 << 21;
-  unsigned threads_;
+  std::size_t values_ = 0;  // of each thread
+  std::atomic<bool> begun_ = false, stop_ = false;
   std::atomic<std::uint64_t> rounds_ = 0;
-  std::atomic<bool> stop_ = false;
+  std::atomic<float> sink_ = 0;
   bool over_ = false;  // the same for every thread: written while all of them wait
-  std::barrier<Count> barrier_{threads_, Count{this}};
-  std::vector<std::jthread> pool_;
+  std::optional<std::barrier<Count>> barrier_;
+  std::vector<std::thread> threads_;
 };
 
 }  // namespace
@@ -71,6 +86,9 @@ Exchange::Exchange(const EngineOptions& options, std::uint64_t blocks)
     for (std::uint64_t i = 0; i < kGranule / 8; ++i) words[i] = (n + i) * 0x9E3779B97F4A7C15ull;
     engine_.demote(at(n), kGranule);
   }
+}
+
+void Exchange::settle() const {
   for (auto before = ~0ull; before != moved(); usleep(20000)) before = moved();
 }
 
@@ -101,25 +119,27 @@ Exchange::Run Exchange::run() {
 }
 
 double measure_cpu_s_per_gb(const EngineOptions& options, std::uint64_t blocks) {
-  constexpr int kTurns = 12;
+  constexpr int kTurns = 24;
+  constexpr double kEnoughS = 3;
   Exchange exchange(options, blocks);
   Arithmetic arithmetic;
   Exchange::Run moving{};
   double alone_s = 0, alone = 0, beside = 0;  // seconds; rounds of arithmetic
-  for (int turn = 0; turn < kTurns; ++turn) {
-    const auto rounds = [&, before = arithmetic.rounds()] {
-      return static_cast<double>(arithmetic.rounds() - before);
-    };
+  const auto start = Clock::now();
+  for (int turn = 0; turn < 2 || (turn < kTurns && seconds_since(start) < kEnoughS); ++turn) {
+    exchange.settle();
+    auto before = arithmetic.rounds();
     const auto begin = Clock::now();
     usleep(100000);
     alone_s += seconds_since(begin);
-    alone += rounds();
+    alone += static_cast<double>(arithmetic.rounds() - before);
+    before = arithmetic.rounds();
     const auto run = exchange.run();
+    beside += static_cast<double>(arithmetic.rounds() - before);
     moving.seconds += run.seconds;
     moving.bytes += run.bytes;
-    beside += rounds();
   }
-  beside -= alone;
+  if (alone == 0 || moving.bytes == 0) return 0;
   const double lost_s = moving.seconds - beside * alone_s / alone;
   return std::max(0.0, lost_s) / (static_cast<double>(moving.bytes) / 1e9);
 }

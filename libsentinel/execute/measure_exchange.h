@@ -20,7 +20,8 @@ class Exchange {
     double seconds;
     std::uint64_t bytes;  // in and out together
   };
-  Run run();  // two rounds
+  Run run();            // two rounds
+  void settle() const;  // until what is on its way out has left
 
  private:
   // The tensor's place; in the next round another lies at the same distance from it.
@@ -35,7 +36,8 @@ class Exchange {
 };
 
 // Seconds by which each GB moved lengthens arithmetic on all processors, whose threads meet at a
-// barrier several thousand times a second, as those of OpenMP do. Throws Error.
+// barrier a thousand times a second and more, as those of OpenMP do. Takes some three seconds, and
+// the space of so many blocks on the drive, rounded up as its file grows. Throws Error.
 double measure_cpu_s_per_gb(const EngineOptions&, std::uint64_t blocks);
 
 }  // namespace sentinel

@@ -23,9 +23,11 @@ double weight(const Machine& machine, const LinkSpec& link, std::uint32_t from, 
   if (!link.half_duplex || link.tiers.size() != 1) return 1;
   const bool out_of_it = machine.tiers[from].name == link.tiers.front();
   const TierSpec& tier = machine.tiers[out_of_it ? from : to];
-  const double own = out_of_it ? tier.read_bw : tier.write_bw;
-  const double faster = std::max(tier.read_bw, tier.write_bw);
-  return own > 0 ? std::max(1.0, std::min(link.bw, faster) / own) : 1;
+  const double own = out_of_it ? tier.read_bw : tier.write_bw,
+               other = out_of_it ? tier.write_bw : tier.read_bw;
+  if (own <= 0) return 1;  // no limit of its own
+  const double faster = other > 0 ? std::max(own, other) : link.bw;
+  return std::max(1.0, std::min(link.bw, faster) / own);
 }
 
 double each_way(const Machine& machine, const LinkSpec& link, std::uint32_t from,
@@ -53,10 +55,14 @@ double lone_rate(const Machine& machine, std::uint32_t from, std::uint32_t to) {
   return bytes_per_s / 1e6;
 }
 
-bool takes_turns(const Machine& machine, std::uint32_t tier) {
-  return std::ranges::any_of(links_between(machine, tier, 0), [&](std::size_t i) {
-    return machine.links[i].half_duplex && machine.links[i].bw > 0;
-  });
+double turns_us(const Machine& machine, std::uint32_t tier, double in, double out) {
+  double us = 0;
+  for (std::size_t i : links_between(machine, tier, 0))
+    if (const LinkSpec& link = machine.links[i]; link.half_duplex && link.bw > 0)
+      us = std::max(
+          us, 1e6 / link.bw *
+                  (in * weight(machine, link, tier, 0) + out * weight(machine, link, 0, tier)));
+  return us;
 }
 
 double moving_us(const Machine& machine, double bytes) {

@@ -24,8 +24,8 @@ double each_way(const Machine&, const LinkSpec&, std::uint32_t from, std::uint32
 double rate(const Machine&, std::uint32_t from, std::uint32_t to);
 // What it has while nothing else moves.
 double lone_rate(const Machine&, std::uint32_t from, std::uint32_t to);
-// Whether what comes from the tier waits for what goes there.
-bool takes_turns(const Machine&, std::uint32_t tier);
+// Microseconds that half-duplex links need, alone, for so much from the tier and so much to it.
+double turns_us(const Machine&, std::uint32_t tier, double in, double out);
 // Microseconds of computation that moving so many bytes costs.
 double moving_us(const Machine&, double bytes);
 

@@ -45,12 +45,24 @@ std::size_t columns_of(std::string_view text) {
   return text.size() - static_cast<std::size_t>(std::ranges::count_if(text, continues));
 }
 
+namespace {
+
+std::size_t byte_of(std::string_view text, std::size_t column) {
+  std::size_t at = 0;
+  for (std::size_t seen = 0; at < text.size(); ++at)
+    if (!continues(text[at]) && seen++ == column) break;
+  return at;
+}
+
+}  // namespace
+
 std::string clip(std::string_view text, std::size_t columns) {
-  if (columns_of(text) <= columns) return std::string(text);
-  std::size_t end = 0;
-  for (std::size_t seen = 0; end < text.size(); ++end)
-    if (!continues(text[end]) && seen++ + 1 >= columns) break;
-  return std::string(text.substr(0, end)) + (columns > 0 ? "~" : "");
+  const auto have = columns_of(text);
+  if (have <= columns) return std::string(text);
+  if (columns == 0) return "";
+  const auto begin = (columns - 1) / 2, end = columns - 1 - begin;
+  return std::string(text.substr(0, byte_of(text, begin))) + "~" +
+         std::string(text.substr(byte_of(text, have - end)));
 }
 
 std::string pad(std::string_view text, std::size_t columns) {

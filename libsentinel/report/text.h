@@ -14,8 +14,9 @@ namespace sentinel {
 // neither move the cursor nor colour the screen.
 std::string printable(std::string_view text);
 
-std::size_t columns_of(std::string_view text);                 // code points
-std::string clip(std::string_view text, std::size_t columns);  // with '~' where something is cut
+std::size_t columns_of(std::string_view text);  // code points
+// With '~' for what is cut from the middle: names begin with a layer and end with an op.
+std::string clip(std::string_view text, std::size_t columns);
 std::string pad(std::string_view text, std::size_t columns);   // on the right
 std::string lead(std::string_view text, std::size_t columns);  // on the left
 // Lines of at most `columns`, broken at blanks; a longer word stands alone.

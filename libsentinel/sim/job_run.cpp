@@ -318,8 +318,8 @@ void JobRun::stream_rest() {
   // Scratch that finds no room is written out and read back.
   if (!scratch_held_) {
     const double bytes = static_cast<double>(tasks_[task_].scratch_bytes);
-    in_place_us_ +=
-        bytes / plan::lone_rate(machine_, 0, 1) + bytes / plan::lone_rate(machine_, 1, 0);
+    in_place_us_ += bytes / plan::lone_rate(machine_, 0, 1) +
+                    bytes / plan::lone_rate(machine_, 1, 0) + plan::moving_us(machine_, 2 * bytes);
     scratch_streamed_ += tasks_[task_].scratch_bytes;
     scratch_held_ = true;
   }
@@ -348,12 +348,11 @@ double JobRun::compute_us() const {
     const std::uint32_t tier = residence_.tier(o.storage);
     if (machine_.tiers[tier].byte_addressable) continue;
     const auto bytes = static_cast<double>(residence_.storage(o.storage).bytes);
-    const double comes = o.read ? bytes / plan::lone_rate(machine_, tier, 0) : 0,
-                 goes = o.written ? bytes / plan::lone_rate(machine_, 0, tier) : 0;
-    in += comes;
-    out += goes;
-    if (plan::takes_turns(machine_, tier)) both += comes + goes;
-    moved += (o.read ? bytes : 0) + (o.written ? bytes : 0);
+    const double comes = o.read ? bytes : 0, goes = o.written ? bytes : 0;
+    in += comes / plan::lone_rate(machine_, tier, 0);
+    out += goes / plan::lone_rate(machine_, 0, tier);
+    both += plan::turns_us(machine_, tier, comes, goes);
+    moved += comes + goes;
   }
   return std::max({us + in_place_us_ + plan::moving_us(machine_, moved), in, out, both});
 }

@@ -81,7 +81,7 @@ class PagedRun {
     begin_us_ = commons_.now_us();
     for (std::size_t k = 0; k < profile_.ops.size(); ++k) run_op(OpId(k));
     result_.step_us = commons_.now_us() - begin_us_;
-    result_.stall_us = result_.step_us - result_.ideal_us;
+    result_.stall_us = result_.step_us - result_.ideal_us - result_.shared_us;
     times_.push_back(result_.step_us);
     const auto counts = memory_.take_counts();
     result_.demand_faults = counts.demand_faults;
@@ -105,13 +105,15 @@ class PagedRun {
       if (commons_.idle()) throw Error("the simulation is stuck: no fault can be served");
       commons_.advance_to(commons_.next_event_us());
     }
+    const double before_us = result_.shared_us;
     compute(op);
     pager_.kernel_end();
     for (std::uint32_t s : addresses_.deaths(op)) {
       memory_.take_back(range_of(addresses_, s));
       addresses_.free(s);
     }
-    const double late = commons_.now_us() - begin_us - profile_.ops[op.index()].us;
+    const double late = commons_.now_us() - begin_us - profile_.ops[op.index()].us -
+                        (result_.shared_us - before_us);
     result_.op_stall_us.push_back(late);
     if (late > 0) memory_.account().timeline.waits.push_back({begin_us, begin_us + late, op});
   }
@@ -139,6 +141,7 @@ class PagedRun {
   void compute(OpId op) {
     double us = profile_.ops[op.index()].us;
     us *= noise_factor(options_.noise, options_.seed, 0, times_.size(), op.value);
+    const double alone = commons_.now_us() + us;
     double share = commons_.compute_share(), end = commons_.now_us() + us / share;
     while (commons_.now_us() < end) {
       commons_.advance_to(std::min(end, commons_.next_event_us()));
@@ -146,6 +149,7 @@ class PagedRun {
       const double before = std::exchange(share, commons_.compute_share());
       if (share != before) end = commons_.now_us() + (end - commons_.now_us()) * before / share;
     }
+    result_.shared_us += std::max(0.0, end - alone);
   }
 
   const Profile& profile_;

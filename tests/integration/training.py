@@ -12,6 +12,7 @@ import tempfile
 
 WORKLOADS = pathlib.Path(__file__).resolve().parent.parent / "workloads"
 SKIPPED = 77  # what a workload exits with where a package is missing
+UNREACHABLE = 69  # what tensorflow-env.sh exits with where the package index is
 
 
 @dataclasses.dataclass
@@ -81,3 +82,12 @@ def compare(first, second, *flags):
     result = subprocess.run([sys.executable, str(WORKLOADS / "compare.py"), *flags,
                              str(first.record_file), str(second.record_file)], capture_output=True, text=True)
     return None if result.returncode == 0 else result.stdout + result.stderr
+
+
+def python_with_tensorflow():
+    """Its path, and why there is none where that is no failure."""
+    made = subprocess.run(["bash", WORKLOADS.parent / "tensorflow-env.sh"], capture_output=True, text=True)
+    if made.returncode == UNREACHABLE:
+        return None, f"no environment with TensorFlow: {made.stderr.strip().splitlines()[-1]}"
+    assert made.returncode == 0, made.stderr
+    return made.stdout.strip(), None

@@ -1,9 +1,14 @@
 """Tests in the laboratory's guest. Where QEMU or the kernel's source cannot be had, they skip with what the
 laboratory says is missing."""
 
+import pathlib
+import sys
+
 import pytest
 
 from lab import Lab
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "integration"))
 
 
 def pytest_terminal_summary(terminalreporter):

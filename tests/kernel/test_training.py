@@ -2,10 +2,10 @@
 
 import csv
 import json
-import subprocess
 
 import pytest
 
+import training
 from lab import BUILD, ROOT, passed
 
 WORKLOADS = {
@@ -108,12 +108,12 @@ def test_forks_while_the_kernel_counts(lab, tell):
 
 def test_tensorflow_between_nodes(lab, tell):
     """TensorFlow as PyTorch: counted in the kernel, moved between nodes, the same to the last bit."""
-    made = subprocess.run(["bash", ROOT / "tests/tensorflow-env.sh"], capture_output=True, text=True)
-    if made.returncode != 0:
-        pytest.skip(f"no environment with TensorFlow: {made.stderr.strip().splitlines()[-1]}")
+    interpreter, reason = training.python_with_tensorflow()
+    if not interpreter:
+        pytest.skip(reason)
     command = [ROOT / "tests/workloads/keras_resnet.py", "--depth", "8", "--width", "8", "--batch", "4",
                "--images", "64", "--steps", "8"]
-    train = TRAIN.replace("/usr/bin/python3", made.stdout.strip())
+    train = TRAIN.replace("/usr/bin/python3", interpreter)
     passed(lab.run("bash", "-c", train, "train", *command, SENTINEL_BUILD=str(BUILD)))
     plain, sentinel, summary = (json.loads((lab.folder / f"{file}.json").read_text())
                                 for file in ("plain", "sentinel", "summary"))

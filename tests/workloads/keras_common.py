@@ -90,6 +90,8 @@ class Run(keras.callbacks.Callback):
         print(f"step {entry['step']:4}  {values}  {entry['ms']:.1f} ms", flush=True)
 
     def fit(self, model, dataset):
+        if self.args.xla:
+            model.jit_compile = True
         model.fit(dataset, steps_per_epoch=self.args.steps, epochs=1, verbose=0, callbacks=[self])
         return self.finish([model], [model.optimizer])
 

@@ -40,7 +40,8 @@ class IsMeasured : public testing::Test {
   std::string here() const {
     struct stat status {};
     EXPECT_EQ(stat(options_.slow_directory.c_str(), &status), 0);
-    return fmt::format("measured on {}:{}", major(status.st_dev), minor(status.st_dev));
+    return fmt::format("measured with its processors on {}:{}", major(status.st_dev),
+                       minor(status.st_dev));
   }
 
   fs::path cache_;
@@ -51,10 +52,10 @@ TEST_F(IsMeasured, OnlyOnTheDriveThatIsUsed) {
   EXPECT_FALSE(is_measured(options_)) << "nothing is there";
   write(here());
   EXPECT_TRUE(is_measured(options_));
-  write("measured on 0:0");
+  write("measured with its processors on 0:0");
   EXPECT_FALSE(is_measured(options_)) << "another drive";
-  write("measured");
-  EXPECT_FALSE(is_measured(options_)) << "of a version that did not say where";
+  write("measured on" + here().substr(here().rfind(' ')));
+  EXPECT_FALSE(is_measured(options_)) << "of a version that measured less";
 }
 
 TEST_F(IsMeasured, NotByADamagedFile) {
@@ -63,14 +64,17 @@ TEST_F(IsMeasured, NotByADamagedFile) {
   EXPECT_FALSE(is_measured(options_));
 }
 
-// What each way then has while both move is what was measured.
+// What it then does in both directions at once is what was measured.
 TEST(PortBandwidth, IsThatOfOneThingAtATimeOrMore) {
-  TierSpeed speed{
-      .write_bw = 6e9, .read_bw = 3e9, .exchange_write_bw = 2e9, .exchange_read_bw = 2e9};
-  for (const auto& [each_way, bw] : {std::pair{2e9, 6e9}, {1.5e9, 6e9}, {3e9, 9e9}}) {
-    speed.exchange_read_bw = speed.exchange_write_bw = each_way;
-    EXPECT_DOUBLE_EQ(port_bw(speed), bw);
-  }
+  const auto at_once = [](double read, double write) {
+    return port_bw(
+        {.write_bw = 6e9, .read_bw = 3e9, .exchange_write_bw = write, .exchange_read_bw = read});
+  };
+  EXPECT_DOUBLE_EQ(at_once(2e9, 2e9), 6e9);
+  EXPECT_DOUBLE_EQ(at_once(1.5e9, 1.5e9), 6e9) << "never less than one way alone";
+  EXPECT_DOUBLE_EQ(at_once(3e9, 3e9), 9e9);
+  EXPECT_DOUBLE_EQ(at_once(1.5e9, 4.5e9), 7.5e9);
+  EXPECT_DOUBLE_EQ(at_once(3e9, 6e9), 12e9) << "full duplex";
 }
 
 TEST(Exchange, MovesEveryTensorOutAndIn) {
@@ -83,11 +87,24 @@ TEST(Exchange, MovesEveryTensorOutAndIn) {
   Exchange exchange({.slow_directory = "/var/tmp", .arena_bytes = 2 * kBlocks * kGranule}, kBlocks);
   for (int turn = 0; turn < 2; ++turn) {
     const auto run = exchange.run();
-    // Two rounds, in and out; what is wanted before it has left does not move.
-    EXPECT_GT(run.bytes, kBlocks * kGranule);
+    exchange.settle();
+    // Two rounds, in and out. The last may leave after the end of one run, in the next.
+    EXPECT_GT(run.bytes, 3 * kBlocks * kGranule);
     EXPECT_LE(run.bytes, 5 * kBlocks * kGranule);
     EXPECT_GT(run.seconds, 0);
   }
+}
+
+TEST(Exchange, WhatItCostsIsMeasuredAndEnds) {
+  try {
+    FaultLoop::open();
+  } catch (const Error& error) {
+    GTEST_SKIP() << error.what();
+  }
+  const EngineOptions options{.slow_directory = "/var/tmp", .arena_bytes = 96 * kGranule};
+  const double cost = measure_cpu_s_per_gb(options, 48);
+  EXPECT_GE(cost, 0);
+  EXPECT_LT(cost, 100) << "seconds a GB";
 }
 
 }  // namespace

@@ -68,6 +68,8 @@ Profile random_step(std::mt19937_64& random) {
 Machine random_machine(std::mt19937_64& random) {
   Machine m = two_tiers(kGranule, 1.024);
   m.fault_us = 0;
+  m.cpu_s_per_gb = random() % 2 == 0 ? 0 : 0.2;
+  if (random() % 3 == 0) m.tiers[1].write_bw *= 2;
   if (random() % 2) {
     if (random() % 2)
       m.links = {{.name = "drive", .bw = 1.024e9, .tiers = {"slow"}, .half_duplex = true}};

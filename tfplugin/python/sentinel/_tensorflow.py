@@ -148,8 +148,8 @@ _FORWARD, _BACKWARD, _OPTIMIZER = range(3)  # as adaptor.h has them
 def _find_layers(adaptor):
     """Keras opens a scope around each layer's ops and each optimizer's. In a graph they are in the
     names of its nodes; where ops run one by one, they tell which layer runs. A layer is one that owns a
-    weight of two or more dimensions, with what is called until the next. The first model names the
-    profile."""
+    weight of two or more dimensions, with what is called until the next; it is named with the layers that
+    it is part of ("attention/query"). The first model names the profile."""
     last = weakref.WeakKeyDictionary()  # graphs to the layer called last
     named = False
 
@@ -160,6 +160,13 @@ def _find_layers(adaptor):
     def heavy(layer):
         return any(len(weight.shape) >= 2 for weight in getattr(layer, "_trainable_variables", ()))
 
+    def path():
+        """Of the layer whose scope was opened last, below the outermost model."""
+        state = sys.modules["keras.src.backend.common.global_state"]
+        callers = [scope.caller for scope in state.get_global_attribute("name_scope_stack") or ()]
+        layers = [caller for caller in callers if hasattr(caller, "_trainable_variables")]
+        return "/".join(str(layer.name) for layer in layers[hasattr(layers[0], "fit"):])
+
     def entered(caller, graph):
         nonlocal named
         if not named and hasattr(caller, "fit"):
@@ -169,9 +176,9 @@ def _find_layers(adaptor):
             adaptor.sentinel_tensorflow_layer(str(caller.name).encode(), _OPTIMIZER)
         elif heavy(caller):
             if graph is None:
-                adaptor.sentinel_tensorflow_layer(str(caller.name).encode(), _FORWARD)
+                adaptor.sentinel_tensorflow_layer(path().encode(), _FORWARD)
             else:
-                last[graph] = str(caller.name)
+                last[graph] = path()
 
     def left(caller, graph, scope):
         if optimizes(caller):
@@ -180,7 +187,7 @@ def _find_layers(adaptor):
             elif scope:
                 adaptor.sentinel_tensorflow_scope(scope.encode(), str(caller.name).encode(), _OPTIMIZER)
         elif graph is not None and scope:
-            name = str(caller.name) if heavy(caller) else last.get(graph)
+            name = path() if heavy(caller) else last.get(graph)
             if name is not None:
                 adaptor.sentinel_tensorflow_scope(scope.encode(), name.encode(), _FORWARD)
 
