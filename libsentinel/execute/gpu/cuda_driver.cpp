@@ -1,0 +1,245 @@
+// The CUDA driver API, loaded at run time: the functions and structures that are used are declared
+// here as the driver's ABI has had them since CUDA 10.2, so that nothing of CUDA is needed to
+// build.
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include "execute/gpu/driver.h"
+
+namespace sentinel::gpu {
+namespace {
+
+using Result = int;
+using Device = int;
+using Context = struct CUctx_st*;
+using DevicePointer = unsigned long long;
+using Handle = unsigned long long;
+
+constexpr Result kSuccess = 0, kOutOfMemory = 2, kNotReady = 600;
+
+struct Location {
+  int type = 1;  // CU_MEM_LOCATION_TYPE_DEVICE
+  int id = 0;
+};
+struct AllocationProperties {
+  int type = 1;  // CU_MEM_ALLOCATION_TYPE_PINNED
+  int handle_types = 0;
+  Location location;
+  void* win32 = nullptr;
+  struct {
+    unsigned char compression = 0, rdma = 0;
+    unsigned short usage = 0;
+    unsigned char reserved[4] = {};
+  } flags;
+};
+struct Access {
+  Location location;
+  int flags = 3;  // CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+};
+static_assert(sizeof(AllocationProperties) == 32 && sizeof(Access) == 12);
+
+// X(name in the library, arguments)
+#define SENTINEL_CUDA_CALLS(X)                                                              \
+  X(cuInit, (unsigned))                                                                     \
+  X(cuGetErrorName, (Result, const char**))                                                 \
+  X(cuDeviceGet, (Device*, int))                                                            \
+  X(cuDevicePrimaryCtxRetain, (Context*, Device))                                           \
+  X(cuDevicePrimaryCtxRelease_v2, (Device))                                                 \
+  X(cuCtxPushCurrent_v2, (Context))                                                         \
+  X(cuCtxPopCurrent_v2, (Context*))                                                         \
+  X(cuMemGetInfo_v2, (std::size_t*, std::size_t*))                                          \
+  X(cuMemGetAllocationGranularity, (std::size_t*, const AllocationProperties*, int))        \
+  X(cuMemAddressReserve, (DevicePointer*, std::size_t, std::size_t, DevicePointer, Handle)) \
+  X(cuMemAddressFree, (DevicePointer, std::size_t))                                         \
+  X(cuMemCreate, (Handle*, std::size_t, const AllocationProperties*, Handle))               \
+  X(cuMemRelease, (Handle))                                                                 \
+  X(cuMemMap, (DevicePointer, std::size_t, std::size_t, Handle, Handle))                    \
+  X(cuMemSetAccess, (DevicePointer, std::size_t, const Access*, std::size_t))               \
+  X(cuMemUnmap, (DevicePointer, std::size_t))                                               \
+  X(cuMemHostAlloc, (void**, std::size_t, unsigned))                                        \
+  X(cuMemFreeHost, (void*))                                                                 \
+  X(cuMemcpyAsync, (DevicePointer, DevicePointer, std::size_t, Stream))                     \
+  X(cuStreamCreate, (Stream*, unsigned))                                                    \
+  X(cuStreamDestroy_v2, (Stream))                                                           \
+  X(cuStreamWaitEvent, (Stream, Event, unsigned))                                           \
+  X(cuEventCreate, (Event*, unsigned))                                                      \
+  X(cuEventDestroy_v2, (Event))                                                             \
+  X(cuEventRecord, (Event, Stream))                                                         \
+  X(cuEventQuery, (Event))                                                                  \
+  X(cuEventSynchronize, (Event))
+
+struct Calls {
+#define SENTINEL_CUDA_POINTER(name, arguments) Result(*name) arguments = nullptr;
+  SENTINEL_CUDA_CALLS(SENTINEL_CUDA_POINTER)
+#undef SENTINEL_CUDA_POINTER
+};
+
+Calls load() {
+  constexpr const char* kLibrary = "libcuda.so.1";
+  void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr)
+    throw Error(fmt::format("no CUDA driver here ({}); install NVIDIA's, and run where a GPU is",
+                            dlerror()));
+  Calls calls;
+#define SENTINEL_CUDA_FIND(name, arguments)                                   \
+  calls.name = reinterpret_cast<decltype(calls.name)>(dlsym(library, #name)); \
+  if (calls.name == nullptr)                                                  \
+    throw Error(                                                              \
+        fmt::format("{} has no {}: a driver for CUDA 10.2 or later is needed", kLibrary, #name));
+  SENTINEL_CUDA_CALLS(SENTINEL_CUDA_FIND)
+#undef SENTINEL_CUDA_FIND
+  return calls;
+}
+
+#define CHECKED(call, ...) check(#call, calls_.call(__VA_ARGS__))
+
+class CudaDriver final : public Driver {
+ public:
+  explicit CudaDriver(int device) : calls_(load()) {
+    CHECKED(cuInit, 0);
+    CHECKED(cuDeviceGet, &device_, device);
+    CHECKED(cuDevicePrimaryCtxRetain, &context_, device_);
+    properties_.location.id = device_;
+  }
+  ~CudaDriver() override { calls_.cuDevicePrimaryCtxRelease_v2(device_); }
+
+  std::uint64_t granularity() override {
+    const Here here(*this);
+    std::size_t bytes = 0;
+    CHECKED(cuMemGetAllocationGranularity, &bytes, &properties_, 0);
+    return bytes;
+  }
+  std::uint64_t free_bytes() override {
+    const Here here(*this);
+    std::size_t free = 0, total = 0;
+    CHECKED(cuMemGetInfo_v2, &free, &total);
+    return free;
+  }
+
+  std::uintptr_t reserve(std::uint64_t bytes) override {
+    const Here here(*this);
+    DevicePointer address = 0;
+    CHECKED(cuMemAddressReserve, &address, bytes, 0, 0, 0);
+    return address;
+  }
+  void unreserve(std::uintptr_t address, std::uint64_t bytes) override {
+    const Here here(*this);
+    CHECKED(cuMemAddressFree, address, bytes);
+  }
+  std::optional<Chunk> create(std::uint64_t bytes) override {
+    const Here here(*this);
+    Handle handle = 0;
+    const Result result = calls_.cuMemCreate(&handle, bytes, &properties_, 0);
+    if (result == kOutOfMemory) return std::nullopt;
+    check("cuMemCreate", result);
+    return handle;
+  }
+  void destroy(Chunk chunk) override {
+    const Here here(*this);
+    CHECKED(cuMemRelease, chunk);
+  }
+  void map(std::uintptr_t address, std::uint64_t bytes, Chunk chunk) override {
+    const Here here(*this);
+    CHECKED(cuMemMap, address, bytes, 0, chunk, 0);
+    const Access access{.location = properties_.location};
+    CHECKED(cuMemSetAccess, address, bytes, &access, 1);
+  }
+  void unmap(std::uintptr_t address, std::uint64_t bytes) override {
+    const Here here(*this);
+    CHECKED(cuMemUnmap, address, bytes);
+  }
+
+  void* pin(std::uint64_t bytes) override {
+    const Here here(*this);
+    constexpr unsigned kPortable = 1;
+    void* memory = nullptr;
+    CHECKED(cuMemHostAlloc, &memory, bytes, kPortable);
+    return memory;
+  }
+  void unpin(void* memory) override {
+    const Here here(*this);
+    CHECKED(cuMemFreeHost, memory);
+  }
+
+  Stream make_stream() override {
+    const Here here(*this);
+    constexpr unsigned kNonBlocking = 1;  // does not wait for the default stream
+    Stream stream = nullptr;
+    CHECKED(cuStreamCreate, &stream, kNonBlocking);
+    return stream;
+  }
+  void destroy_stream(Stream stream) override {
+    const Here here(*this);
+    CHECKED(cuStreamDestroy_v2, stream);
+  }
+  void copy(void* to, const void* from, std::uint64_t bytes, Stream stream) override {
+    const Here here(*this);
+    CHECKED(cuMemcpyAsync, reinterpret_cast<DevicePointer>(to),
+            reinterpret_cast<DevicePointer>(from), bytes, stream);
+  }
+
+  Event make_event() override {
+    const Here here(*this);
+    constexpr unsigned kBlockingSync = 1, kNoTiming = 2;
+    Event event = nullptr;
+    CHECKED(cuEventCreate, &event, kBlockingSync | kNoTiming);
+    return event;
+  }
+  void destroy_event(Event event) override {
+    const Here here(*this);
+    CHECKED(cuEventDestroy_v2, event);
+  }
+  void record(Event event, Stream stream) override {
+    const Here here(*this);
+    CHECKED(cuEventRecord, event, stream);
+  }
+  void wait(Stream stream, Event event) override {
+    const Here here(*this);
+    CHECKED(cuStreamWaitEvent, stream, event, 0);
+  }
+  bool done(Event event) override {
+    const Here here(*this);
+    const Result result = calls_.cuEventQuery(event);
+    if (result == kNotReady) return false;
+    check("cuEventQuery", result);
+    return true;
+  }
+  void synchronize(Event event) override {
+    const Here here(*this);
+    CHECKED(cuEventSynchronize, event);
+  }
+
+ private:
+  // The device's context, for one call: the program's own choice of device stays as it is.
+  class Here {
+   public:
+    explicit Here(const CudaDriver& driver) : driver_(driver) {
+      driver.check("cuCtxPushCurrent", driver.calls_.cuCtxPushCurrent_v2(driver.context_));
+    }
+    ~Here() {
+      Context popped;
+      driver_.calls_.cuCtxPopCurrent_v2(&popped);
+    }
+
+   private:
+    const CudaDriver& driver_;
+  };
+
+  void check(const char* call, Result result) const {
+    if (result == kSuccess) return;
+    const char* name = nullptr;
+    calls_.cuGetErrorName(result, &name);
+    throw DriverError(call, result, name != nullptr ? name : fmt::format("error {}", result));
+  }
+
+  Calls calls_;
+  Device device_ = 0;
+  Context context_ = nullptr;
+  AllocationProperties properties_;
+};
+
+}  // namespace
+
+std::unique_ptr<Driver> open_driver(int device) { return std::make_unique<CudaDriver>(device); }
+
+}  // namespace sentinel::gpu

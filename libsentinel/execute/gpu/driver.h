@@ -1,0 +1,67 @@
+// The thinnest layer over a GPU's driver: what the executor asks of it, and nothing that decides
+// anything. cuda_driver.cpp is the real one; the tests have one that runs streams in any order they
+// allow (tests/unit/execute/fake_gpu.h).
+//
+// Thread-safe. Every call throws DriverError, with the driver's own name of the call, where it is
+// refused; none waits for the device but synchronize().
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "sentinel/error.h"
+
+namespace sentinel::gpu {
+
+using Stream = void*;  // null: the default stream
+using Event = void*;
+using Chunk = std::uint64_t;  // physical memory of the device
+
+class DriverError : public Error {
+ public:
+  DriverError(const std::string& call, int status, const std::string& name)
+      : Error(call + ": " + name), status(status) {}
+  int status;
+};
+
+class Driver {
+ public:
+  virtual ~Driver() = default;
+
+  // Bytes: the unit in which memory is made and mapped; what the device has free.
+  virtual std::uint64_t granularity() = 0;
+  virtual std::uint64_t free_bytes() = 0;
+
+  // Addresses, and the physical memory behind them. A new chunk has unspecified contents; none: the
+  // device is full. Neither mapping nor unmapping waits for streams: whoever unmaps has made sure
+  // that nothing uses the range any more.
+  virtual std::uintptr_t reserve(std::uint64_t bytes) = 0;
+  virtual void unreserve(std::uintptr_t address, std::uint64_t bytes) = 0;
+  virtual std::optional<Chunk> create(std::uint64_t bytes) = 0;
+  virtual void destroy(Chunk) = 0;
+  virtual void map(std::uintptr_t address, std::uint64_t bytes, Chunk) = 0;
+  virtual void unmap(std::uintptr_t address, std::uint64_t bytes) = 0;
+
+  // Page-locked memory of the host.
+  virtual void* pin(std::uint64_t bytes) = 0;
+  virtual void unpin(void*) = 0;
+
+  virtual Stream make_stream() = 0;
+  virtual void destroy_stream(Stream) = 0;
+  // Between the host's pinned memory and the device, or within it; in the stream's order.
+  virtual void copy(void* to, const void* from, std::uint64_t bytes, Stream) = 0;
+
+  virtual Event make_event() = 0;
+  virtual void destroy_event(Event) = 0;
+  virtual void record(Event, Stream) = 0;
+  virtual void wait(Stream, Event) = 0;  // for what was recorded last, when this is called
+  virtual bool done(Event) = 0;          // true as well where nothing was recorded
+  virtual void synchronize(Event) = 0;   // the calling thread waits
+};
+
+// The driver of this machine, loaded now. Throws Error that says what is missing.
+std::unique_ptr<Driver> open_driver(int device);
+
+}  // namespace sentinel::gpu

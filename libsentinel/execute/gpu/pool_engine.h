@@ -1,0 +1,153 @@
+// The engine of a GPU's memory over the host's: tensors keep their addresses, while the physical
+// memory behind these comes and goes in chunks of a granule (cuMemMap), within a budget. What
+// leaves is copied to pinned memory of the host and back on streams of the engine's own.
+//
+// A GPU has no guard: memory must be there when a kernel is launched. So occupy() and await() leave
+// tensors resident, as far as the host can know: the stream that computes is made to wait for
+// copies under way by events, the calling thread never is. It waits only for a chunk, where the
+// budget is used up and chunks are on their way out (counted as a stall).
+//
+//            occupy                demote             copied, and no kernel uses it
+//   empty ----------> resident ------------> leaving --------------------------> absent
+//     ^                 |  ^  ^                |                                   |
+//     | its chunk is    |  |  +--- recalled ---+                                   |
+//     +- taken, dead ---+  +------------------------- promote, await --------------+
+//
+// Unmapping is not stream-ordered. A chunk is unmapped once the event behind its last use has
+// happened, which the helper thread waits for. (Sentinel paper, section V: two streams beside that
+// which computes; G10, section 4.5: copies in both directions at once.)
+//
+// One lock guards all state. It is held while work is queued on streams, never while anybody waits
+// for the device.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "execute/engine.h"
+#include "execute/gpu/driver.h"
+
+namespace sentinel::gpu {
+
+struct PoolOptions {
+  std::uint64_t arena_bytes = 0;  // addresses, rounded up to granules
+  std::uint64_t granule_bytes = 2u << 20;
+};
+
+class PoolEngine final : public Engine {
+ public:
+  // The driver outlives the engine. Throws Error.
+  PoolEngine(Driver&, const PoolOptions&);
+  ~PoolEngine() override;
+  PoolEngine(const PoolEngine&) = delete;
+  PoolEngine& operator=(const PoolEngine&) = delete;
+
+  // On which what this thread calls for from now on is computed.
+  void compute_on(Stream) noexcept;
+
+  void set_budget(std::uint64_t bytes) override;
+
+  // False: there is no room, since the op that runs uses all of the budget, or the device is full.
+  // The tensor has not begun then.
+  bool occupy(std::uintptr_t address, std::uint64_t bytes) noexcept override;
+  void vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept override;
+  void touch(std::uintptr_t address, std::uint64_t bytes) noexcept override;
+  void demote(std::uintptr_t address, std::uint64_t bytes) noexcept override;
+  void promote(std::uintptr_t address, std::uint64_t bytes) noexcept override;
+  // Ends the process where there is no room for what the op uses: session plans see to it that
+  // there is.
+  void await(std::uintptr_t address, std::uint64_t bytes) noexcept override;
+  void reuse_dead_blocks() noexcept override {}  // occupy() does
+
+  FaultLoop* loop() noexcept override { return nullptr; }
+  int start_counting() noexcept override;
+  int stop_counting() noexcept override;
+  void count_with(CountFault, void*) noexcept override {}
+
+  // A GPU's memory is not a child's.
+  void before_fork() noexcept override;
+  void after_fork_in_parent() noexcept override;
+  void after_fork_in_child() noexcept override;
+
+  EngineCounters counters() const override;
+
+ private:
+  using Guard = std::unique_lock<std::mutex>;
+  using Index = std::uint32_t;
+  enum class State : std::uint8_t { empty, resident, leaving, absent };
+
+  struct Block {
+    State state = State::empty;
+    bool queued = false;  // absent: a promotion waits for room
+    std::uint32_t live = 0, wanted = 0;
+    std::uint64_t used = 0;    // the op that used it last
+    std::uint64_t ticket = 0;  // leaving: of its departure
+    Chunk chunk = 0;           // resident, leaving
+    void* slot = nullptr;      // its place in the host's memory, once it has left
+    // resident: its copy in, until what computes waits for it; dead: its last use; leaving: its
+    // departure's, which owns it.
+    Event event = nullptr;
+    std::list<Index>::iterator place;  // resident: among those by use, or the dead
+  };
+
+  // What the helper waits for. A departure that was recalled finds another ticket in its block, and
+  // takes care of the slot that is still being written.
+  struct Departure {
+    Index index;
+    std::uint64_t ticket;
+    Event event;
+    void* slot;
+  };
+
+  template <class F>
+  void for_blocks(std::uintptr_t address, std::uint64_t bytes, F&& f);
+  std::uintptr_t at(Index index) const { return arena_ + index * granule_; }
+
+  bool find_chunk(Chunk&, bool now, Guard&);
+  bool evict_one();
+  void hold(Index, Chunk);
+  bool fetch(Index, bool now, Guard&);
+  bool make_resident(Index, Guard&);
+  void leave(Index);
+  void recall(Index);
+  void die(Index);
+  void use(Index);
+  void gone(const Departure&);
+  void fetch_queued(Guard&);
+  void helper();
+
+  void await_event(Block&);
+  Event last_use(Block&);
+  Event take_event();
+  void give_event(Event&);
+  void* take_slot();
+  template <class F>
+  static void checked(F&& f) noexcept;
+
+  Driver& driver_;
+  mutable std::mutex lock_;
+  std::condition_variable freed_, work_;
+  std::vector<Block> blocks_;
+  std::list<Index> by_use_, dead_;  // used longest ago first; died longest ago first
+  std::deque<Departure> departures_;
+  std::deque<Index> queued_;
+  std::uint64_t tickets_ = 0, under_way_ = 0;  // departures: ever; that have not ended
+  unsigned waiting_ = 0;                       // threads in want of a chunk
+  std::vector<Chunk> free_;
+  // Chunks: that exist; that may; that the device had room for.
+  std::uint64_t chunks_ = 0, budget_ = ~0ull, device_ = ~0ull;
+  std::vector<Event> events_;         // of no use now
+  std::vector<void*> slots_, slabs_;  // free; what they are parts of
+  std::vector<Stream> computing_;     // all that were ever computed on
+  Stream in_ = nullptr, out_ = nullptr, join_ = nullptr;
+  EngineCounters counters_;
+  bool over_ = false, in_child_ = false;
+  std::thread thread_;
+};
+
+}  // namespace sentinel::gpu

@@ -1,0 +1,227 @@
+// A GPU that does nothing before somebody waits: then its streams go on in an order that a seed
+// chooses among those that their events allow. Its memory is real, so that what is used too early
+// or too late is found wrong; an access to addresses with nothing behind them is told.
+#pragma once
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "execute/gpu/driver.h"
+
+namespace sentinel::gpu {
+
+class FakeGpu final : public Driver {
+ public:
+  static constexpr std::uint64_t kUnit = 4096;
+
+  explicit FakeGpu(unsigned seed, std::uint64_t chunks)
+      : random_(seed), capacity_(chunks), file_(memfd_create("fake-gpu", MFD_CLOEXEC)) {}
+  ~FakeGpu() override { close(file_); }
+
+  // ------------------------------------------------------------ what tests ask and say
+
+  void launch(Stream stream, std::vector<std::pair<std::uintptr_t, std::uint64_t>> uses,
+              std::function<void()> kernel) {
+    push(stream, {[this, uses = std::move(uses), kernel = std::move(kernel)] {
+           for (const auto& [address, bytes] : uses)
+             if (!mapped(address, bytes)) return complain("a kernel uses memory that is not there");
+           kernel();
+         }});
+  }
+  void finish() {
+    const std::lock_guard guard(lock_);
+    while (advance()) {
+    }
+  }
+  // Of the calls of this name, all that follow are refused.
+  void refuse(std::string call) {
+    const std::lock_guard guard(lock_);
+    refused_ = std::move(call);
+  }
+  std::uint64_t most_chunks() const { return most_; }
+  std::size_t left() const { return chunks_.size() + mapped_.size() + streams_.size() + events_; }
+  std::vector<std::string> complaints() const { return complaints_; }
+  bool was_waited_for_by(std::thread::id id) const { return waited_.contains(id); }
+
+  // ------------------------------------------------------------ Driver
+
+  std::uint64_t granularity() override { return kUnit; }
+  std::uint64_t free_bytes() override { return (capacity_ - chunks_.size()) * kUnit; }
+  std::uintptr_t reserve(std::uint64_t bytes) override {
+    called("cuMemAddressReserve");
+    void* at = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    arena_ = reinterpret_cast<std::uintptr_t>(at);
+    arena_bytes_ = bytes;
+    return arena_;
+  }
+  void unreserve(std::uintptr_t address, std::uint64_t bytes) override {
+    munmap(reinterpret_cast<void*>(address), bytes);
+  }
+  std::optional<Chunk> create(std::uint64_t bytes) override {
+    const std::lock_guard guard(lock_);
+    called("cuMemCreate");
+    if (chunks_.size() == capacity_) return std::nullopt;
+    const Chunk chunk = next_chunk_++;
+    if (ftruncate(file_, static_cast<off_t>((chunk + 1) * bytes)) != 0) std::abort();
+    chunks_.insert(chunk);
+    most_ = std::max<std::uint64_t>(most_, chunks_.size());
+    return chunk;
+  }
+  void destroy(Chunk chunk) override {
+    const std::lock_guard guard(lock_);
+    if (chunks_.erase(chunk) != 1) complain("a chunk is destroyed twice");
+  }
+  void map(std::uintptr_t address, std::uint64_t bytes, Chunk chunk) override {
+    const std::lock_guard guard(lock_);
+    called("cuMemMap");
+    if (!mapped_.emplace(address, chunk).second) complain("mapped twice");
+    for (const auto& [other, its] : mapped_)
+      if (other != address && its == chunk) complain("a chunk lies in two places");
+    mmap(reinterpret_cast<void*>(address), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+         file_, static_cast<off_t>(chunk * bytes));
+  }
+  void unmap(std::uintptr_t address, std::uint64_t bytes) override {
+    const std::lock_guard guard(lock_);
+    called("cuMemUnmap");
+    if (mapped_.erase(address) != 1) complain("unmapped what is not there");
+    mmap(reinterpret_cast<void*>(address), bytes, PROT_NONE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  }
+  void* pin(std::uint64_t bytes) override {
+    called("cuMemHostAlloc");
+    return std::malloc(bytes);
+  }
+  void unpin(void* memory) override { std::free(memory); }
+
+  Stream make_stream() override {
+    const std::lock_guard guard(lock_);
+    const auto stream = reinterpret_cast<Stream>(++next_stream_);
+    streams_[stream];
+    return stream;
+  }
+  void destroy_stream(Stream stream) override {
+    const std::lock_guard guard(lock_);
+    if (!streams_[stream].empty()) complain("a stream is destroyed before its end");
+    streams_.erase(stream);
+  }
+  void copy(void* to, const void* from, std::uint64_t bytes, Stream stream) override {
+    called("cuMemcpyAsync");
+    push(stream, {[=, this] {
+           for (const void* end : {static_cast<const void*>(to), from})
+             if (of_device(end) && !mapped(reinterpret_cast<std::uintptr_t>(end), bytes))
+               return complain("a copy uses memory that is not there");
+           std::memcpy(to, from, bytes);
+         }});
+  }
+  Event make_event() override {
+    const std::lock_guard guard(lock_);
+    ++events_;
+    return new Mark;
+  }
+  void destroy_event(Event event) override {
+    const std::lock_guard guard(lock_);
+    --events_;
+    delete static_cast<Mark*>(event);
+  }
+  void record(Event event, Stream stream) override {
+    const std::lock_guard guard(lock_);
+    called("cuEventRecord");
+    auto* mark = static_cast<Mark*>(event);
+    mark->pending.insert(++mark->recorded);
+    streams_[stream].push_back({[mark, number = mark->recorded] { mark->pending.erase(number); }});
+  }
+  void wait(Stream stream, Event event) override {
+    const std::lock_guard guard(lock_);
+    called("cuStreamWaitEvent");
+    const auto* mark = static_cast<Mark*>(event);
+    streams_[stream].push_back(
+        {[] {}, [mark, number = mark->recorded] { return mark->happened(number); }});
+  }
+  bool done(Event event) override {
+    const std::lock_guard guard(lock_);
+    if (random_() % 2 == 0) advance();
+    const auto* mark = static_cast<Mark*>(event);
+    return mark->happened(mark->recorded);
+  }
+  void synchronize(Event event) override {
+    const std::lock_guard guard(lock_);
+    called("cuEventSynchronize");
+    waited_.insert(std::this_thread::get_id());
+    const auto* mark = static_cast<Mark*>(event);
+    const auto number = mark->recorded;
+    while (!mark->happened(number))
+      if (!advance()) {
+        complain("what is waited for never happens");
+        return;
+      }
+  }
+
+ private:
+  struct Mark {
+    std::uint64_t recorded = 0;
+    std::set<std::uint64_t> pending;  // who waits, waits for one of these
+    bool happened(std::uint64_t number) const { return !pending.contains(number); }
+  };
+  struct Item {
+    std::function<void()> run;
+    std::function<bool()> ready = [] { return true; };
+  };
+
+  void push(Stream stream, Item item) {
+    const std::lock_guard guard(lock_);
+    streams_[stream].push_back(std::move(item));
+  }
+  // One item of a stream that can go on; false: there is none.
+  bool advance() {
+    std::vector<std::deque<Item>*> able;
+    for (auto& [stream, items] : streams_)
+      if (!items.empty() && items.front().ready()) able.push_back(&items);
+    if (able.empty()) return false;
+    auto& items = *able[random_() % able.size()];
+    const Item item = std::move(items.front());
+    items.pop_front();
+    item.run();
+    return true;
+  }
+  bool mapped(std::uintptr_t address, std::uint64_t bytes) const {
+    for (auto at = address / kUnit * kUnit; at < address + bytes; at += kUnit)
+      if (!mapped_.contains(at)) return false;
+    return true;
+  }
+  // Whether the address is the device's rather than the host's.
+  bool of_device(const void* address) const {
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    return at - arena_ < arena_bytes_;
+  }
+  void called(const char* call) {
+    if (refused_ == call) throw DriverError(call, 2, "CUDA_ERROR_OUT_OF_MEMORY");
+  }
+  void complain(std::string what) { complaints_.push_back(std::move(what)); }
+
+  std::mutex lock_;
+  std::mt19937 random_;
+  std::uint64_t capacity_, most_ = 0, next_chunk_ = 0, next_stream_ = 0, events_ = 0;
+  int file_;
+  std::uintptr_t arena_ = 0;
+  std::uint64_t arena_bytes_ = 0;
+  std::set<Chunk> chunks_;
+  std::map<std::uintptr_t, Chunk> mapped_;
+  std::map<Stream, std::deque<Item>> streams_;
+  std::set<std::thread::id> waited_;
+  std::vector<std::string> complaints_;
+  std::string refused_;
+};
+
+}  // namespace sentinel::gpu
