@@ -350,8 +350,9 @@ void PoolEngine::leave(Index index) {
   work_.notify_one();
 }
 
-// Its chunk is still in place. Who writes there now spoils the copy, which nobody will read. Whoever
-// computes waits for what the departure waits for: its copy in, or, of what died, its last use.
+// Its chunk is still in place. Who writes there now spoils the copy, which nobody will read.
+// Whoever computes waits for what the departure waits for: its copy in, or, of what died, its last
+// use.
 void PoolEngine::recall(Index index) {
   Block& b = blocks_[index];
   driver_.wait(join_, b.event);  // the departure's, as is the slot

@@ -14,8 +14,8 @@
 //     +- taken, dead ---+  +------------------------- promote, await --------------+
 //
 // Unmapping is not stream-ordered. A chunk is unmapped once the event behind its last use has
-// happened, which the helper thread waits for. (Sentinel paper, section V: two streams beside that
-// which computes; G10, section 4.5: copies in both directions at once.)
+// happened, which the helper thread waits for. (Sentinel paper, section VI, orders movement by
+// streams and events, too; with one stream for both ways, where here each has its own.)
 //
 // One lock guards all state. It is held while work is queued on streams, never while anybody waits
 // for the device.

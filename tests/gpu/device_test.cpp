@@ -1,0 +1,143 @@
+// The engine of a GPU's memory on a real device. Skips with the reason where there is none; the
+// engine's logic is tested without one (unit/execute/pool_engine_test.cpp).
+#include <gmock/gmock.h>
+
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "execute/gpu/pool_engine.h"
+
+namespace sentinel::gpu {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+
+class DeviceTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    try {
+      driver = open_driver(0);
+    } catch (const Error& error) {
+      GTEST_SKIP() << error.what();
+    }
+    granule = driver->granularity();
+    staging = static_cast<char*>(driver->pin(kStaging));
+    end = driver->make_event();
+  }
+  void TearDown() override {
+    if (!driver) return;
+    driver->destroy_event(end);
+    driver->unpin(staging);
+  }
+
+  // What a kernel would do: copies between a tensor's pages, as many as tell where its granules
+  // are, and memory of the host.
+  std::vector<std::uint64_t> pages(std::uint64_t bytes) const {
+    std::vector<std::uint64_t> offsets;
+    for (std::uint64_t at = 0; at < bytes; at += granule) {
+      offsets.push_back(at);
+      offsets.push_back(std::min(at + granule, bytes) - kPage);
+    }
+    return offsets;
+  }
+  char* page() {
+    staged += kPage;
+    if (staged > kStaging) throw Error("the test needs more memory of the host");
+    return staging + staged - kPage;
+  }
+  void write(std::uintptr_t address, std::uint64_t bytes, std::uint64_t value, Stream stream) {
+    for (const auto offset : pages(bytes)) {
+      char* from = page();
+      for (std::uint64_t i = 0; i < kPage / 8; ++i) std::memcpy(from + 8 * i, &value, sizeof value);
+      driver->copy(reinterpret_cast<void*>(address + offset), from, kPage, stream);
+    }
+  }
+  void read(std::uintptr_t address, std::uint64_t bytes, std::uint64_t value, Stream stream) {
+    for (const auto offset : pages(bytes)) {
+      char* to = page();
+      driver->copy(to, reinterpret_cast<void*>(address + offset), kPage, stream);
+      expected.push_back({to, value});
+    }
+  }
+  void finish(Stream stream) {
+    driver->record(end, stream);
+    driver->synchronize(end);
+    for (const auto& [at, value] : expected)
+      for (std::uint64_t i = 0; i < kPage / 8; ++i) {
+        std::uint64_t found;
+        std::memcpy(&found, at + 8 * i, sizeof found);
+        ASSERT_EQ(found, value);
+      }
+    expected.clear();
+    staged = 0;
+  }
+
+  static constexpr std::uint64_t kStaging = 64u << 20;
+  std::unique_ptr<Driver> driver;
+  std::uint64_t granule = 0, staged = 0;
+  char* staging = nullptr;
+  Event end = nullptr;
+  std::vector<std::pair<const char*, std::uint64_t>> expected;
+};
+
+TEST_F(DeviceTest, TrainingsComputeTheSameInAFewChunks) {
+  for (unsigned seed = 0; seed < 8; ++seed) {
+    PoolEngine engine(*driver, {.arena_bytes = 256 * granule, .granule_bytes = granule});
+    const Stream stream = driver->make_stream();
+    engine.compute_on(stream);
+    engine.set_budget((9 + seed % 4) * granule);
+    struct Tensor {
+      std::uintptr_t address;
+      std::uint64_t bytes, value;
+      bool wanted = true;
+    };
+    std::vector<Tensor> live;
+    std::mt19937 random(seed);
+    std::uint64_t next = engine.arena();
+    const auto want = [&](Tensor& t, bool wanted) {
+      if (wanted && !t.wanted) engine.promote(t.address, t.bytes);
+      if (!wanted && t.wanted) engine.demote(t.address, t.bytes);
+      t.wanted = wanted;
+    };
+    for (int op = 0; op < 200; ++op) {
+      engine.tick();
+      if (live.size() < 12 && random() % 3 != 0 && next < engine.arena() + 250 * granule) {
+        live.push_back({next, (1 + random() % 6) * granule / 2, random()});
+        const auto& t = live.back();
+        next += t.bytes;
+        ASSERT_TRUE(engine.occupy(t.address, t.bytes));
+        write(t.address, t.bytes, t.value, stream);
+      } else if (!live.empty()) {
+        auto& t = live[random() % live.size()];
+        want(t, true);
+        engine.await(t.address, t.bytes);
+        read(t.address, t.bytes, t.value, stream);
+        write(t.address, t.bytes, ++t.value, stream);
+      }
+      if (live.empty()) continue;
+      const auto t = live.begin() + static_cast<std::ptrdiff_t>(random() % live.size());
+      if (const auto chance = random() % 4; chance < 2) {
+        want(*t, chance == 1);
+      } else if (chance == 2) {
+        engine.vacate(t->address, t->bytes, t->wanted);
+        live.erase(t);
+      }
+    }
+    ASSERT_NO_FATAL_FAILURE(finish(stream)) << "seed " << seed;
+    EXPECT_LE(engine.counters().peak_bytes, (9 + seed % 4) * granule);
+    EXPECT_GT(engine.counters().demoted_bytes, 0u);
+  }
+}
+
+TEST_F(DeviceTest, WhatTheDriverRefusesHasItsName) {
+  try {
+    driver->unmap(1, granule);
+    FAIL() << "unmapping nothing was accepted";
+  } catch (const DriverError& error) {
+    EXPECT_THAT(error.what(), ::testing::StartsWith("cuMemUnmap: CUDA_ERROR_"));
+  }
+}
+
+}  // namespace
+}  // namespace sentinel::gpu

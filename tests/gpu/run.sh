@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# On a machine with an NVIDIA GPU: builds what needs one, tests it, and measures it. Takes what a bare
+# CUDA image has (CMake, ninja, a C++20 compiler); GoogleTest and {fmt} come from build/gpu-travel
+# (pack.sh, on a machine that has them) or else from the system. Nothing of it changes the device.
+#
+#   tests/gpu/run.sh [FOLDER]     what was measured goes to FOLDER too, with device and driver
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+results=${1:-${OUT:-$root/build/gpu-results}}
+travel=$root/build/gpu-travel
+options=()
+[ -d "$travel" ] && options=("-DSENTINEL_TRAVEL=$travel")
+mkdir -p "$results"
+cmake -S "$root/tests/gpu" -B "$root/build/gpu" -G Ninja "${options[@]}" >"$results/build.log"
+ninja -C "$root/build/gpu" >>"$results/build.log"
+if ! command -v nvidia-smi >/dev/null || ! nvidia-smi >/dev/null 2>&1; then
+  echo "no NVIDIA GPU here: only what needs none is tested" >&2
+  exec "$root/build/gpu/pool_engine_test"
+fi
+nvidia-smi --query-gpu=name,driver_version,memory.total,memory.free --format=csv | tee "$results/device.csv"
+"$root/build/gpu/pool_engine_test" --gtest_brief=1
+"$root/build/gpu/gpu_device_test" --gtest_brief=1
+if command -v compute-sanitizer >/dev/null; then
+  compute-sanitizer --error-exitcode 1 "$root/build/gpu/gpu_device_test" --gtest_brief=1 | tee "$results/memcheck.txt"
+else
+  echo "compute-sanitizer is not here: no memory check" >&2
+fi
+"$root/build/gpu/gpu_movement" | tee "$results/movement.txt"
