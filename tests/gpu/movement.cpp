@@ -84,23 +84,25 @@ class Pools {
       engine_.demote(at(n), kGranule);
     }
   }
-  // The first third comes and goes: out is measured until there is room again for as much, in until
-  // what computes may use it. Then both at once, as in the steady state of a plan.
+  // The first third comes, until what computes may use it, and goes, until its chunks are free.
+  // Then both at once, as in the steady state of a plan. Bytes are those that were really copied.
   Rates measure() {
     exchange(kBlocks);  // the first third is away, whatever was before
+    engine_.settle();
     Rates rates{};
-    rates.in = timed(kBlocks, [&] {
+    rates.in = timed([&] {
       for (std::uint64_t n = 0; n < kBlocks; ++n) engine_.promote(at(n), kGranule);
       for (std::uint64_t n = 0; n < kBlocks; ++n) await(n);
       finish();
     });
-    rates.out = timed(kBlocks, [&] {
+    rates.out = timed([&] {
       for (std::uint64_t n = 0; n < kBlocks; ++n) engine_.demote(at(n), kGranule);
-      engine_.set_budget(kGranule);  // returns when all but one are gone
+      engine_.settle();
     });
-    engine_.set_budget(kBlocks * kGranule);
-    exchange(kBlocks);
-    rates.both = timed(4 * kBlocks, [&] { exchange(2 * kBlocks); });
+    rates.both = timed([&] {
+      exchange(2 * kBlocks);
+      engine_.settle();
+    });
     return rates;
   }
 
@@ -128,10 +130,16 @@ class Pools {
     finish();
   }
   template <class F>
-  double timed(std::uint64_t blocks, F&& moves) {
+  double timed(F&& moves) {
+    const auto moved = [this] {
+      const auto counters = engine_.counters();
+      return counters.promoted_bytes + counters.demoted_bytes;
+    };
+    const auto before = moved();
     const auto begin = Clock::now();
     moves();
-    return static_cast<double>(blocks * kGranule) / 1e9 / seconds_since(begin);
+    const auto seconds = seconds_since(begin);
+    return static_cast<double>(moved() - before) / 1e9 / seconds;
   }
 
   Driver& driver_;

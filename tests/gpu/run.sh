@@ -21,7 +21,9 @@ nvidia-smi --query-gpu=name,driver_version,memory.total,memory.free --format=csv
 "$root/build/gpu/pool_engine_test" --gtest_brief=1
 "$root/build/gpu/gpu_device_test" --gtest_brief=1
 if command -v compute-sanitizer >/dev/null; then
-  compute-sanitizer --error-exitcode 1 "$root/build/gpu/gpu_device_test" --gtest_brief=1 | tee "$results/memcheck.txt"
+  # but for the test that has the driver refuse a call, which would be counted
+  compute-sanitizer --error-exitcode 1 "$root/build/gpu/gpu_device_test" --gtest_brief=1 \
+    --gtest_filter=-*HasItsName | tee "$results/memcheck.txt"
 else
   echo "compute-sanitizer is not here: no memory check" >&2
 fi

@@ -1,5 +1,5 @@
 // The CUDA driver API, loaded at run time: the functions and structures that are used are declared
-// here as the driver's ABI has had them since CUDA 10.2, so that nothing of CUDA is needed to
+// here as the driver's ABI has had them since CUDA 11.0, so that nothing of CUDA is needed to
 // build.
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -85,7 +85,7 @@ Calls load() {
   calls.name = reinterpret_cast<decltype(calls.name)>(dlsym(library, #name)); \
   if (calls.name == nullptr)                                                  \
     throw Error(                                                              \
-        fmt::format("{} has no {}: a driver for CUDA 10.2 or later is needed", kLibrary, #name));
+        fmt::format("{} has no {}: a driver for CUDA 11.0 or later is needed", kLibrary, #name));
   SENTINEL_CUDA_CALLS(SENTINEL_CUDA_FIND)
 #undef SENTINEL_CUDA_FIND
   return calls;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <unordered_map>
 #include <utility>
 
 #include "base/quiet_thread.h"
@@ -15,9 +16,10 @@ namespace sentinel::gpu {
 namespace {
 
 constexpr std::uint64_t kSlotsASlab = 16;
-constexpr std::uint64_t kTogether = 4;  // departures that a thread in want of a chunk starts
+const auto kPerThreadStream = reinterpret_cast<Stream>(2);  // CU_STREAM_PER_THREAD
 
-thread_local Stream computing_here = nullptr;
+// By engine: a thread may compute on several devices.
+thread_local std::unordered_map<const PoolEngine*, Stream> streams_here;
 
 [[noreturn]] void stop(const std::string& why) {
   const auto text = fmt::format(
@@ -88,19 +90,42 @@ PoolEngine::~PoolEngine() {
   });
 }
 
-void PoolEngine::compute_on(Stream stream) noexcept { computing_here = stream; }
+void PoolEngine::compute_on(Stream stream) {
+  if (stream == kPerThreadStream)
+    throw Error(
+        "the default stream of each thread is no stream to compute on: events of one thread "
+        "tell nothing of another's; use a stream that was made");
+  streams_here[this] = stream;
+}
+
+Stream PoolEngine::here() const {
+  const auto at = streams_here.find(this);
+  return at == streams_here.end() ? nullptr : at->second;
+}
+
+void PoolEngine::forget(Stream stream) {
+  const Guard guard(lock_);
+  if (std::erase(computing_, stream) == 0) return;
+  Event event = take_event();
+  driver_.record(event, stream);
+  driver_.wait(join_, event);
+  give_event(event);
+}
+
+void PoolEngine::settle() {
+  Guard guard(lock_);
+  freed_.wait(guard, [this] { return under_way_ == 0; });
+}
 
 void PoolEngine::set_budget(std::uint64_t bytes) {
   Guard guard(lock_);
-  budget_ = bytes == 0 ? ~0ull : bytes / granule_;
-  while (chunks_ > budget_) {
-    if (!free_.empty()) {
-      driver_.destroy(free_.back());
-      free_.pop_back();
-      --chunks_;
-    } else if (under_way_ > 0 || evict_one()) {
+  const auto before = std::exchange(budget_, bytes == 0 ? ~0ull : bytes / granule_);
+  device_ = ~0ull;  // others may have left it
+  for (drop_surplus(); chunks_ > budget_; drop_surplus()) {
+    if (under_way_ > 0 || evict_one()) {
       freed_.wait(guard);
     } else {
+      budget_ = before;
       throw Error(fmt::format("a budget of {} does not hold what the op that runs uses",
                               print_bytes(bytes)));
     }
@@ -123,23 +148,18 @@ bool PoolEngine::occupy(std::uintptr_t address, std::uint64_t bytes) noexcept {
       use(index);
       begun.push_back(index);
     });
-    if (fits) return;
-    for (Index index : begun) {
-      --blocks_[index].wanted;
-      if (--blocks_[index].live == 0) die(index);
-    }
+    if (!fits)
+      for (Index index : begun) end(index, true);
+    fetch_queued(guard);
   });
   return fits;
 }
 
 void PoolEngine::vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept {
   checked([&] {
-    const Guard guard(lock_);
-    for_blocks(address, bytes, [&](Index index) {
-      Block& b = blocks_[index];
-      b.wanted -= wanted ? 1 : 0;
-      if (--b.live == 0) die(index);
-    });
+    Guard guard(lock_);
+    for_blocks(address, bytes, [&](Index index) { end(index, wanted); });
+    fetch_queued(guard);
   });
 }
 
@@ -193,6 +213,7 @@ void PoolEngine::await(std::uintptr_t address, std::uint64_t bytes) noexcept {
       use(index);
       await_event(b);
     });
+    fetch_queued(guard);
   });
 }
 
@@ -213,27 +234,41 @@ EngineCounters PoolEngine::counters() const {
 
 // ---------------------------------------------------------------- chunks
 
+void PoolEngine::drop_surplus() {
+  for (; chunks_ > budget_ && !free_.empty(); --chunks_) {
+    driver_.destroy(free_.back());
+    free_.pop_back();
+  }
+}
+
+// A new chunk, within the budget and what the device has.
+bool PoolEngine::make_chunk(Chunk& chunk) {
+  const auto made = driver_.create(granule_);
+  if (!made) {
+    device_ = chunks_;  // it is full: others use it, too
+    return false;
+  }
+  ++chunks_;
+  counters_.peak_bytes = std::max(counters_.peak_bytes, chunks_ * granule_);
+  chunk = *made;
+  return true;
+}
+
 // Room for one granule, `now` or not at all. Waits only while chunks are on their way out.
 bool PoolEngine::find_chunk(Chunk& chunk, bool now, Guard& guard) {
   while (true) {
-    if (!free_.empty() && chunks_ <= budget_) {
+    drop_surplus();
+    if (!free_.empty()) {
       chunk = free_.back();
       free_.pop_back();
       return true;
     }
-    if (chunks_ < std::min(budget_, device_)) {
-      if (const auto made = driver_.create(granule_)) {
-        ++chunks_;
-        counters_.peak_bytes = std::max(counters_.peak_bytes, chunks_ * granule_);
-        chunk = *made;
-        return true;
-      }
-      device_ = chunks_;  // it is full: others use it, too
-    }
+    if (chunks_ < std::min(budget_, device_) && make_chunk(chunk)) return true;
     if (!dead_.empty() && driver_.done(blocks_[dead_.front()].event)) {
       const Index index = dead_.front();
       Block& b = blocks_[index];
       dead_.pop_front();
+      b.dead = false;
       driver_.unmap(at(index), granule_);
       give_event(b.event);
       b.state = State::empty;
@@ -241,9 +276,10 @@ bool PoolEngine::find_chunk(Chunk& chunk, bool now, Guard& guard) {
       continue;
     }
     if (!now) return false;
-    while (under_way_ < kTogether && evict_one()) {
+    while (under_way_ <= waiting_ && evict_one()) {
     }
-    if (under_way_ == 0) return false;
+    if (under_way_ == 0)  // what was full once may have room again
+      return chunks_ < budget_ && make_chunk(chunk);
     const auto begin = std::chrono::steady_clock::now();
     ++waiting_;
     freed_.wait(guard);
@@ -253,12 +289,15 @@ bool PoolEngine::find_chunk(Chunk& chunk, bool now, Guard& guard) {
   }
 }
 
-// What died first, then what was used longest ago; never what the op uses that runs.
+// What died first, then what no plan wants, then what was used longest ago; never what the op uses
+// that runs.
 bool PoolEngine::evict_one() {
   if (!dead_.empty()) return leave(dead_.front()), true;
   const auto now = clock_.load(std::memory_order_relaxed);
-  const auto victim =
-      std::ranges::find_if(by_use_, [&](Index index) { return blocks_[index].used != now; });
+  const auto idle = [&](Index index) { return blocks_[index].used != now; };
+  auto victim = std::ranges::find_if(
+      by_use_, [&](Index index) { return idle(index) && blocks_[index].wanted == 0; });
+  if (victim == by_use_.end()) victim = std::ranges::find_if(by_use_, idle);
   if (victim == by_use_.end()) return false;
   leave(*victim);
   return true;
@@ -277,10 +316,21 @@ void PoolEngine::hold(Index index, Chunk chunk) {
 
 void PoolEngine::use(Index index) {
   Block& b = blocks_[index];
-  if (std::ranges::find(computing_, computing_here) == computing_.end())
-    computing_.push_back(computing_here);
+  join();
   b.used = clock_.load(std::memory_order_relaxed);
   if (b.state == State::resident && b.live > 0) by_use_.splice(by_use_.end(), by_use_, b.place);
+}
+
+// A stream that is new here begins behind all that was launched on others until now: what is known
+// of events is known for those.
+void PoolEngine::join() {
+  const Stream stream = here();
+  if (std::ranges::find(computing_, stream) != computing_.end()) return;
+  Block nothing;
+  Event event = last_use(nothing);
+  driver_.wait(stream, event);
+  give_event(event);
+  computing_.push_back(stream);
 }
 
 bool PoolEngine::fetch(Index index, bool now, Guard& guard) {
@@ -302,7 +352,6 @@ bool PoolEngine::fetch(Index index, bool now, Guard& guard) {
 // For a tensor that begins.
 bool PoolEngine::make_resident(Index index, Guard& guard) {
   Block& b = blocks_[index];
-  const bool was_dead = b.state == State::resident && b.live == 0;
   while (b.state != State::resident) {
     Chunk chunk;
     if (b.state == State::leaving) {
@@ -317,11 +366,9 @@ bool PoolEngine::make_resident(Index index, Guard& guard) {
       free_.push_back(chunk);
     }
   }
-  await_event(b);  // the copy in of what lives beside it; or the last use of what died
-  if (was_dead) {
-    if (b.event != nullptr) give_event(b.event);
-    by_use_.splice(by_use_.end(), dead_, b.place);
-  }
+  await_event(b);  // the copy in of what lives beside it; the last use of what died
+  if (b.dead) by_use_.splice(by_use_.end(), dead_, b.place);
+  b.dead = false;
   return true;
 }
 
@@ -331,11 +378,12 @@ void PoolEngine::leave(Index index) {
   Departure departure{index, ++tickets_, nullptr, nullptr};
   if (b.live == 0) {
     departure.event = b.event;
-    dead_.erase(b.place);
+    (b.dead ? dead_ : by_use_).erase(b.place);
+    b.dead = false;
   } else {
+    if (b.slot == nullptr) b.slot = take_slot();  // it may be refused: nothing has changed yet
     departure.event = last_use(b);
     driver_.wait(out_, departure.event);
-    if (b.slot == nullptr) b.slot = take_slot();
     driver_.copy(b.slot, reinterpret_cast<void*>(at(index)), granule_, out_);
     driver_.record(departure.event, out_);
     departure.slot = b.slot;
@@ -364,6 +412,17 @@ void PoolEngine::recall(Index index) {
   b.place = by_use_.insert(by_use_.end(), index);
 }
 
+// A tensor ends. What still lives beside it leaves if no plan wants that, and what begins in its
+// place waits for its kernels, on whatever stream they are.
+void PoolEngine::end(Index index, bool wanted) {
+  Block& b = blocks_[index];
+  b.wanted -= wanted ? 1 : 0;
+  if (--b.live == 0) return die(index);
+  if (b.state != State::resident) return;
+  if (computing_.size() > 1) b.event = last_use(b);
+  if (b.wanted == 0) leave(index);
+}
+
 // Nothing lives in it any more.
 void PoolEngine::die(Index index) {
   Block& b = blocks_[index];
@@ -372,6 +431,7 @@ void PoolEngine::die(Index index) {
     // Where a copy in still reads the slot, what it brings is of no use any more.
     if (b.slot != nullptr) slots_.push_back(std::exchange(b.slot, nullptr));
     b.event = last_use(b);
+    b.dead = true;
     dead_.splice(dead_.end(), by_use_, b.place);
   } else if (b.state == State::absent) {
     slots_.push_back(std::exchange(b.slot, nullptr));
@@ -427,8 +487,8 @@ void PoolEngine::gone(const Departure& departure) {
 // What this thread computes on waits for what the block's event stands for.
 void PoolEngine::await_event(Block& b) {
   if (b.event == nullptr) return;
-  driver_.wait(computing_here, b.event);
-  if (computing_.size() == 1 && b.live > 0) give_event(b.event);
+  driver_.wait(here(), b.event);
+  if (!b.dead && driver_.done(b.event)) give_event(b.event);
 }
 
 // Happens when all that was launched until now, and the block's copy in, are over.

@@ -47,8 +47,12 @@ class PoolEngine final : public Engine {
   PoolEngine(const PoolEngine&) = delete;
   PoolEngine& operator=(const PoolEngine&) = delete;
 
-  // On which what this thread calls for from now on is computed.
-  void compute_on(Stream) noexcept;
+  // On which what this thread calls for from now on is computed. One thread at a time launches
+  // work: between await() and the launch no other may ask for memory. Throws Error for the default
+  // stream that each thread has of its own.
+  void compute_on(Stream);
+  void forget(Stream);  // before it is destroyed, by whoever made it
+  void settle();        // waits until nothing is on its way out
 
   void set_budget(std::uint64_t bytes) override;
 
@@ -84,6 +88,7 @@ class PoolEngine final : public Engine {
   struct Block {
     State state = State::empty;
     bool queued = false;  // absent: a promotion waits for room
+    bool dead = false;    // resident: nothing lives in it
     std::uint32_t live = 0, wanted = 0;
     std::uint64_t used = 0;    // the op that used it last
     std::uint64_t ticket = 0;  // leaving: of its departure
@@ -108,6 +113,9 @@ class PoolEngine final : public Engine {
   void for_blocks(std::uintptr_t address, std::uint64_t bytes, F&& f);
   std::uintptr_t at(Index index) const { return arena_ + index * granule_; }
 
+  Stream here() const;
+  void drop_surplus();
+  bool make_chunk(Chunk&);
   bool find_chunk(Chunk&, bool now, Guard&);
   bool evict_one();
   void hold(Index, Chunk);
@@ -115,8 +123,10 @@ class PoolEngine final : public Engine {
   bool make_resident(Index, Guard&);
   void leave(Index);
   void recall(Index);
+  void end(Index, bool wanted);
   void die(Index);
   void use(Index);
+  void join();
   void gone(const Departure&);
   void fetch_queued(Guard&);
   void helper();

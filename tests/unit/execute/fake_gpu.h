@@ -27,7 +27,9 @@ class FakeGpu final : public Driver {
   static constexpr std::uint64_t kUnit = 4096;
 
   explicit FakeGpu(unsigned seed, std::uint64_t chunks)
-      : random_(seed), capacity_(chunks), file_(memfd_create("fake-gpu", MFD_CLOEXEC)) {}
+      : random_(seed), capacity_(chunks), file_(memfd_create("fake-gpu", MFD_CLOEXEC)) {
+    streams_[nullptr];
+  }
   ~FakeGpu() override { close(file_); }
 
   // ------------------------------------------------------------ what tests ask and say
@@ -50,16 +52,29 @@ class FakeGpu final : public Driver {
     const std::lock_guard guard(lock_);
     refused_ = std::move(call);
   }
-  std::uint64_t most_chunks() const { return most_; }
-  std::size_t left() const { return chunks_.size() + mapped_.size() + streams_.size() + events_; }
-  std::vector<std::string> complaints() const { return complaints_; }
-  bool was_waited_for_by(std::thread::id id) const { return waited_.contains(id); }
+  std::uint64_t most_chunks() const {
+    const std::lock_guard guard(lock_);
+    return most_;
+  }
+  std::size_t left() const {  // beside the default stream
+    const std::lock_guard guard(lock_);
+    return chunks_.size() + mapped_.size() + streams_.size() - 1 + events_;
+  }
+  std::vector<std::string> complaints() const {
+    const std::lock_guard guard(lock_);
+    return complaints_;
+  }
+  bool was_waited_for_by(std::thread::id id) const {
+    const std::lock_guard guard(lock_);
+    return waited_.contains(id);
+  }
 
   // ------------------------------------------------------------ Driver
 
   std::uint64_t granularity() override { return kUnit; }
   std::uint64_t free_bytes() override { return (capacity_ - chunks_.size()) * kUnit; }
   std::uintptr_t reserve(std::uint64_t bytes) override {
+    const std::lock_guard guard(lock_);
     called("cuMemAddressReserve");
     void* at = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     arena_ = reinterpret_cast<std::uintptr_t>(at);
@@ -100,6 +115,7 @@ class FakeGpu final : public Driver {
          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   }
   void* pin(std::uint64_t bytes) override {
+    const std::lock_guard guard(lock_);
     called("cuMemHostAlloc");
     return std::malloc(bytes);
   }
@@ -117,7 +133,10 @@ class FakeGpu final : public Driver {
     streams_.erase(stream);
   }
   void copy(void* to, const void* from, std::uint64_t bytes, Stream stream) override {
-    called("cuMemcpyAsync");
+    {
+      const std::lock_guard guard(lock_);
+      called("cuMemcpyAsync");
+    }
     push(stream, {[=, this] {
            for (const void* end : {static_cast<const void*>(to), from})
              if (of_device(end) && !mapped(reinterpret_cast<std::uintptr_t>(end), bytes))
@@ -140,13 +159,13 @@ class FakeGpu final : public Driver {
     called("cuEventRecord");
     auto* mark = static_cast<Mark*>(event);
     mark->pending.insert(++mark->recorded);
-    streams_[stream].push_back({[mark, number = mark->recorded] { mark->pending.erase(number); }});
+    of(stream).push_back({[mark, number = mark->recorded] { mark->pending.erase(number); }});
   }
   void wait(Stream stream, Event event) override {
     const std::lock_guard guard(lock_);
     called("cuStreamWaitEvent");
     const auto* mark = static_cast<Mark*>(event);
-    streams_[stream].push_back(
+    of(stream).push_back(
         {[] {}, [mark, number = mark->recorded] { return mark->happened(number); }});
   }
   bool done(Event event) override {
@@ -181,7 +200,11 @@ class FakeGpu final : public Driver {
 
   void push(Stream stream, Item item) {
     const std::lock_guard guard(lock_);
-    streams_[stream].push_back(std::move(item));
+    of(stream).push_back(std::move(item));
+  }
+  std::deque<Item>& of(Stream stream) {
+    if (!streams_.contains(stream)) complain("a stream is used after its end");
+    return streams_[stream];
   }
   // One item of a stream that can go on; false: there is none.
   bool advance() {
@@ -210,7 +233,7 @@ class FakeGpu final : public Driver {
   }
   void complain(std::string what) { complaints_.push_back(std::move(what)); }
 
-  std::mutex lock_;
+  mutable std::mutex lock_;
   std::mt19937 random_;
   std::uint64_t capacity_, most_ = 0, next_chunk_ = 0, next_stream_ = 0, events_ = 0;
   int file_;

@@ -17,18 +17,19 @@ constexpr std::uint64_t kWords = kUnit / 8;
 class PoolEngineTest : public ::testing::Test {
  protected:
   void make(unsigned seed, std::uint64_t device_chunks = 1000) {
-    engine.reset();
+    end();
     gpu = std::make_unique<FakeGpu>(seed, device_chunks);
     engine = std::make_unique<PoolEngine>(
         *gpu, PoolOptions{.arena_bytes = 256 * kUnit, .granule_bytes = kUnit});
     stream = gpu->make_stream();
     engine->compute_on(stream);
   }
-  void TearDown() override {
+  void end() {
     if (!engine) return;
     engine.reset();
     EXPECT_THAT(gpu->complaints(), IsEmpty());
   }
+  void TearDown() override { end(); }
 
   std::uintptr_t at(std::uint64_t block) const { return engine->arena() + block * kUnit; }
   std::uint64_t* words(std::uint64_t block) const {
@@ -73,29 +74,27 @@ TEST_F(PoolEngineTest, WhatLeavesComesBackAsItWas) {
   EXPECT_GE(engine->counters().promoted_bytes, 4 * kUnit);
 }
 
-// Tensors of one to six halves of a granule, so that neighbours share one, on two streams that wait
-// for each other as a program's do: born, read, changed, sent away, asked for ahead or not, dead;
-// under a budget, with the device's work done in every order that is allowed.
+// Tensors of one to six halves of a granule, so that neighbours share one, on two streams; what
+// uses a tensor waits for what used it before, and for nothing else. They are born, also in the
+// place of those that died, read, changed, sent away, asked for ahead or not, and die; under a
+// budget, with the device's work done in every order that is allowed.
 class RandomTraining {
  public:
   RandomTraining(unsigned seed, FakeGpu& gpu, PoolEngine& engine)
-      : random_(seed), gpu_(gpu), engine_(engine), order_(gpu.make_event()) {
+      : random_(seed), gpu_(gpu), engine_(engine) {
     for (Stream& stream : streams_) stream = gpu.make_stream();
   }
   ~RandomTraining() {
     gpu_.finish();
-    gpu_.destroy_event(order_);
+    for (Event event : events_) gpu_.destroy_event(event);
   }
 
   std::uint64_t wrong() const { return wrong_; }
 
   void op() {
     engine_.tick();
-    const Stream before = stream_;
     stream_ = streams_[random_() % 2];
     engine_.compute_on(stream_);
-    gpu_.record(order_, before);
-    gpu_.wait(stream_, order_);
     if (live_.size() < 12 && random_() % 3 != 0)
       begin();
     else if (!live_.empty())
@@ -109,6 +108,7 @@ class RandomTraining {
         return want(*t, true);
       case 2:
         engine_.vacate(t->address, t->bytes, t->wanted);
+        free_.push_back(*t);
         live_.erase(t);
         return;
       default:
@@ -120,16 +120,26 @@ class RandomTraining {
   struct Tensor {
     std::uintptr_t address;
     std::uint64_t bytes, value;
+    Event used;
     bool wanted = true;
   };
 
   void begin() {
-    const Tensor t{engine_.arena() + next_, (1 + random_() % 6) * kUnit / 2, random_()};
-    next_ += t.bytes;
+    Tensor t{engine_.arena() + next_, (1 + random_() % 6) * kUnit / 2, 0, nullptr};
+    if (!free_.empty() && random_() % 2 == 0) {
+      t.address = free_.back().address;
+      t.bytes = free_.back().bytes;
+      free_.pop_back();
+    } else {
+      next_ += t.bytes;
+    }
+    t.value = random_();
+    events_.push_back(t.used = gpu_.make_event());
     ASSERT_TRUE(engine_.occupy(t.address, t.bytes));
     gpu_.launch(stream_, {{t.address, t.bytes}}, [t] {
       std::fill_n(reinterpret_cast<std::uint64_t*>(t.address), t.bytes / 8, t.value);
     });
+    gpu_.record(t.used, stream_);
     live_.push_back(t);
   }
   void want(Tensor& t, bool wanted) {
@@ -140,24 +150,26 @@ class RandomTraining {
   void change(Tensor& t) {
     want(t, true);
     engine_.await(t.address, t.bytes);
+    gpu_.wait(stream_, t.used);
     gpu_.launch(stream_, {{t.address, t.bytes}}, [t, this] {
       auto* words = reinterpret_cast<std::uint64_t*>(t.address);
       for (std::uint64_t i = 0; i < t.bytes / 8; ++i) wrong_ += words[i]++ != t.value;
     });
+    gpu_.record(t.used, stream_);
     ++t.value;
   }
 
   std::mt19937 random_;
   FakeGpu& gpu_;
   PoolEngine& engine_;
-  Event order_;
   Stream streams_[2] = {}, stream_ = nullptr;
-  std::vector<Tensor> live_;
+  std::vector<Tensor> live_, free_;
+  std::vector<Event> events_;
   std::uint64_t next_ = 0, wrong_ = 0;
 };
 
 TEST_F(PoolEngineTest, RandomTrainingsComputeTheSame) {
-  for (unsigned seed = 0; seed < 200; ++seed) {
+  for (unsigned seed = 0; seed < 300; ++seed) {
     const bool full = seed % 3 == 0;  // the device, before the budget is used up
     make(seed, full ? 9 : 1000);
     engine->set_budget((full ? 100 : 9 + seed % 4) * kUnit);
@@ -290,6 +302,63 @@ TEST_F(PoolEngineTest, NothingOfTheDeviceIsLeftBehind) {
   gpu->destroy_stream(stream);
   EXPECT_EQ(gpu->left(), 0u);
   EXPECT_THAT(gpu->complaints(), IsEmpty());
+}
+
+TEST_F(PoolEngineTest, ALowerBudgetThatIsRefusedChangesNothing) {
+  make(7);
+  engine->set_budget(4 * kUnit);
+  engine->tick();
+  ASSERT_TRUE(engine->occupy(at(0), 3 * kUnit));
+  fill(0, 3, 5, stream);
+  EXPECT_THROW(engine->set_budget(2 * kUnit), Error);
+  ASSERT_TRUE(engine->occupy(at(8), kUnit));
+  engine->tick();
+  engine->set_budget(2 * kUnit);
+  engine->await(at(0), kUnit);
+  expect(0, 1, 5, stream);
+  gpu->finish();
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_LE(gpu->free_bytes(), 998 * kUnit);
+}
+
+TEST_F(PoolEngineTest, AStreamMayEnd) {
+  make(8);
+  const Stream other = gpu->make_stream();
+  engine->set_budget(2 * kUnit);
+  engine->tick();
+  engine->compute_on(other);
+  ASSERT_TRUE(engine->occupy(at(0), kUnit));
+  fill(0, 1, 5, other);
+  engine->forget(other);
+  gpu->finish();
+  gpu->destroy_stream(other);
+  engine->compute_on(stream);
+  for (std::uint64_t block = 1; block < 4; ++block) {
+    engine->tick();
+    ASSERT_TRUE(engine->occupy(at(block), kUnit));
+  }
+  engine->tick();
+  engine->await(at(0), kUnit);
+  expect(0, 1, 5, stream);
+  gpu->finish();
+  EXPECT_EQ(wrong, 0u);
+}
+
+TEST_F(PoolEngineTest, TwoDevicesDoNotKnowEachOthersStreams) {
+  make(9);
+  FakeGpu second(9, 100);
+  PoolEngine engine2(second, {.arena_bytes = 16 * kUnit, .granule_bytes = kUnit});
+  for (int i = 0; i < 5; ++i) second.make_stream();  // names that the first device does not have
+  engine2.compute_on(second.make_stream());
+  engine2.tick();
+  ASSERT_TRUE(engine2.occupy(engine2.arena(), kUnit));
+  engine->tick();
+  ASSERT_TRUE(engine->occupy(at(0), kUnit));
+  engine->demote(at(0), kUnit);
+  engine2.demote(engine2.arena(), kUnit);
+  engine->settle();
+  engine2.settle();
+  EXPECT_THAT(second.complaints(), IsEmpty());
 }
 
 TEST(CudaDriver, IsLoadedWhereThereIsOne) {
