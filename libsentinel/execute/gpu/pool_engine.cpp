@@ -164,8 +164,10 @@ void PoolEngine::vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted
 }
 
 void PoolEngine::touch(std::uintptr_t address, std::uint64_t bytes) noexcept {
-  const Guard guard(lock_);
-  for_blocks(address, bytes, [&](Index index) { use(index); });
+  checked([&] {
+    const Guard guard(lock_);
+    for_blocks(address, bytes, [&](Index index) { use(index); });
+  });
 }
 
 void PoolEngine::demote(std::uintptr_t address, std::uint64_t bytes) noexcept {
