@@ -21,8 +21,9 @@ struct TierSpec {
 // tier's port, used by all its traffic; one that names more is used by transfers between any two of
 // them. `bw` is of each way. Both ways of a half-duplex link share its time: there `bw` is of both
 // together, and of a port in bytes of the way in which its tier is faster; a byte the other way
-// takes as much more as the tier is slower there (than the link, if that is the slower). So a drive that writes at 6 GB/s and reads at 3,
-// and does one thing at a time, has a port of 6 GB/s, and moves 2 GB/s each way at once.
+// takes as much more as the tier is slower there (than the link, if that is the slower). So a drive
+// that writes at 6 GB/s and reads at 3, and does one thing at a time, has a port of 6 GB/s, and
+// moves 2 GB/s each way at once.
 struct LinkSpec {
   std::string name;
   double bw = 0;                   // bytes per second

@@ -14,6 +14,7 @@
 #include "base/quiet_thread.h"
 #include "base/units.h"
 #include "execute/limits.h"
+#include "execute/stop.h"
 #include "sentinel/error.h"
 
 namespace sentinel {
@@ -386,14 +387,10 @@ EngineCounters FrameEngine::counters() const {
 // Nothing wrong has been computed yet and nothing must be: the thread that needs the bytes is held
 // in its fault, so the process ends here.
 void FrameEngine::fail(const char* what, int error) noexcept {
-  char text[512];
-  const int n = snprintf(text, sizeof text,
-                         "sentinel: training stopped: %s: %s (slow tier: %s). No wrong number was "
-                         "computed; resume from the last checkpoint.\n",
-                         what, strerror(error), options_.slow_directory.c_str());
-  const auto length = std::min(static_cast<std::size_t>(std::max(n, 0)), sizeof text - 1);
-  [[maybe_unused]] const auto written = write(STDERR_FILENO, text, length);
-  _exit(125);
+  char why[384];
+  snprintf(why, sizeof why, "%s: %s (slow tier: %s)", what, strerror(error),
+           options_.slow_directory.c_str());
+  stop_training(why);
 }
 
 }  // namespace sentinel

@@ -9,13 +9,13 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <future>
 #include <vector>
 
 #include "alloc/ranges.h"
+#include "base/clock.h"
 #include "base/units.h"
 #include "execute/backing.h"
 #include "execute/limits.h"
@@ -26,12 +26,6 @@
 
 namespace sentinel {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 template <class Measure>
 double median(Measure measure) {

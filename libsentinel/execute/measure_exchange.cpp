@@ -5,23 +5,17 @@
 #include <algorithm>
 #include <atomic>
 #include <barrier>
-#include <chrono>
 #include <optional>
 #include <system_error>
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/quiet_thread.h"
 #include "execute/backing.h"
 
 namespace sentinel {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 // Equal parts on every processor, then a barrier, again and again.
 class Arithmetic {

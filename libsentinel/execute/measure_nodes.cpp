@@ -4,12 +4,12 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <thread>
 #include <vector>
 
 #include "alloc/ranges.h"
+#include "base/clock.h"
 #include "base/units.h"
 #include "execute/page_mover.h"
 #include "sentinel/error.h"
@@ -17,12 +17,7 @@
 namespace sentinel {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr std::uint64_t kHuge = 2u << 20;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 // Memory in one node, populated, in pages of the granule's size.
 class NodeBuffer {

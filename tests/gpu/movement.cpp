@@ -4,23 +4,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/units.h"
 #include "execute/gpu/pool_engine.h"
 
 namespace sentinel::gpu {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr int kRounds = 5;
 constexpr std::uint64_t kGranule = 2_MiB, kBlocks = 512;  // a GiB
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 double median(std::vector<double> values) {
   std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));

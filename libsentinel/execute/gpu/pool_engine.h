@@ -122,6 +122,7 @@ class PoolEngine final : public Engine {
   bool fetch(Index, bool now, Guard&);
   bool make_resident(Index, Guard&);
   void leave(Index);
+  void leave_unwanted(Index);
   void recall(Index);
   void end(Index, bool wanted);
   void die(Index);

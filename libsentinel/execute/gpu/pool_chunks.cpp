@@ -1,0 +1,86 @@
+// Where a granule's memory comes from: the budget, the device, and whom it is taken from.
+#include <algorithm>
+
+#include "base/clock.h"
+#include "execute/gpu/pool_engine.h"
+
+namespace sentinel::gpu {
+
+void PoolEngine::drop_surplus() {
+  for (; chunks_ > budget_ && !free_.empty(); --chunks_) {
+    driver_.destroy(free_.back());
+    free_.pop_back();
+  }
+}
+
+// A new chunk, within the budget and what the device has.
+bool PoolEngine::make_chunk(Chunk& chunk) {
+  const auto made = driver_.create(granule_);
+  if (!made) {
+    device_ = chunks_;  // it is full: others use it, too
+    return false;
+  }
+  ++chunks_;
+  counters_.peak_bytes = std::max(counters_.peak_bytes, chunks_ * granule_);
+  chunk = *made;
+  return true;
+}
+
+// Room for one granule, `now` or not at all. Waits only while chunks are on their way out.
+bool PoolEngine::find_chunk(Chunk& chunk, bool now, Guard& guard) {
+  while (true) {
+    drop_surplus();
+    if (!free_.empty()) {
+      chunk = free_.back();
+      free_.pop_back();
+      return true;
+    }
+    if (chunks_ < std::min(budget_, device_) && make_chunk(chunk)) return true;
+    if (!dead_.empty() && driver_.done(blocks_[dead_.front()].event)) {
+      const Index index = dead_.front();
+      Block& b = blocks_[index];
+      dead_.pop_front();
+      b.dead = false;
+      driver_.unmap(at(index), granule_);
+      give_event(b.event);
+      b.state = State::empty;
+      free_.push_back(b.chunk);
+      continue;
+    }
+    if (!now) return false;
+    while (under_way_ <= waiting_ && evict_one()) {
+    }
+    if (under_way_ == 0)  // what was full once may have room again
+      return chunks_ < budget_ && make_chunk(chunk);
+    const auto begin = Clock::now();
+    ++waiting_;
+    freed_.wait(guard);
+    --waiting_;
+    counters_.stall_us += 1e6 * seconds_since(begin);
+  }
+}
+
+// What died first, then what no plan wants, then what was used longest ago; never what the op uses
+// that runs.
+bool PoolEngine::evict_one() {
+  if (!dead_.empty()) return leave(dead_.front()), true;
+  const auto now = clock_.load(std::memory_order_relaxed);
+  const auto idle = [&](Index index) { return blocks_[index].used != now; };
+  auto victim = std::ranges::find_if(
+      by_use_, [&](Index index) { return idle(index) && blocks_[index].wanted == 0; });
+  if (victim == by_use_.end()) victim = std::ranges::find_if(by_use_, idle);
+  if (victim == by_use_.end()) return false;
+  leave(*victim);
+  return true;
+}
+
+void PoolEngine::hold(Index index, Chunk chunk) {
+  Block& b = blocks_[index];
+  driver_.map(at(index), granule_, chunk);
+  b.chunk = chunk;
+  b.state = State::resident;
+  b.queued = false;
+  b.place = by_use_.insert(by_use_.end(), index);
+}
+
+}  // namespace sentinel::gpu
