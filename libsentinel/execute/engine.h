@@ -51,8 +51,10 @@ class Engine {
 
   // A tensor begins / ceases to lie at [address, address + bytes). Whether it is in fast memory as
   // far as the plan goes, is `wanted`: occupy() answers it, demote() ends it, promote() begins it.
+  // vacate() answers whether all its granules are left with fast memory, which makes them the place
+  // for the next tensor of that size.
   virtual bool occupy(std::uintptr_t address, std::uint64_t bytes) noexcept = 0;
-  virtual void vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept = 0;
+  virtual bool vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept = 0;
   // The op about to run uses it.
   virtual void touch(std::uintptr_t, std::uint64_t) noexcept {}
 

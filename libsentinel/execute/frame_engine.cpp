@@ -166,20 +166,25 @@ void FrameEngine::overwrite(std::uintptr_t address, std::uint64_t bytes) noexcep
   });
 }
 
-void FrameEngine::vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept {
+bool FrameEngine::vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept {
   const Guard guard(lock_);
+  bool resident = true;
   for_blocks(address, bytes, [&](BlockIndex index) {
     auto& block = blocks_[index];
     if (wanted) --block.wanted;
     if (--block.live != 0) return;
     no_longer_idle(index);
     if (block.state == BlockState::leaving) block.discard = true;
-    if (block.state == BlockState::resident) note_dead(index);
-    if (block.state == BlockState::resident && frames_short()) evict(index);
+    if (block.state == BlockState::resident)
+      note_dead(index);
+    else
+      resident = false;
     read_no_more(index);
     if (block.state == BlockState::absent && block.queue == QueueId::none)
       make_absent_or_empty(block);
   });
+  if (!dead_.empty()) feed_promoter();
+  return resident;
 }
 
 // An absent block in which nothing lives has nothing to keep.
@@ -315,6 +320,11 @@ void FrameEngine::set_resident(BlockIndex index) noexcept {
 void FrameEngine::keep(BlockIndex index) noexcept {
   evictions_.remove(index);
   look_again();
+}
+
+// There is a frame for the promoter, if it waits for one.
+void FrameEngine::feed_promoter() noexcept {
+  if (std::exchange(starved_, false)) reader_->wake();
 }
 
 // Somebody waits for a frame and what was to free one may have changed.

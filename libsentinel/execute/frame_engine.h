@@ -56,7 +56,7 @@ class FrameEngine final : public Engine {
   void set_budget(std::uint64_t bytes) override;
 
   bool occupy(std::uintptr_t address, std::uint64_t bytes) noexcept override;
-  void vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept override;
+  bool vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept override;
   // It is evicted after what was used earlier.
   void touch(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void demote(std::uintptr_t address, std::uint64_t bytes) noexcept override;
@@ -118,6 +118,7 @@ class FrameEngine final : public Engine {
   void drop_pieces() noexcept;
   void evict(BlockIndex) noexcept;
   void keep(BlockIndex) noexcept;
+  void feed_promoter() noexcept;
   void look_again() noexcept;
   void release_slot(Block&) noexcept;
   void wait_until_settled(Guard&) noexcept;
@@ -136,7 +137,6 @@ class FrameEngine final : public Engine {
   std::size_t room_ahead() const noexcept;
   void make_room_ahead() noexcept;
   bool fresh(const Block&) const noexcept;
-  bool frames_short() const noexcept;
   void note_dead(BlockIndex) noexcept;
   void no_longer_idle(BlockIndex) noexcept;
   void reclaim() noexcept;
@@ -179,6 +179,7 @@ class FrameEngine final : public Engine {
   std::uint64_t arrivals_ = 2;  // twice those demanded: orders blocks used in the same tick
   std::size_t arriving_ = 0, leaving_ = 0;
   bool frozen_ = false, stop_ = false, child_ = false;
+  bool starved_ = false;     // the promoter waits for a frame
   std::size_t waiters_ = 0;  // threads waiting for a block now
   Clock::time_point wait_began_;
   EngineCounters counters_;

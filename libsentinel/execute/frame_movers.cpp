@@ -57,6 +57,7 @@ void FrameEngine::start_promotions(Guard& guard) noexcept {
       demanded_.remove(index);
     } else if (!start_promotion(index, guard)) {
       want_frames(demanded_.size());
+      starved_ = true;
       break;
     }
   }
@@ -67,6 +68,7 @@ void FrameEngine::start_promotions(Guard& guard) noexcept {
       ahead_.remove(index);
     } else if (!start_promotion(index, guard)) {
       reclaim();
+      starved_ = true;
       break;
     }
   }
@@ -76,6 +78,7 @@ void FrameEngine::start_promotions(Guard& guard) noexcept {
       prefetches_.remove(index);
     } else if ((streams() && free_.size() <= room_ahead()) || !start_promotion(index, guard)) {
       reclaim();
+      starved_ = true;
       break;
     }
   }
@@ -85,6 +88,10 @@ void FrameEngine::start_promotions(Guard& guard) noexcept {
 // False: no frame. The block is marked before the lock is dropped, so no one else handles it.
 bool FrameEngine::start_promotion(BlockIndex index, Guard& guard) noexcept {
   auto& block = blocks_[index];
+  if (free_.empty() && frames_ >= budget_frames_ && !dead_.empty()) {
+    reuse_dead(guard);
+    return true;  // the lock was dropped: look again
+  }
   if (block.state == BlockState::empty) {
     demanded_.remove(index);
     if (give(index, guard)) return true;
@@ -211,7 +218,7 @@ void FrameEngine::discard(BlockIndex index, Token token) noexcept {
   block.token = kNoToken;
   make_absent_or_empty(block);
   if (std::exchange(block.recalled, false)) demand(index);
-  reader_->wake();
+  feed_promoter();
   settled_.notify_all();
 }
 

@@ -78,12 +78,6 @@ void FrameEngine::make_room_ahead() noexcept {
   if (room < ahead) want_frames(demanded_.size() + ahead - room, Rank::looped);
 }
 
-// The budget is used up and hardly a frame is free: what is dead should not wait for a demand.
-bool FrameEngine::frames_short() const noexcept {
-  return frames_ >= budget_frames_ &&
-         free_.size() + leaving_ + evictions_.size() < options_.depth / 2;
-}
-
 // What could not be taken the last time is not looked for among the dead.
 void FrameEngine::note_dead(BlockIndex index) noexcept {
   if (blocks_[index].queue == QueueId::none && !blocks_[index].stuck) dead_.push(index);

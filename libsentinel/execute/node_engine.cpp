@@ -129,9 +129,10 @@ void NodeEngine::born_fast(Run run) noexcept {
   counters_.peak_bytes = std::max(counters_.peak_bytes, held_ * granule_);
 }
 
-void NodeEngine::vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept {
+bool NodeEngine::vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept {
   const Guard guard(lock_);
   const auto run = run_of(address, bytes);
+  bool fast = true;
   for (auto i = run.first; i < run.first + run.count; ++i) {
     auto& granule = granules_[i];
     --granule.live;
@@ -139,9 +140,13 @@ void NodeEngine::vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted
     if (granule.live != 0) continue;
     if (granule.place == Place::queued_in) granule.place = Place::slow;
     recall(granule);
-    if (granule.place == Place::fast) list_dead(i);
+    if (granule.place == Place::fast)
+      list_dead(i);
+    else
+      fast = false;
   }
   if (roomless_) room_changed();
+  return fast;
 }
 
 void NodeEngine::demote(std::uintptr_t address, std::uint64_t bytes) noexcept {

@@ -43,7 +43,7 @@ class NodeEngine final : public Engine {
   // In fast memory from the start where there is room; dead granules and demotions under way make
   // room. False: it lies in slow memory until it is promoted.
   bool occupy(std::uintptr_t address, std::uint64_t bytes) noexcept override;
-  void vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept override;
+  bool vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept override;
   void demote(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void promote(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void await(std::uintptr_t address, std::uint64_t bytes) noexcept override;

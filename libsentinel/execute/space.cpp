@@ -1,6 +1,8 @@
 #include "execute/space.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "base/units.h"
 #include "sentinel/error.h"
@@ -34,6 +36,7 @@ std::uint32_t Space::add_plan(std::vector<PlannedSlot> slots, std::uint64_t regi
   const auto granule = engine_.granule();
   planned.region = heap_.allocate(std::max(region_bytes, granule), granule);
   if (planned.region == 0) throw Error("no addresses are left for the plan; raise SENTINEL_ARENA");
+  planned.float_alone(granule);
   plans_.push_back(std::move(planned));
   return static_cast<std::uint32_t>(plans_.size() - 1);
 }
@@ -54,6 +57,33 @@ void Space::Planned::cut() {
   cells_in_use.assign(edges.size() / 64 + 1, 0);
 }
 
+// Slots that share no granule with another one.
+void Space::Planned::float_alone(std::uint64_t granule) {
+  std::vector<std::uint32_t> order;
+  for (std::uint32_t s = 0; s < slots.size(); ++s) {
+    address.push_back(slots[s].placed ? region + slots[s].offset : 0);
+    if (slots[s].placed) order.push_back(s);
+  }
+  ranges_of.assign(slots.size(), kFixed);
+  std::ranges::sort(order, {}, [&](auto s) { return slots[s].offset; });
+  const auto first = [&](auto s) { return slots[s].offset / granule; };
+  const auto past = [&](auto s) {
+    return round_up(slots[s].offset + slots[s].bytes, granule) / granule;
+  };
+  std::map<std::uint64_t, std::uint32_t> by_size;
+  std::uint64_t taken = 0;  // granules before this one are others'
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const auto s = order[i];
+    const bool alone = first(s) >= taken && slots[s].offset % granule == 0 && !slots[s].shared &&
+                       (i + 1 == order.size() || first(order[i + 1]) >= past(s));
+    taken = std::max(taken, past(s));
+    if (!alone) continue;
+    const auto size = by_size.try_emplace(past(s) - first(s), by_size.size()).first->second;
+    ranges.resize(by_size.size());
+    ranges[ranges_of[s] = size].push_front(std::exchange(address[s], 0));
+  }
+}
+
 // False: the placement, or an overlapping one of the shared part, is in use.
 bool Space::Planned::claim(std::uint32_t index) {
   if (!slots[index].placed || used[index]) return false;
@@ -62,11 +92,22 @@ bool Space::Planned::claim(std::uint32_t index) {
                  [&](auto word, auto mask) { return (cells_in_use[word] & mask) == 0; }))
     return false;
   for_words(first, last, [&](auto word, auto mask) { return cells_in_use[word] |= mask, true; });
+  if (ranges_of[index] != kFixed) {  // as many ranges as slots: one is free
+    auto& free = ranges[ranges_of[index]];
+    address[index] = free.back();
+    free.pop_back();
+  }
   return used[index] = true;
 }
 
-void Space::Planned::unclaim(std::uint32_t index) {
+// `memory`: its granules are left with fast memory.
+void Space::Planned::unclaim(std::uint32_t index, bool memory) {
   used[index] = false;
+  if (ranges_of[index] != kFixed) {
+    auto& free = ranges[ranges_of[index]];
+    const auto range = std::exchange(address[index], 0);
+    memory ? free.push_back(range) : free.push_front(range);
+  }
   const auto [first, last] = cells[index];
   for_words(first, last, [&](auto word, auto mask) { return cells_in_use[word] &= ~mask, true; });
 }
@@ -90,12 +131,12 @@ LiveTensor* Space::allocate(std::uint64_t bytes, std::uint32_t slot, bool own_pa
 
 LiveTensor Space::release(std::uintptr_t address) {
   const auto tensor = *table_.find(address);
-  engine_.vacate(address, tensor.bytes, tensor.wanted);
+  const bool memory = engine_.vacate(address, tensor.bytes, tensor.wanted);
   table_.erase(address);
   if (tensor.reserved != 0)
     heap_.free(address, tensor.reserved);
   else
-    plans_[tensor.plan].unclaim(tensor.slot);
+    plans_[tensor.plan].unclaim(tensor.slot, memory);
   return tensor;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <utility>
 #include <vector>
 
@@ -14,7 +15,9 @@
 
 namespace sentinel {
 
-// What a plan asks of the space, compiled for the fast path.
+// What a plan asks of the space, compiled for the fast path. A slot that has its granules to itself
+// keeps no address: what begins gets the place of what died last of the same number of granules,
+// where memory still is, as in any caching allocator. The plan's moves name tensors, not addresses.
 struct PlannedSlot {
   std::uint64_t offset = 0;  // in the plan's region
   std::uint64_t bytes = 0;
@@ -33,8 +36,9 @@ class Space {
   bool placed(std::uint32_t plan, std::uint32_t slot) const {
     return plans_[plan].slots[slot].placed;
   }
+  // 0: nobody lies there now, and the next one may lie elsewhere.
   std::uintptr_t address_of(std::uint32_t plan, std::uint32_t slot) const {
-    return plans_[plan].region + plans_[plan].slots[slot].offset;
+    return plans_[plan].address[slot];
   }
 
   // Null when the arena's addresses are used up. `slot`: the placement it has in the plan, or
@@ -51,9 +55,17 @@ class Space {
   std::uint64_t births() const { return births_; }
 
  private:
+  // Ranges of so many granules that nobody lies in, those with memory last, by their deaths.
+  using Ranges = std::deque<std::uintptr_t>;
+  static constexpr std::uint32_t kFixed = ~0u;
+
   struct Planned {
     std::vector<PlannedSlot> slots;
-    std::vector<bool> used;  // per slot
+    std::vector<bool> used;               // per slot
+    std::vector<std::uintptr_t> address;  // per slot
+    std::vector<std::uint32_t>
+        ranges_of;  // per slot: the ranges it takes its place from, or kFixed
+    std::vector<Ranges> ranges;
     // The shared part is cut where any of its slots begins or ends: whether two slots overlap is
     // then a matter of few bits, however large they are.
     std::vector<std::pair<std::uint32_t, std::uint32_t>> cells;  // per slot: first, and one past
@@ -61,8 +73,9 @@ class Space {
     std::uintptr_t region = 0;
 
     void cut();
+    void float_alone(std::uint64_t granule);
     bool claim(std::uint32_t slot);
-    void unclaim(std::uint32_t slot);
+    void unclaim(std::uint32_t slot, bool memory);
   };
 
   Engine& engine_;

@@ -144,12 +144,17 @@ bool PoolEngine::occupy(std::uintptr_t address, std::uint64_t bytes) noexcept {
   return fits;
 }
 
-void PoolEngine::vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept {
+bool PoolEngine::vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept {
+  bool mapped = true;
   checked([&] {
     Guard guard(lock_);
-    for_blocks(address, bytes, [&](Index index) { end(index, wanted); });
+    for_blocks(address, bytes, [&](Index index) {
+      end(index, wanted);
+      mapped = mapped && blocks_[index].state == State::resident;
+    });
     fetch_queued(guard);
   });
+  return mapped;
 }
 
 void PoolEngine::touch(std::uintptr_t address, std::uint64_t bytes) noexcept {

@@ -59,7 +59,7 @@ class PoolEngine final : public Engine {
   // False: there is no room, since the op that runs uses all of the budget, or the device is full.
   // The tensor has not begun then.
   bool occupy(std::uintptr_t address, std::uint64_t bytes) noexcept override;
-  void vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept override;
+  bool vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept override;
   void touch(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void demote(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void promote(std::uintptr_t address, std::uint64_t bytes) noexcept override;
