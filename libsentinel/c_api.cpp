@@ -128,7 +128,7 @@ void* sentinel_malloc(size_t bytes) {
   }
   void* memory = current()->allocate(bytes);
   if (memory == nullptr && bytes != 0) {
-    failed("the arena's addresses are used up; raise SENTINEL_ARENA", ENOMEM);
+    failed(current()->why_full(bytes), ENOMEM);
     errno = ENOMEM;
   }
   return memory;
@@ -148,6 +148,13 @@ void sentinel_op_tensor(const void* storage, size_t bytes, int access) {
   current()->op_tensor(storage, bytes, access);
 }
 void sentinel_op_run(void) { current()->op_run(); }
+int sentinel_gpu(void) { return current() != nullptr ? current()->gpu() : -1; }
+void sentinel_compute_on(void* stream) { current()->compute_on(stream); }
+void sentinel_gpu_memory(size_t figures[4]) {
+  const auto memory = current()->memory();
+  figures[0] = memory.live_bytes, figures[1] = memory.held_bytes;
+  figures[2] = memory.most_held_bytes, figures[3] = memory.budget_bytes;
+}
 void sentinel_op_end(void) { current()->op_end(); }
 void sentinel_layer_start(const char* name, int phase) { current()->layer(name, phase_of(phase)); }
 void sentinel_model(const char* name, size_t batch) { current()->model(name, batch); }

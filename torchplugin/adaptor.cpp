@@ -1,21 +1,29 @@
 // The PyTorch adaptor: tells libsentinel what PyTorch does, decides nothing. Built against the
 // PyTorch that is found, with its public interfaces alone: the CPU allocator's registration, the
-// global op observers, and (from Python) module hooks. Works with 1.13 and 2.x.
+// global op observers, and (from Python) module hooks. Works with 1.13 and 2.x; on a GPU, through
+// its interface for pluggable allocators, from 2.6 on.
 #include "sentinel/adaptor.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/version.h>
 
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#define SENTINEL_TORCH_AT_LEAST(major, minor) \
+  (TORCH_VERSION_MAJOR > major || (TORCH_VERSION_MAJOR == major && TORCH_VERSION_MINOR >= minor))
+
 namespace {
+
+int gpu = -1;  // the device whose memory is the fast tier; none: the processor's own
 
 void deallocate(void* address) {
   if (address == nullptr) return;
@@ -25,12 +33,12 @@ void deallocate(void* address) {
 
 class Allocator final : public c10::Allocator {
  public:
-#if TORCH_VERSION_MAJOR >= 2 && (TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 3)
+#if SENTINEL_TORCH_AT_LEAST(2, 3)
   c10::DataPtr allocate(size_t bytes) override { return take(bytes); }
 #else
   c10::DataPtr allocate(size_t bytes) const override { return take(bytes); }
 #endif
-#if TORCH_VERSION_MAJOR >= 2 && (TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 2)
+#if SENTINEL_TORCH_AT_LEAST(2, 2)
   void copy_data(void* to, const void* from, std::size_t bytes) const override {
     std::memcpy(to, from, bytes);
   }
@@ -59,17 +67,43 @@ thread_local Thread thread;
 
 // The layer that a forward op belonged to, by autograd's sequence number: the node with the same
 // number computes that op's gradient.
-// Each thread has its own: on the CPU a graph's backward runs in the thread that asks for it.
-struct Layers {
-  static constexpr std::size_t kMost = 1 << 20;  // ops between two steps
-  std::string current = "(no module)";
-  std::unordered_map<int64_t, std::string> of_sequence;
-  void note(int64_t sequence) {
-    if (of_sequence.size() == kMost) of_sequence.clear();  // nobody steps here
-    if (sequence >= 0) of_sequence.insert_or_assign(sequence, current);
+class Layers {
+ public:
+  void begin(const char* name) {
+    const std::lock_guard guard(lock_);
+    current_ = name;
   }
+  void note(int64_t sequence) {
+    const std::lock_guard guard(lock_);
+    if (of_sequence_.size() == kMost) of_sequence_.clear();  // nobody steps here
+    if (sequence >= 0) of_sequence_.insert_or_assign(sequence, current_);
+  }
+  // Empty: of no op that is known.
+  std::string of(int64_t sequence) {
+    const std::lock_guard guard(lock_);
+    const auto at = of_sequence_.find(sequence);
+    return at == of_sequence_.end() ? std::string() : at->second;
+  }
+  void clear() {
+    const std::lock_guard guard(lock_);
+    of_sequence_.clear();
+    current_ = kNone;
+  }
+
+ private:
+  static constexpr std::size_t kMost = 1 << 20;  // ops between two steps
+  static constexpr const char* kNone = "(no module)";
+  std::mutex lock_;
+  std::string current_ = kNone;
+  std::unordered_map<int64_t, std::string> of_sequence_;
 };
-thread_local Layers layers;
+
+// On the CPU a graph's backward runs in the thread that asks for it, on a GPU in the device's.
+Layers& layers() {
+  static Layers shared;
+  static thread_local Layers own;
+  return gpu < 0 ? own : shared;
+}
 
 int phase() {
   return thread.optimizer > 0  ? SENTINEL_OPTIMIZER
@@ -98,8 +132,12 @@ const Kind& kind_of(const at::RecordFunction& fn) {
   return entry;
 }
 
+bool managed(const c10::Device& device) {
+  return gpu < 0 ? device.is_cpu() : device.is_cuda() && device.index() == gpu;
+}
+
 void name_tensor(const at::Tensor& tensor, int access) {
-  if (!tensor.defined() || !tensor.has_storage() || !tensor.device().is_cpu()) return;
+  if (!tensor.defined() || !tensor.has_storage() || !managed(tensor.device())) return;
   const auto& storage = tensor.storage();
   if (storage.nbytes() != 0) sentinel_op_tensor(storage.data(), storage.nbytes(), access);
 }
@@ -114,7 +152,7 @@ constexpr c10::DispatchKeySet kPlain{c10::DispatchKey::CPU, c10::DispatchKey::AD
 // subclass may read first, or refuse), autograd and inference mode let it, and the operand is all
 // of the storage.
 bool fills_storage(const at::Tensor& tensor) {
-  if (!tensor.defined()) return false;
+  if (!tensor.defined() || gpu >= 0) return false;
   for (const c10::DispatchKey key :
        tensor.key_set() | c10::impl::tls_local_dispatch_key_set().included_)
     if (!kPlain.has(key)) return false;
@@ -151,9 +189,8 @@ void name_inputs(const at::RecordFunction& fn) {
 
 Frame start_node(const at::RecordFunction& fn) {
   ++thread.backward;
-  const auto layer = layers.of_sequence.find(fn.seqNr());
-  if (fn.seqNr() >= 0 && layer != layers.of_sequence.end())
-    sentinel_layer_start(layer->second.c_str(), SENTINEL_BACKWARD);
+  if (const auto layer = layers().of(fn.seqNr()); !layer.empty())
+    sentinel_layer_start(layer.c_str(), SENTINEL_BACKWARD);
   return Frame::backward;
 }
 
@@ -163,19 +200,35 @@ Frame start_user_scope(const at::RecordFunction& fn) {
   return Frame::optimizer;
 }
 
+// Where the calling thread launches kernels now.
+void name_stream() {
+#if SENTINEL_TORCH_AT_LEAST(2, 6)
+  const c10::impl::VirtualGuardImpl device(c10::DeviceType::CUDA);
+  const auto stream = device.getStream({c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(gpu)});
+  sentinel_compute_on(stream.native_handle());
+#endif
+}
+
 Frame start_op(const at::RecordFunction& fn) {
-  if (thread.inside > 0) return ++thread.inside, Frame::inner;
+  if (thread.inside > 0) {
+    if (gpu >= 0) {  // what the outer op does not name has to be there, too
+      name_inputs(fn);
+      sentinel_op_run();
+    }
+    return ++thread.inside, Frame::inner;
+  }
   const auto& kind = kind_of(fn);
   if (!kind.op) return Frame::transparent;
   const bool overwrites = kind.fills && !fn.inputs().empty() && fn.inputs()[0].isTensor() &&
                           fills_storage(fn.inputs()[0].toTensor());
   ++thread.inside;
-  if (thread.backward == 0) layers.note(fn.seqNr());
+  if (thread.backward == 0) layers().note(fn.seqNr());
   sentinel_op_start(fn.name(), phase(), nullptr);
   if (overwrites)
     name_tensor(fn.inputs()[0].toTensor(), SENTINEL_WRITE | SENTINEL_OVERWRITE);
   else if (sentinel_wants_tensors())
     name_inputs(fn);
+  if (gpu >= 0) name_stream();
   sentinel_op_run();
   return Frame::op;
 }
@@ -203,11 +256,15 @@ void end(const at::RecordFunction&, at::ObserverContext*) {
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 // From Python. 0; 1 where no hooks are wanted; or a negative errno with sentinel_last_error().
-EXPORT int sentinel_torch_attach() {
-  const int code = sentinel_attach("torch " TORCH_VERSION, SENTINEL_IN_SEQUENCE);
+// `on_gpu`: the session is of a GPU's memory, which Python then registers the two functions below
+// for. There a step's ops come from two threads, the program's and autograd's.
+EXPORT int sentinel_torch_attach(int on_gpu) {
+  const int code = sentinel_attach("torch " TORCH_VERSION,
+                                   on_gpu != 0 ? SENTINEL_IN_ANY_ORDER : SENTINEL_IN_SEQUENCE);
   if (code < 0) return code;
+  gpu = sentinel_gpu();
   static Allocator allocator;
-  c10::SetCPUAllocator(&allocator, 100);
+  if (gpu < 0) c10::SetCPUAllocator(&allocator, 100);
   if (code > 0) return code;
   at::addGlobalCallback(at::RecordFunctionCallback(&start, &end)
                             .needsInputs(true)
@@ -216,8 +273,28 @@ EXPORT int sentinel_torch_attach() {
   return 0;
 }
 
+// For torch.cuda.memory.CUDAPluggableAllocator. What is thrown reaches the program as the exception
+// that PyTorch's own allocator throws.
+EXPORT void* sentinel_torch_gpu_malloc(ssize_t bytes, int device, void* stream) {
+  TORCH_CHECK(device == gpu, "Sentinel manages cuda:", gpu, " in this process; nothing can be ",
+              "allocated on cuda:", device, ". Choose the device with --tiers fast=gpu", device,
+              ",slow=host");
+  sentinel_compute_on(stream);
+  void* address = sentinel_malloc(static_cast<std::size_t>(bytes));
+  if (address == nullptr && bytes != 0)
+    TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ", bytes,
+                     " bytes under Sentinel: ", sentinel_last_error());
+  return address;
+}
+
+EXPORT void sentinel_torch_gpu_free(void* address, ssize_t, int, void* stream) {
+  if (address == nullptr) return;
+  sentinel_compute_on(stream);
+  sentinel_free(address);
+}
+
 EXPORT void sentinel_torch_layer(const char* name) {
-  layers.current = name;
+  layers().begin(name);
   sentinel_layer_start(name, SENTINEL_FORWARD);
 }
 
@@ -226,7 +303,6 @@ EXPORT void sentinel_torch_model(const char* name, std::size_t batch) {
 }
 
 EXPORT void sentinel_torch_step() {
-  layers.of_sequence.clear();
-  layers.current = "(no module)";
+  layers().clear();
   sentinel_step();
 }

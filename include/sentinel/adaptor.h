@@ -43,6 +43,16 @@ SENTINEL_API void sentinel_op_tensor(const void* storage, size_t bytes, int acce
 SENTINEL_API void sentinel_op_run(void);
 SENTINEL_API void sentinel_op_end(void);
 
+/* Where the fast tier is a GPU's memory (--tiers fast=gpu0,...): the device's number, else -1.
+ * There sentinel_malloc() gives memory of that device or NULL, which means that the budget has no
+ * room beside what the op uses; every op names its tensors, and the calling thread names the stream
+ * (a CUstream) on which it launches what follows. */
+SENTINEL_API int sentinel_gpu(void);
+SENTINEL_API void sentinel_compute_on(void* stream);
+/* Bytes of the device's memory in use by tensors, held for them, and the most that was held; the
+ * budget, or 0. */
+SENTINEL_API void sentinel_gpu_memory(size_t figures[4]);
+
 /* A layer begins. `name` is copied. */
 SENTINEL_API void sentinel_layer_start(const char* name, int phase);
 

@@ -26,7 +26,8 @@ struct EngineCounters {             // since the engine began
   std::uint64_t pieces = 0;      // of the promoted: parts of blocks that were read alone
   Flow reading, writing;         // whole blocks, from and to a file
   double stall_us = 0;           // time in which a training thread waited for memory
-  std::uint64_t peak_bytes = 0;  // of fast memory, since the budget was set
+  std::uint64_t held_bytes = 0;  // of fast memory, now
+  std::uint64_t peak_bytes = 0;  // the most of it since the budget was set
   std::array<std::uint64_t, kMoveCauses.size()> causes{};  // pages, by MoveCause
   std::uint64_t pages_left = 0;  // that stayed where they were, after every retry
 };
@@ -57,6 +58,15 @@ class Engine {
   virtual bool vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept = 0;
   // The op about to run uses it.
   virtual void touch(std::uintptr_t, std::uint64_t) noexcept {}
+
+  // Whether a touch of what is elsewhere brings it. Where nothing does (a GPU's kernels), all that
+  // an op uses has to be awaited before it is launched, a tensor that occupy() refuses has not
+  // begun, and an op's end is not the end of its computing.
+  virtual bool guarded() const { return true; }
+  // There: the stream on which the calling thread computes from now on (throws Error), and the
+  // wait until that has been computed which was launched there until now.
+  virtual void compute_on(void* /*stream*/) {}
+  virtual void finish() noexcept {}
 
   // The tensor's granules leave once no other wanted tensor lies in them / come back.
   virtual void demote(std::uintptr_t address, std::uint64_t bytes) noexcept = 0;

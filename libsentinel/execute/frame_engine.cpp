@@ -389,6 +389,7 @@ void FrameEngine::wait_until_settled(Guard& guard) noexcept {
 EngineCounters FrameEngine::counters() const {
   const Guard guard(lock_);
   auto counters = counters_;
+  counters.held_bytes = frames_ * kGranule;
   counters.reading = reading_.flow();
   counters.writing = writing_.flow();
   return counters;

@@ -208,6 +208,8 @@ Machine measure_machine(const std::string& directory, bool allow_memory) {
 }
 
 Machine measure_machine(const SessionOptions& options) {
+  if (options.gpu)
+    return measure_gpu(*gpu::open_driver(*options.gpu, options.cuda), local_machine(options));
   if (options.nodes) return measure_nodes(*options.nodes, options.granule_bytes);
   return measure_machine(options.slow_directory, options.allow_tmpfs);
 }
@@ -215,7 +217,7 @@ Machine measure_machine(const SessionOptions& options) {
 bool is_measured(const SessionOptions& options) {
   const auto name = local_machine(options);
   if (access(sim::local_machine_path(name).c_str(), R_OK) != 0) return false;
-  if (options.nodes) return true;
+  if (options.nodes || options.gpu) return true;
   try {
     return sim::find_machine(name).source == measured_on(options.slow_directory);
   } catch (const Error&) {  // damaged: to be measured anew

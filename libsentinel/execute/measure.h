@@ -5,6 +5,7 @@
 #include <string>
 
 #include "execute/executors.h"
+#include "execute/gpu/driver.h"
 #include "execute/options.h"
 #include "sentinel/machine.h"
 
@@ -24,6 +25,8 @@ TierSpeed measure_slow_tier(const std::string& directory, std::uint64_t bytes,
 // seen while it did both.
 double port_bw(const TierSpeed&);
 double measure_memory_bw();  // copying, bytes per second
+// A GPU's memory over the host's, by copies of pinned memory. Throws Error.
+Machine measure_gpu(gpu::Driver&, const std::string& name);
 
 // The machine "local", with frames as its granule. Throws Error.
 Machine measure_machine(const std::string& directory, bool allow_memory);

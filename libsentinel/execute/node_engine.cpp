@@ -387,6 +387,7 @@ void NodeEngine::after_fork_in_child() noexcept {
 EngineCounters NodeEngine::counters() const {
   const Guard guard(lock_);
   auto counters = counters_;
+  counters.held_bytes = held_ * granule_;
   mover_in_.add_to(counters);
   mover_out_.add_to(counters);
   return counters;

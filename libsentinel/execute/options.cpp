@@ -72,8 +72,24 @@ std::uint64_t granule_of(const std::string& text) {
 
 std::string local_machine(const SessionOptions& options) {
   const auto disks = split_directories(options.slow_directory).size();
+  if (options.gpu) return fmt::format("local-gpu{}", *options.gpu);
   if (!options.nodes) return disks > 1 ? fmt::format("local-{}-disks", disks) : "local";
   return "local-" + print(*options.nodes) + (options.granule_bytes == 4_KiB ? "-4k" : "");
+}
+
+std::optional<int> parse_gpu_tier(const std::string& text) {
+  constexpr std::string_view key = "fast=gpu", host = ",slow=host";
+  if (text.find("=gpu") == text.npos) return std::nullopt;
+  std::string_view rest = text;
+  int device = -1;
+  if (rest.starts_with(key)) {
+    rest.remove_prefix(key.size());
+    if (rest.ends_with(host)) rest.remove_suffix(host.size());
+    const auto [end, ec] = std::from_chars(rest.data(), rest.data() + rest.size(), device);
+    if (ec == std::errc() && end == rest.data() + rest.size() && device >= 0) return device;
+  }
+  throw Error(fmt::format(
+      "--tiers {}: for a GPU's memory over the host's write fast=gpu0,slow=host", text));
 }
 
 SessionOptions options_from_environment() {
@@ -90,7 +106,8 @@ SessionOptions options_from_environment() {
                          .count = value_of("SENTINEL_COUNT"),
                          .late = value_of("SENTINEL_LATE"),
                          .inject = value_of("SENTINEL_INJECT"),
-                         .command = value_of("SENTINEL_COMMAND")};
+                         .command = value_of("SENTINEL_COMMAND"),
+                         .cuda = value_of("SENTINEL_CUDA")};
   if (const auto fast = value_of("SENTINEL_FAST"); !fast.empty()) options.fast = parse_budget(fast);
   if (!value_of("SENTINEL_WINDOW").empty())
     options.window_pages = static_cast<std::uint32_t>(number_of("SENTINEL_WINDOW", 1, 1u << 24));
@@ -102,7 +119,8 @@ SessionOptions options_from_environment() {
   options.depth = number_of("SENTINEL_DEPTH", 1, 256);
   options.rated_tb = number_of("SENTINEL_RATED_TB", 1, 1'000'000);
   options.arena_bytes = round_up(parse_bytes(value_of("SENTINEL_ARENA")), kGranule);
-  options.nodes = parse_node_tiers(value_of("SENTINEL_TIERS"));
+  options.gpu = parse_gpu_tier(value_of("SENTINEL_TIERS"));
+  if (!options.gpu) options.nodes = parse_node_tiers(value_of("SENTINEL_TIERS"));
   options.granule_bytes = options.nodes ? granule_of(value_of("SENTINEL_GRANULE")) : kGranule;
   return options;
 }

@@ -29,7 +29,9 @@ inline constexpr std::array kOptionTable{
     OptionRow{"SENTINEL_PROFILE", "", "stored profile to start from"},
     OptionRow{"SENTINEL_PLAN", "", "stored plan to start from"},
     OptionRow{"SENTINEL_DIR", "/var/tmp", "directory of the slow tier; of several disks: A,B"},
-    OptionRow{"SENTINEL_TIERS", "", "NUMA nodes as tiers: fast=node0,slow=node1; or slow=DIR,..."},
+    OptionRow{"SENTINEL_TIERS", "",
+              "NUMA nodes: fast=node0,slow=node1; a GPU: fast=gpu0,slow=host; or slow=DIR,..."},
+    OptionRow{"SENTINEL_CUDA", "libcuda.so.1", "the CUDA driver's library"},
     OptionRow{"SENTINEL_GRANULE", "auto", "unit that NUMA tiers move: 4K, 2M, or auto"},
     OptionRow{"SENTINEL_SUMMARY", "", "where the JSON summary of a run goes"},
     OptionRow{"SENTINEL_MACHINE", "", "machine file for planning; default: as measured"},
@@ -59,9 +61,10 @@ enum class Mode { none, record, run, arena };
 struct SessionOptions {
   Mode mode = Mode::none;
   std::string output, policy, profile, plan, slow_directory, summary, machine, io, move, count,
-      late, inject, command;
+      late, inject, command, cuda;
   Budget fast;
   std::optional<NodeTiers> nodes;
+  std::optional<int> gpu;          // the device whose memory is the fast tier
   std::uint32_t window_pages = 0;  // 0: the last-level cache
   bool exact = false, allow_tmpfs = false, quiet = false, inspect = false;
   std::uint32_t watch_every = 0;  // steady steps; 0: none is watched
@@ -71,6 +74,10 @@ struct SessionOptions {
 };
 
 SessionOptions options_from_environment();  // throws Error
+
+// The device of `--tiers fast=gpu0,slow=host`. None: the text names no GPU. Throws Error where it
+// names one and something else beside.
+std::optional<int> parse_gpu_tier(const std::string& text);
 
 // The machine to plan for, as measured here: of the tiers in use.
 std::string local_machine(const SessionOptions&);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "execute/frame_engine.h"
+#include "execute/gpu/pool_engine.h"
 #include "execute/limits.h"
 #include "execute/node_engine.h"
 #include "execute/slow_file.h"
@@ -26,7 +27,10 @@ constexpr std::uint32_t kSettled = 2;     // steady steps before the watched one
 constexpr std::uint32_t kPatience = 5;    // steps until a stored profile's is seen
 constexpr std::size_t kMostBuckets = 10;  // the paper's, section IV-E
 
-std::unique_ptr<Engine> make_engine(const SessionOptions& options) {
+std::unique_ptr<Engine> make_engine(const SessionOptions& options, gpu::Driver* driver) {
+  if (driver != nullptr)
+    return std::make_unique<gpu::PoolEngine>(
+        *driver, gpu::PoolOptions{.arena_bytes = options.arena_bytes, .granule_bytes = kGranule});
   if (options.nodes) {
     if (!on_one_node(options.inject)) check_tiers(*options.nodes, numa_nodes());
     return std::make_unique<NodeEngine>(NodeEngineOptions{.nodes = *options.nodes,
@@ -47,18 +51,26 @@ std::unique_ptr<Engine> make_engine(const SessionOptions& options) {
 
 Session::Session(SessionOptions options, std::string framework, OpOrder order)
     : options_(std::move(options)),
+      driver_(options_.gpu ? gpu::open_driver(*options_.gpu, options_.cuda) : nullptr),
       framework_(std::move(framework)),
       order_(order),
-      engine_(make_engine(options_)),
+      engine_(make_engine(options_, driver_.get())),
       space_(*engine_) {
   require_counting(options_);
   this_thread().trains = true;
+  if (driver_ && options_.mode == Mode::arena)
+    throw Error("on a GPU nothing can be had without its ops: SENTINEL_MODE=arena is not for it");
+  if (driver_) source_refused_ = "nothing counts a GPU's accesses page by page";
   summary_.policy = options_.policy;
-  summary_.tiers = options_.nodes;
+  if (options_.gpu) summary_.tiers = {fmt::format("gpu{}", *options_.gpu), "host"};
+  if (options_.nodes)
+    summary_.tiers = {fmt::format("node{}", options_.nodes->fast),
+                      fmt::format("node{}", options_.nodes->slow)};
   summary_.rated_tb = options_.rated_tb;
   summary_.drives = split_directories(options_.slow_directory).size();
   summary_.granule_bytes = options_.granule_bytes;
   if (options_.mode == Mode::run) {
+    if (driver_) machine_ = machine();  // while the device still has room to be measured
     hold_warmup_budget();
     start_from_files();
   }
@@ -111,6 +123,26 @@ void* Session::allocate(std::size_t bytes) noexcept {
   if (counted_) arm(*tensor);
   if (watch_) watch_->cover(tensor->address + bytes);
   return reinterpret_cast<void*>(tensor->address);
+}
+
+std::string Session::why_full(std::size_t bytes) {
+  if (engine_->guarded()) return "the arena's addresses are used up; raise SENTINEL_ARENA";
+  const auto now = memory();
+  return fmt::format(
+      "gpu{} has no room for {} beside what the running op uses: {} of tensors are alive, {} are "
+      "held on the device{}",
+      gpu(), print_bytes(bytes), print_bytes(now.live_bytes), print_bytes(now.held_bytes),
+      now.budget_bytes != 0 ? fmt::format(" within a budget of {}", print_bytes(now.budget_bytes))
+                            : "");
+}
+
+Session::Memory Session::memory() {
+  const Guard guard(lock_);
+  const auto counters = engine_->counters();
+  return {.live_bytes = space_.live_bytes(),
+          .held_bytes = counters.held_bytes,
+          .most_held_bytes = counters.peak_bytes,
+          .budget_bytes = summary_.fast_limit_bytes};
 }
 
 void Session::release(void* address) noexcept {
@@ -368,6 +400,9 @@ void Session::unsupported(const char* what) noexcept {
   active_ = nullptr;
   wants_tensors_ = false;
   engine_->set_budget(0);
+  if (engine_->guarded()) return;
+  space_.table().for_each(
+      [this](const LiveTensor& tensor) { engine_->await(tensor.address, tensor.bytes); });
 }
 
 // Called once, at the program's end. What was recorded of an unfinished profile is kept.

@@ -25,6 +25,7 @@
 #include "capture/recorder.h"
 #include "execute/bucket.h"
 #include "execute/engine.h"
+#include "execute/gpu/driver.h"
 #include "execute/options.h"
 #include "execute/space.h"
 #include "execute/summary.h"
@@ -39,16 +40,25 @@ class Session {
   // Throws Error where the options cannot be met.
   Session(SessionOptions options, std::string framework, OpOrder order);
 
-  void* allocate(std::size_t bytes) noexcept;
+  void* allocate(std::size_t bytes) noexcept;  // null: why_full() says it
+  std::string why_full(std::size_t bytes);
+  int gpu() const { return options_.gpu.value_or(-1); }
+  struct Memory {
+    std::uint64_t live_bytes, held_bytes, most_held_bytes, budget_bytes;
+  };
+  Memory memory();
   bool owns(const void* address) const { return engine_->contains(address); }
   void release(void* address) noexcept;
 
-  bool wants_tensors() const { return wants_tensors_.load(std::memory_order_relaxed); }
+  bool wants_tensors() const {
+    return wants_tensors_.load(std::memory_order_relaxed) || !engine_->guarded();
+  }
   void layer(const char* name, Phase) noexcept;
   void layer_end() noexcept;  // sentinel_add_layer(): the program marks layers itself
   void op_start(const char* name, Phase, const char* layer) noexcept;
   void op_tensor(const void* storage, std::size_t bytes, int access) noexcept;
   void op_run() noexcept;
+  void compute_on(void* stream) noexcept;
   void op_end() noexcept;
   void step_end() noexcept;
 
@@ -73,6 +83,7 @@ class Session {
     bool trains = false;  // it attached, or last ended a step
     bool in_op = false;
     bool late = false;       // its op is of a step that is over
+    bool runs = false;       // its op has been told that it runs
     std::uint64_t step = 0;  // `begun_` when the op began
     Bucket* bucket = nullptr;
     StepMatcher::Place place;
@@ -119,6 +130,7 @@ class Session {
   void store(const Profile&);
   void adopt(Profile profile);  // plans, and goes on under the plan
   void adopt_plan(Profile profile, Plan plan);
+  void require_whole_ops(const Plan&) const;
   void hold_warmup_budget();
   void start_from_files();
   std::uint64_t fast_bytes(const Profile&) const;
@@ -144,6 +156,7 @@ class Session {
   void write_summary() const;
 
   SessionOptions options_;
+  std::unique_ptr<gpu::Driver> driver_;  // of a GPU that is the fast tier
   std::string framework_;
   OpOrder order_;
   std::unique_ptr<Engine> engine_;

@@ -41,7 +41,7 @@ void Session::op_start(const char* name, Phase phase, const char* layer) noexcep
   const Guard guard(lock_);
   const auto prefix = step_hash_;
   worker.in_op = true;
-  worker.late = false;
+  worker.late = worker.runs = false;
   worker.step = begun_;
   worker.name = names_.hash(name);
   step_hash_ = extended(step_hash_, op_event(worker.name), order_);
@@ -158,11 +158,12 @@ void Session::change_to(Bucket& bucket) {
 void Session::op_tensor(const void* storage, std::size_t bytes, int access) noexcept {
   if (in_child_ || storage == nullptr) return;
   const Guard guard(lock_);
-  const auto& worker = here();
+  auto& worker = here();
   if (!trains(worker)) return;
   auto* tensor = space_.find(storage);
   if (tensor != nullptr && summary_.fast_limit_bytes != 0)
     engine_->touch(tensor->address, tensor->bytes);
+  if (tensor != nullptr && !engine_->guarded()) worker.awaited.push_back(*tensor);
   if (tensor != nullptr && tensor->bytes == bytes && (access & SENTINEL_OVERWRITE) != 0)
     overwrite(*tensor);
   if (!recording()) return;
@@ -182,12 +183,20 @@ void Session::overwrite(LiveTensor& tensor) {
   engine_->promote(tensor.address, tensor.bytes);
 }
 
+void Session::compute_on(void* stream) noexcept {
+  try {
+    engine_->compute_on(stream);
+  } catch (const Error& error) {
+    refuse(error);
+  }
+}
+
 // The op's inputs are known; it computes as soon as what the plan wants for it is there.
 void Session::op_run() noexcept {
   auto& worker = this_thread();
   if (in_child_ || !trains(worker)) return;
   await_promotions(worker);
-  if (!record_) return;
+  if (std::exchange(worker.runs, true) || !record_) return;
   const Guard guard(lock_);
   if (recording() && worker.step == begun_ && !worker.late) recorder_.op_run(worker.op);
 }
@@ -231,6 +240,7 @@ double Session::fast_share(const LiveTensor& tensor) const {
 
 void Session::op_end() noexcept {
   if (in_child_ || !trains(this_thread())) return;
+  if (record_) engine_->finish();  // to know its time
   const Guard guard(lock_);
   auto& worker = here();
   worker.in_op = false;

@@ -32,6 +32,7 @@ void Session::hold_warmup_budget() {
   }
   if (engine_->in_place()) return;  // nothing is in fast memory before there is a plan
   if (options_.fast.bytes != 0) return engine_->set_budget(options_.fast.bytes);
+  if (driver_) return;  // a device that is full is a budget
   if (const auto left = cgroup_headroom();
       left && *left < physical_bytes() && *left > 4 * kCgroupSpare)
     engine_->set_budget(*left - kCgroupSpare);
@@ -44,6 +45,7 @@ std::uint64_t Session::fast_bytes(const Profile& profile) const {
     return static_cast<std::uint64_t>(static_cast<double>(peak_live_bytes(profile)) *
                                       options_.fast.percent / 100);
   if (!options_.fast.unlimited()) return options_.fast.bytes;
+  if (driver_) return driver_->free_bytes() + engine_->counters().peak_bytes;
   return options_.nodes ? free_bytes(options_.nodes->fast) : physical_bytes();
 }
 
@@ -68,7 +70,7 @@ Machine Session::machine() const {
 }
 
 void Session::adopt(Profile profile) {
-  machine_ = machine();
+  if (machine_.tiers.empty()) machine_ = machine();
   auto policy = make_policy(options_.policy);
   auto* planned = dynamic_cast<PlannedPolicy*>(policy.get());
   if (planned == nullptr)
@@ -88,8 +90,19 @@ void Session::adopt(Profile profile) {
   adopt_plan(std::move(profile), std::move(plan));
 }
 
+// Without a guard no op can be streamed through less than it uses.
+void Session::require_whole_ops(const Plan& plan) const {
+  if (engine_->guarded() || plan.streamed_ops.empty()) return;
+  throw Error(fmt::format(
+      "a budget of {} cannot work: {} ops use more at once, and a GPU's kernels need all of it; "
+      "from {} on each has room",
+      print_bytes(plan.fast_bytes), plan.streamed_ops.size(),
+      print_bytes(plan.smallest_unstreamed_budget)));
+}
+
 void Session::adopt_plan(Profile profile, Plan plan) {
   require_live(plan, options_);
+  require_whole_ops(plan);
   if (const auto wrong = plan::verify(plan, profile); !wrong.empty())
     throw Error(fmt::format("the plan is not valid ({} objections), for one: {}", wrong.size(),
                             wrong.front()));
@@ -104,6 +117,7 @@ void Session::adopt_plan(Profile profile, Plan plan) {
     state_ = State::steady;
     return;
   }
+  engine_->tick();  // the step's last op is over
   if (limit != 0) engine_->set_budget(limit);
   summary_.fast_limit_bytes = limit;
   if (limit != 0) summary_.peak_fast_bytes = 0;  // of the time under the limit

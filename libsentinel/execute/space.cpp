@@ -100,7 +100,6 @@ bool Space::Planned::claim(std::uint32_t index) {
   return used[index] = true;
 }
 
-// `memory`: its granules are left with fast memory.
 void Space::Planned::unclaim(std::uint32_t index, bool memory) {
   used[index] = false;
   if (ranges_of[index] != kFixed) {
@@ -126,17 +125,25 @@ LiveTensor* Space::allocate(std::uint64_t bytes, std::uint32_t slot, bool own_pa
     if (tensor.address == 0) return nullptr;
   }
   tensor.wanted = engine_.occupy(tensor.address, bytes);
+  if (!tensor.wanted && !engine_.guarded()) return give_back(tensor, false), nullptr;
+  live_bytes_ += bytes;
   return &table_.insert(tensor);
+}
+
+// `memory`: its granules are left with fast memory.
+void Space::give_back(const LiveTensor& tensor, bool memory) {
+  if (tensor.reserved != 0)
+    heap_.free(tensor.address, tensor.reserved);
+  else
+    plans_[tensor.plan].unclaim(tensor.slot, memory);
 }
 
 LiveTensor Space::release(std::uintptr_t address) {
   const auto tensor = *table_.find(address);
   const bool memory = engine_.vacate(address, tensor.bytes, tensor.wanted);
   table_.erase(address);
-  if (tensor.reserved != 0)
-    heap_.free(address, tensor.reserved);
-  else
-    plans_[tensor.plan].unclaim(tensor.slot, memory);
+  live_bytes_ -= tensor.bytes;
+  give_back(tensor, memory);
   return tensor;
 }
 

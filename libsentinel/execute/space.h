@@ -41,9 +41,9 @@ class Space {
     return plans_[plan].address[slot];
   }
 
-  // Null when the arena's addresses are used up. `slot`: the placement it has in the plan, or
-  // LiveTensor::kUnplanned; a placement that is still in use, or overlaps one that is, is not given
-  // twice: the tensor then lies elsewhere.
+  // Null when the arena's addresses are used up, or where the engine has no memory. `slot`: the
+  // placement it has in the plan, or LiveTensor::kUnplanned; a placement that is still in use, or
+  // overlaps one that is, is not given twice: the tensor then lies elsewhere.
   LiveTensor* allocate(std::uint64_t bytes, std::uint32_t slot, bool own_pages);
   // The tensor that was there. The address must be a live tensor's.
   LiveTensor release(std::uintptr_t address);
@@ -52,7 +52,7 @@ class Space {
     return table_.find(reinterpret_cast<std::uintptr_t>(address));
   }
   AddressTable& table() { return table_; }
-  std::uint64_t births() const { return births_; }
+  std::uint64_t live_bytes() const { return live_bytes_; }
 
  private:
   // Ranges of so many granules that nobody lies in, those with memory last, by their deaths.
@@ -78,10 +78,12 @@ class Space {
     void unclaim(std::uint32_t slot, bool memory);
   };
 
+  void give_back(const LiveTensor&, bool memory);
+
   Engine& engine_;
   Heap heap_;
   AddressTable table_;
-  std::uint64_t births_ = 0;
+  std::uint64_t births_ = 0, live_bytes_ = 0;
   std::vector<Planned> plans_;
   std::uint32_t active_ = LiveTensor::kUnplanned;
 };

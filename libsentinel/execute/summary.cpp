@@ -157,8 +157,7 @@ void Summary::write(const std::string& path,
                     {"rated_tb", rated_tb},
                     {"drive_days", days}};
   if (tiers) {
-    json["tiers"] = {{"fast", fmt::format("node{}", tiers->fast)},
-                     {"slow", fmt::format("node{}", tiers->slow)}};
+    json["tiers"] = {{"fast", tiers->fast}, {"slow", tiers->slow}};
     json["granule_bytes"] = granule_bytes;
     json["moves"] = moves_json(before_);
     json["intervals"] = json_of(intervals);

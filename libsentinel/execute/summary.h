@@ -10,7 +10,6 @@
 
 #include "execute/engine.h"
 #include "execute/numa_maps.h"
-#include "execute/topology.h"
 #include "execute/trial.h"
 #include "execute/watch.h"
 #include "sentinel/plan.h"
@@ -32,6 +31,10 @@ struct StepRow {
   std::optional<Watch::Openings> openings;  // where they were watched
 };
 
+struct TierNames {
+  std::string fast, slow;  // "node0", "gpu0"; "node1", "host"
+};
+
 struct Summary {
   std::string policy;
   std::uint64_t fast_limit_bytes = 0, peak_fast_bytes = 0, peak_unlimited_bytes = 0;
@@ -40,7 +43,7 @@ struct Summary {
       0;  // kinds of step that have one; the figures above are the largest of them
   double predicted_us = 0;
   std::uint64_t planned_promoted_bytes = 0, planned_demoted_bytes = 0;  // in a step of the first
-  std::optional<NodeTiers> tiers;
+  std::optional<TierNames> tiers;                                       // none: memory over drives
   std::uint64_t granule_bytes = 0;
   std::uint64_t rated_tb = 0;  // terabytes (10^12 bytes) that each of the slow tier's drives may be
   std::uint64_t drives = 1;    // written; blocks are spread evenly

@@ -13,6 +13,8 @@ namespace {
 
 // A node's memory can be used in any amount; what is too little for a plan is the same.
 std::uint64_t smallest(const SessionOptions& options) {
+  constexpr std::uint64_t kOperands = 4;  // of one kernel, on a GPU
+  if (options.gpu) return kOperands * options.granule_bytes;
   return FrameEngine::minimum_bytes(thread_count(), options.depth) / kGranule *
          options.granule_bytes;
 }
@@ -49,6 +51,8 @@ void require_workable(std::uint64_t fast_bytes, const SessionOptions& options,
 }
 
 void require_counting(const SessionOptions& options) {
+  if (options.gpu && options.count != "auto" && options.count != "ops")
+    throw Error(fmt::format("--count {}: a GPU's accesses are known by ops alone", options.count));
   const bool stays = options.nodes || options.mode == Mode::record;
   const bool kernel = options.count == "kernel", watch = options.watch_every != 0;
   if (kernel && !stays)

@@ -89,13 +89,13 @@ std::string all_absolute(const std::string& paths) {
 
 // Two NUMA nodes, or a directory for the slow tier: fast memory is then what is left.
 void enter_tiers(const std::string& tiers) {
-  if (parse_node_tiers(tiers)) return;
+  if (parse_gpu_tier(tiers) || parse_node_tiers(tiers)) return;
   constexpr std::string_view key = "slow=";
   if (!tiers.starts_with(key) || tiers.size() == key.size() ||
       tiers.find('=', key.size()) != tiers.npos)
     throw UsageError(
         fmt::format("--tiers {}: write fast=node0,slow=node1 for two NUMA nodes, "
-                    "slow=DIR for an SSD, or slow=A,B for several",
+                    "fast=gpu0,slow=host for a GPU, slow=DIR for an SSD, or slow=A,B for several",
                     tiers));
   set("SENTINEL_DIR", all_absolute(tiers.substr(key.size())));
 }

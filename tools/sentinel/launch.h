@@ -27,6 +27,10 @@ std::vector<Row> launch_rows(Launch& launch);
 // the command may change its directory. Throws UsageError on values that the library would refuse.
 SessionOptions enter_environment(const Launch&);
 
+// Of `run`: enters the environment, checks what can be checked before the command starts, and
+// measures the machine where that has not been done. Throws UsageError, Error.
+void prepare_run(Launch&);
+
 // Runs the command in the foreground; its status as a shell tells it.
 int run_command(const std::vector<std::string>& command);
 

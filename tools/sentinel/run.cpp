@@ -88,7 +88,8 @@ void measure_once(const SessionOptions& options) {
   if (!options.machine.empty()) return static_cast<void>(sim::find_machine(options.machine));
   if (is_measured(options)) return;
   Progress progress;
-  progress.now(fmt::format("measuring {}, once", options.nodes
+  progress.now(fmt::format("measuring {}, once", options.gpu ? fmt::format("gpu{}", *options.gpu)
+                                                 : options.nodes
                                                      ? print(*options.nodes)
                                                      : "memory and " + options.slow_directory));
   const auto machine = measure_machine(options);
@@ -109,22 +110,22 @@ void check_summary(const std::string& path) {
     throw Error(fmt::format("{} is no file; name another one for the summary", path));
 }
 
-int run(Launch& launch) {
+}  // namespace
+
+void prepare_run(Launch& launch) {
   const auto asked = enter_environment(launch);
   const auto profile = start_profile(launch, asked);
   const auto options = options_from_environment();  // a plan has settled policy and budget
   check_summary(options.summary);
   if (!options.output.empty()) require_writable_profile(options.output);
   const bool limited = !options.fast.unlimited();
-  if (!options.nodes && (limited || launch.given("SENTINEL_DIR") || launch.given("SENTINEL_TIERS")))
+  const bool drives = !options.nodes && !options.gpu;
+  if (drives && (limited || launch.given("SENTINEL_DIR") || launch.given("SENTINEL_TIERS")))
     check_slow_tier(options, profile);
   if (limited && !profile) check_budget(options, profile);
-  if (limited || options.nodes) measure_once(options);
+  if (limited || !drives) measure_once(options);
   if (limited && profile) check_budget(options, profile);
-  return run_command(launch.command);
 }
-
-}  // namespace
 
 Action declare_run(Form& form) {
   const auto launch = std::make_shared<Launch>();
@@ -133,7 +134,8 @@ Action declare_run(Form& form) {
   form.takes_command = true;
   return [launch, &form] {
     launch->command = form.command;
-    return run(*launch);
+    prepare_run(*launch);
+    return run_command(launch->command);
   };
 }
 

@@ -74,9 +74,8 @@ struct Calls {
 #undef SENTINEL_CUDA_POINTER
 };
 
-Calls load() {
-  constexpr const char* kLibrary = "libcuda.so.1";
-  void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+Calls load(const std::string& file) {
+  void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)
     throw Error(fmt::format("no CUDA driver here ({}); install NVIDIA's, and run where a GPU is",
                             dlerror()));
@@ -85,7 +84,7 @@ Calls load() {
   calls.name = reinterpret_cast<decltype(calls.name)>(dlsym(library, #name)); \
   if (calls.name == nullptr)                                                  \
     throw Error(                                                              \
-        fmt::format("{} has no {}: a driver for CUDA 11.0 or later is needed", kLibrary, #name));
+        fmt::format("{} has no {}: a driver for CUDA 11.0 or later is needed", file, #name));
   SENTINEL_CUDA_CALLS(SENTINEL_CUDA_FIND)
 #undef SENTINEL_CUDA_FIND
   return calls;
@@ -95,7 +94,7 @@ Calls load() {
 
 class CudaDriver final : public Driver {
  public:
-  explicit CudaDriver(int device) : calls_(load()) {
+  CudaDriver(int device, const std::string& library) : calls_(load(library)) {
     CHECKED(cuInit, 0);
     CHECKED(cuDeviceGet, &device_, device);
     CHECKED(cuDevicePrimaryCtxRetain, &context_, device_);
@@ -240,6 +239,8 @@ class CudaDriver final : public Driver {
 
 }  // namespace
 
-std::unique_ptr<Driver> open_driver(int device) { return std::make_unique<CudaDriver>(device); }
+std::unique_ptr<Driver> open_driver(int device, const std::string& library) {
+  return std::make_unique<CudaDriver>(device, library);
+}
 
 }  // namespace sentinel::gpu

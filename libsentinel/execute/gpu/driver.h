@@ -62,6 +62,6 @@ class Driver {
 };
 
 // The driver of this machine, loaded now. Throws Error that says what is missing.
-std::unique_ptr<Driver> open_driver(int device);
+std::unique_ptr<Driver> open_driver(int device, const std::string& library = "libcuda.so.1");
 
 }  // namespace sentinel::gpu

@@ -92,6 +92,19 @@ Stream PoolEngine::here() const {
   return at == streams_here.end() ? nullptr : at->second;
 }
 
+void PoolEngine::finish() noexcept {
+  checked([this] {
+    Guard guard(lock_);
+    if (in_child_) return;
+    Event event = take_event();
+    driver_.record(event, here());
+    guard.unlock();
+    driver_.synchronize(event);
+    guard.lock();
+    give_event(event);
+  });
+}
+
 void PoolEngine::forget(Stream stream) {
   const Guard guard(lock_);
   if (std::erase(computing_, stream) == 0) return;
@@ -223,7 +236,9 @@ void PoolEngine::after_fork_in_child() noexcept {
 
 EngineCounters PoolEngine::counters() const {
   const Guard guard(lock_);
-  return counters_;
+  auto counters = counters_;
+  counters.held_bytes = chunks_ * granule_;
+  return counters;
 }
 
 }  // namespace sentinel::gpu

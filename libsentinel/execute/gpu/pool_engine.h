@@ -50,7 +50,9 @@ class PoolEngine final : public Engine {
   // On which what this thread calls for from now on is computed. One thread at a time launches
   // work: between await() and the launch no other may ask for memory. Throws Error for the default
   // stream that each thread has of its own.
-  void compute_on(Stream);
+  void compute_on(Stream) override;
+  void finish() noexcept override;
+  bool guarded() const override { return false; }
   void forget(Stream);  // before it is destroyed, by whoever made it
   void settle();        // waits until nothing is on its way out
 

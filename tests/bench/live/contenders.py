@@ -33,10 +33,14 @@ class Absent(Exception):
 class Contender:
     """`share`: of the live peak, what a limited one may hold beside the process itself; None: unlimited."""
     name: str
-    kind: str  # plain, fio, sentinel, swap, checkpoint, offload
+    kind: str  # plain, fio, sentinel, toll, swap, checkpoint, offload
     share: int | None = None
     environment: tuple = ()
     steps: int = 12  # of a training; what is slow by an order of magnitude makes fewer
+
+    @property
+    def limited(self):
+        return self.share is not None and self.kind != "toll"
 
     @property
     def label(self):
@@ -53,6 +57,7 @@ def contenders(shares):
     yield Contender("Sentinel", "sentinel")
     for share in shares:
         yield Contender("Sentinel", "sentinel", share)
+        yield Contender("drive's toll", "toll", share)
         yield Contender("offload hooks", "offload", share, steps=4)
         yield Contender("Linux swap", "swap", share, steps=4)
 
@@ -64,8 +69,8 @@ def command(contender, model, folder, disk, options):
     steps = options.steps or contender.steps
     train = [str(WORKLOADS / script), *arguments, "--steps", str(steps), "--json", str(folder / "run.json")]
     python = sys.executable
-    if contender.kind == "sentinel":
-        memory = ["--fast", f"{contender.share}%"] if contender.share else []
+    if contender.kind in ("sentinel", "toll"):
+        memory = ["--fast", f"{contender.share}%"] if contender.limited else []
         return [str(options.build / "bin" / "sentinel"), "run", *memory, "--profile", str(options.profile),
                 "--slow", str(disk), "--summary", str(folder / "summary.json"), "--quiet", "--",
                 python, *train]

@@ -25,17 +25,19 @@ def _die_with_parent():
 
 
 class Exchange:
-    """Runs from entry until stop(), or exit."""
+    """Runs from entry until stop(), or exit. `pace`: bytes a second in and out; as fast as it goes without."""
 
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, folder, pace=None):
+        self.folder, self.pace = folder, pace
 
     def __enter__(self):
         if shutil.which("fio") is None:
             raise Absent("fio is not installed")
         jobs = []
-        for way in ("read", "write"):
+        for index, way in enumerate(("read", "write")):
             jobs += [f"--name={way}", f"--rw=rand{way}", f"--filename={self.folder / way}", *PATTERN]
+            if self.pace:
+                jobs.append(f"--rate={int(self.pace[index])}")
         self.answer, self.errors = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(["fio", "--output-format=json", *jobs], stdout=self.answer,
                                         stderr=self.errors, preexec_fn=_die_with_parent,

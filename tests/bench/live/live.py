@@ -125,17 +125,18 @@ def swapped_pages():
     return int(counts["pswpin"]), int(counts["pswpout"])
 
 
-def train(contender, model, args, limit):
-    """The record of a training, with processor seconds and the bytes that moved; None where it failed."""
+def train(contender, model, args, limit, pace):
+    """The record of a training, with processor seconds and the bytes that moved. `limit`: bytes that a limited one
+    may hold; `pace`: bytes a second, in and out, at which fio goes beside one that pays the drive's toll."""
     with tempfile.TemporaryDirectory(prefix="sentinel-live-") as name, contextlib.ExitStack() as stack:
         folder = pathlib.Path(name)
         disk = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sentinel-live-", dir=args.disk)))
         wanted = command(contender, model, folder, disk, args)
-        if contender.share is not None:
+        if contender.limited:
             group = stack.enter_context(cgroup.MemoryGroup(f"sentinel-live-{os.getpid()}"))
             group.limit(limit, swap=contender.kind == "swap")
             wanted = group.inside(*wanted)
-        beside = stack.enter_context(fio.Exchange(disk)) if contender.kind == "fio" else None
+        beside = (stack.enter_context(fio.Exchange(disk, pace)) if contender.kind in ("fio", "toll") else None)
         before, swapped = resource.getrusage(resource.RUSAGE_CHILDREN), swapped_pages()
         try:
             done = subprocess.run(wanted, env=environment(contender), capture_output=True, text=True,
@@ -190,6 +191,16 @@ def while_moving_gb_s(records):
     return [sum(flow["bytes"] for flow in way) / sum(flow["busy_ms"] for flow in way) / 1e6 for way in flows]
 
 
+def pace_of(toll, records):
+    """Bytes a second, in and out, of Sentinel's steady steps in the same share."""
+    done = [record for one in records if one.kind == "sentinel" and one.share == toll.share for record in records[one]
+            if "failure" not in record]
+    moved = moved_gb(done[-1]) if done else None
+    if not moved or not all(moved):
+        raise Absent(f"Sentinel {toll.share} % moved nothing in this round")
+    return [1e12 * way / statistics.median(settled(done[-1])) for way in moved]
+
+
 def losses(record):
     return [step["loss"] for step in record["steps"]]
 
@@ -215,7 +226,7 @@ def row_of(contender, records, reference, step, figures, unlimited):
     if "summary" in good[0]:
         steady = [one for record in good for one in record["summary"]["steps"] if one["phase"] == "steady"]
         row["demand_faults"] = statistics.median(one["demand_faults"] for one in steady) if steady else None
-    if contender.share is not None and unlimited:
+    if contender.limited and unlimited:
         row["limit_ms"] = step.limit_ms(contender.share / 100 * step.peak, unlimited[0], figures["write_bw"],
                                         figures["read_bw"])
         if "summary" in good[0]:  # the simulator says how long is waited; computing takes what it took
@@ -264,7 +275,7 @@ def compare(model, args, figures, folder):
     step, args.profile = profiled(model, args, folder)
     chosen = [one for one in contenders(args.shares)
               if not args.only or any(part in one.label for part in args.only)]
-    limited = [one for one in chosen if one.share is not None]
+    limited = [one for one in chosen if one.limited]
     script, *arguments = MODELS[model]
     base = own_memory([str(WORKLOADS / script), *arguments]) if limited else 0
     records = {one: [] for one in chosen}
@@ -282,7 +293,8 @@ def compare(model, args, figures, folder):
                 say(f"{model}: round {number + 1} of {args.rounds}, {one.label}")
                 try:
                     limit = base + SPARE + int((one.share or 0) / 100 * step.peak)
-                    records[one].append(train(one, model, args, limit))
+                    pace = pace_of(one, records) if one.kind == "toll" else None
+                    records[one].append(train(one, model, args, limit, pace))
                 except (Absent, cgroup.Unavailable) as reason:
                     records[one].append({"failure": str(reason)})
     plain = next((record for one in chosen if one.kind == "plain" for record in records[one]

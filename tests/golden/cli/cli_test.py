@@ -16,7 +16,7 @@ import tempfile
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
-VERBS = ("doctor record run report plan explain simulate compare import export bench clean "
+VERBS = ("doctor record run fit report plan explain simulate compare import export bench clean "
          "completion help").split()
 TRACE = "\n".join([
     '{"format":"tensor-trace","version":1,"source":"test","model":"tiny","batch":1}',
@@ -120,6 +120,30 @@ class Help(Case):
         self.assertEqual((check.returncode, check.stderr), (0, ""))
 
 
+class Fit(Case):
+    def fit(self, command, *options):
+        return self.run_it("fit", "--fast", "64M", "--slow", str(self.folder), *options, "--", "sh", "-c", command)
+
+    def test_finds_the_largest(self):
+        result = self.fit("echo from the command; test {} -le 37")
+        self.assertEqual((result.returncode, result.stdout), (0, "36\n"))  # less than a 16th too small
+        self.assertIn("batch 64 fails with status 1", result.stderr)
+        self.assertIn("from the command", result.stderr)
+        self.assertEqual(self.fit("test {} -le 37", "--within", "100").stdout, "37\n")
+        self.assertEqual(self.fit("true {}", "--most", "48").stdout, "48\n")
+
+    def test_says_what_is_in_the_way(self):
+        result = self.fit("exit 3 # {}")
+        self.assertEqual((result.returncode, result.stdout), (1, ""))
+        self.assertIn("batch 1 does not train", result.stderr)
+        self.assertEqual(self.fit("kill -INT $$ # {}").returncode, 130)
+        for missing, *words in (("{}", "--fast", "1G", "--", "true"), ("--fast", "--", "true", "{}"),
+                                ("in bytes", "--fast", "20%", "--", "true", "{}")):
+            result = self.run_it("fit", *words)
+            self.assertEqual(result.returncode, 2)
+            self.assertIn(missing, result.stderr)
+
+
 class WrongUsage(Case):
     def test_is_2(self):
         for words, *arguments in [
@@ -133,6 +157,7 @@ class WrongUsage(Case):
                 ("--move", "run", "--move", "fast", "--", "true"),
                 ("auto, kernel, userfaultfd, samples, ops", "record", "--count", "all", "--", "true"),
                 ("slow=DIR", "run", "--tiers", "fast=/x", "--", "true"),
+                ("slow=host", "run", "--tiers", "fast=gpu0,slow=/x", "--", "true"),
                 ("either", "run", "--plan", "a", "--profile", "b", "--", "true"),
                 ("are of --live", "bench", "--shares", "20"),
                 ("not of --live", "bench", "--live", "--json"),

@@ -26,7 +26,7 @@ TEST(Summary, TellsHowLongTheDrivesLast) {
 TEST(Summary, NothingWearsWhereNothingIsWrittenToADrive) {
   EXPECT_EQ(steps_of(2000, 0).drive_days(), 0);
   Summary nodes = steps_of(2000, 2'000'000'000);
-  nodes.tiers = NodeTiers{0, 1};
+  nodes.tiers = TierNames{"node0", "node1"};
   EXPECT_EQ(nodes.drive_days(), 0);
 }
 

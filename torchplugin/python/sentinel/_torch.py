@@ -39,10 +39,40 @@ def attach(torch):
         adaptor = ctypes.CDLL(_build_for(torch).find(os.environ["SENTINEL_HOME"]))
     except (OSError, RuntimeError, KeyError) as error:
         _attach.stop(f"could not load the PyTorch adaptor: {error}")
-    if not _attach.start(core, adaptor.sentinel_torch_attach):  # an allocator and nothing else
+    on_gpu = "=gpu" in os.environ.get("SENTINEL_TIERS", "")
+    if on_gpu:
+        _check_gpu(torch)
+    watched = _attach.start(core, lambda: adaptor.sentinel_torch_attach(on_gpu))
+    if on_gpu:
+        _manage_gpu(torch, core, adaptor)
+    if not watched:  # an allocator and nothing else
         return
     hooks = [_find_layers(torch, adaptor), _find_steps(adaptor)]
     _refuse_compile(torch, core, hooks)
+
+
+def _check_gpu(torch):
+    if not torch.version.cuda:
+        _attach.stop(f"PyTorch {torch.__version__} is built without CUDA: --tiers fast=gpu0 needs one with it")
+    if tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2]) < (2, 6):
+        _attach.stop(f"on a GPU Sentinel needs PyTorch 2.6 or later; this is {torch.__version__}")
+
+
+def _manage_gpu(torch, core, adaptor):
+    """The device's memory is Sentinel's from the first tensor on. PyTorch has no statistics of an allocator
+    that is plugged in: what it is asked for most often is answered here."""
+    memory = torch.cuda.memory
+    memory.change_current_allocator(memory.CUDAPluggableAllocator(
+        adaptor._name, "sentinel_torch_gpu_malloc", "sentinel_torch_gpu_free"))
+
+    def nested(device=None):
+        figures = (ctypes.c_size_t * 4)()
+        core.sentinel_gpu_memory(figures)
+        live, held, most, _ = figures
+        return {"allocated_bytes": {"all": {"current": live, "peak": most}},
+                "reserved_bytes": {"all": {"current": held, "peak": most}}}
+
+    memory.memory_stats_as_nested_dict = nested
 
 
 def _find_layers(torch, adaptor):

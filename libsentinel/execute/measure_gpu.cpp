@@ -1,0 +1,138 @@
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+
+#include "base/clock.h"
+#include "base/units.h"
+#include "execute/backing.h"
+#include "execute/limits.h"
+#include "execute/measure.h"
+
+namespace sentinel {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::uint64_t kBytes = 64_MiB;  // of a copy that is long enough to tell a bandwidth
+constexpr std::uint64_t kShare = 8;       // of what the device has free, if that is less
+constexpr int kCopies = 4;                // of a measurement
+constexpr int kRounds = 5;                // of which the median is taken
+
+// Two ranges of the device's memory and two of the host's.
+class Rig {
+ public:
+  explicit Rig(gpu::Driver& driver)
+      : driver_(driver),
+        bytes_(round_up(std::min(kBytes, driver.free_bytes() / kShare), driver.granularity())) {
+    try {
+      for (auto& range : device_) {
+        range.address = driver_.reserve(bytes_);
+        const auto chunk = driver_.create(bytes_);
+        if (!chunk) throw Error("the GPU has too little memory free to be measured");
+        range.chunk = *chunk;
+        driver_.map(range.address, bytes_, range.chunk);
+        range.mapped = true;
+      }
+      for (auto& memory : host_) memory = driver_.pin(bytes_);
+      for (auto& stream : streams_) stream = driver_.make_stream();
+      for (auto& event : events_) event = driver_.make_event();
+    } catch (...) {
+      end();
+      throw;
+    }
+  }
+  ~Rig() { end(); }
+  Rig(const Rig&) = delete;
+  Rig& operator=(const Rig&) = delete;
+
+  struct Way {
+    bool in = false, out = false, within = false;
+  };
+
+  // Bytes per second of each copy, where all of `ways` go at once.
+  double bw(Way way) {
+    return static_cast<double>(bytes_) * kCopies / seconds(way, bytes_, kCopies);
+  }
+  double granule_seconds() { return seconds({.in = true}, kGranule, 1); }
+
+ private:
+  struct Range {
+    std::uintptr_t address = 0;
+    gpu::Chunk chunk = 0;
+    bool mapped = false;
+  };
+
+  // Until the last has ended: of two ways at once the slower one's bandwidth.
+  double seconds(Way way, std::uint64_t bytes, int copies) {
+    const auto at = [&](std::size_t i) { return reinterpret_cast<void*>(device_[i].address); };
+    std::array<double, kRounds> all;
+    for (double& value : all) {
+      const auto begin = Clock::now();
+      for (int i = 0; i < copies; ++i) {
+        if (way.in) driver_.copy(at(0), host_[0], bytes, streams_[0]);
+        if (way.out) driver_.copy(host_[1], at(1), bytes, streams_[1]);
+        if (way.within) driver_.copy(at(1), at(0), bytes, streams_[0]);
+      }
+      for (std::size_t i = 0; i < 2; ++i) driver_.record(events_[i], streams_[i]);
+      for (auto* event : events_) driver_.synchronize(event);
+      value = std::chrono::duration<double>(Clock::now() - begin).count();
+    }
+    std::ranges::nth_element(all, all.begin() + kRounds / 2);
+    return all[kRounds / 2];
+  }
+
+  void end() noexcept {
+    try {
+      for (auto* event : events_)
+        if (event != nullptr) driver_.destroy_event(event);
+      for (auto* stream : streams_)
+        if (stream != nullptr) driver_.destroy_stream(stream);
+      for (void* memory : host_)
+        if (memory != nullptr) driver_.unpin(memory);
+      for (const auto& range : device_) {
+        if (range.mapped) driver_.unmap(range.address, bytes_);
+        if (range.chunk != 0) driver_.destroy(range.chunk);
+        if (range.address != 0) driver_.unreserve(range.address, bytes_);
+      }
+    } catch (const Error&) {  // the driver has failed before, and said so
+    }
+  }
+
+  gpu::Driver& driver_;
+  std::uint64_t bytes_;
+  std::array<Range, 2> device_;
+  std::array<void*, 2> host_{};
+  std::array<gpu::Stream, 2> streams_{};
+  std::array<gpu::Event, 2> events_{};
+};
+
+}  // namespace
+
+Machine measure_gpu(gpu::Driver& driver, const std::string& name) {
+  const auto capacity = driver.free_bytes();
+  Rig rig(driver);
+  rig.bw({.in = true, .out = true});  // the first copies wait for the device to wake up
+  TierSpeed speed{.write_bw = rig.bw({.out = true}), .read_bw = rig.bw({.in = true})};
+  speed.exchange_read_bw = speed.exchange_write_bw = rig.bw({.in = true, .out = true});
+  const double granule_us = 1e6 * (rig.granule_seconds() - kGranule / speed.read_bw);
+  const double within = 2 * rig.bw({.within = true});  // each byte is read and written
+  Machine machine{.name = name,
+                  .source = "measured",
+                  .fault_us = std::max(0.0, granule_us),
+                  .fault_batch_bytes = kGranule,
+                  .granule_bytes = kGranule};
+  machine.tiers.push_back({.name = "hbm",
+                           .capacity = capacity,
+                           .read_bw = within,
+                           .write_bw = within,
+                           .byte_addressable = true});
+  machine.tiers.push_back({.name = "host",
+                           .capacity = physical_bytes(),
+                           .read_bw = speed.read_bw,
+                           .write_bw = speed.write_bw});
+  machine.links.push_back(
+      {.name = "pcie", .bw = port_bw(speed), .tiers = {"host"}, .half_duplex = true});
+  return machine;
+}
+
+}  // namespace sentinel

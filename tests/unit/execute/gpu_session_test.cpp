@@ -1,0 +1,325 @@
+// A session on a GPU's memory, from the driver's library up. The device is fake_cuda.cpp: what an
+// op touches without having been told that it may, ends the test.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+
+#include "execute/measure.h"
+#include "execute/session.h"
+#include "sentinel/adaptor.h"
+#include "sentinel/error.h"
+#include "trace/store.h"
+
+namespace sentinel {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::size_t kLayers = 14;
+constexpr std::size_t kBytes = 6u << 20, kWords = kBytes / sizeof(std::uint64_t);
+constexpr std::size_t kEach = 512;  // words: one of each page is computed with
+
+using Tensor = std::uint64_t*;
+
+// Where tensors come from, and what is told of ops.
+class Memory {
+ public:
+  virtual ~Memory() = default;
+  virtual Tensor allocate(std::size_t words) = 0;
+  virtual void release(Tensor) = 0;
+  virtual void op(const std::string& name, Phase, std::vector<Tensor> inputs,
+                  const std::function<void()>& run) = 0;
+  virtual void step_end() {}
+};
+
+class PlainMemory final : public Memory {
+ public:
+  Tensor allocate(std::size_t words) override { return new std::uint64_t[words]; }
+  void release(Tensor tensor) override { delete[] tensor; }
+  void op(const std::string&, Phase, std::vector<Tensor>,
+          const std::function<void()>& run) override {
+    run();
+  }
+};
+
+class ManagedMemory final : public Memory {
+ public:
+  explicit ManagedMemory(Session& session) : session_(session) {}
+  Tensor allocate(std::size_t words) override {
+    session_.compute_on(nullptr);
+    auto* tensor = static_cast<Tensor>(session_.allocate(words * sizeof(std::uint64_t)));
+    sizes_[tensor] = words * sizeof(std::uint64_t);
+    return tensor;
+  }
+  void release(Tensor tensor) override { session_.release(tensor); }
+  void op(const std::string& name, Phase phase, std::vector<Tensor> inputs,
+          const std::function<void()>& run) override {
+    const char* kept = names_.insert(name).first->c_str();
+    session_.op_start(kept, phase, kept);
+    ASSERT_TRUE(session_.wants_tensors());
+    for (Tensor tensor : inputs) session_.op_tensor(tensor, sizes_[tensor], SENTINEL_READ);
+    session_.compute_on(nullptr);
+    session_.op_run();
+    run();
+    session_.op_end();
+  }
+  void step_end() override { session_.step_end(); }
+
+ private:
+  Session& session_;
+  std::map<Tensor, std::size_t> sizes_;
+  std::set<std::string> names_;
+};
+
+// A chain of layers: forward keeps what backward needs; weights are updated in the end.
+class Training {
+ public:
+  explicit Training(Memory& memory) : memory_(memory) {
+    for (std::size_t layer = 0; layer < kLayers; ++layer) {
+      weights_.push_back(memory_.allocate(kWords));
+      memory_.op("begin", Phase::forward, {weights_.back()}, [&] {
+        for (std::size_t i = 0; i < kWords; i += kEach) weights_.back()[i] = layer * 0x9e3779b9 + i;
+      });
+    }
+  }
+
+  // `share`: of the words, as a smaller batch has fewer. `two_threads`: backward has its own.
+  // `together`: one op updates all weights.
+  void step(std::uint64_t number, double share = 1, bool two_threads = false,
+            bool together = false) {
+    const auto words = static_cast<std::size_t>(kWords * share);
+    std::vector<Tensor> kept;
+    for (std::size_t layer = 0; layer < kLayers; ++layer) {
+      auto inputs = std::vector{weights_[layer]};
+      if (layer > 0) inputs.push_back(kept.back());
+      Tensor made = nullptr;
+      memory_.op("forward " + std::to_string(layer), Phase::forward, inputs, [&] {
+        made = memory_.allocate(words);
+        for (std::size_t i = 0; i < words; i += kEach)
+          made[i] = weights_[layer][i] * 31 + (layer > 0 ? kept.back()[i] : number + i);
+      });
+      kept.push_back(made);
+    }
+    const auto backward = [&] {
+      for (std::size_t layer = kLayers; layer-- > 1;) {
+        memory_.op("backward " + std::to_string(layer), Phase::backward,
+                   {weights_[layer], kept[layer], kept[layer - 1]}, [&] {
+                     for (std::size_t i = 0; i < words; i += kEach) {
+                       weights_[layer][i] += kept[layer][i] ^ kept[layer - 1][i];
+                       kept[layer - 1][i] += weights_[layer][i];
+                     }
+                   });
+        memory_.release(kept[layer]);
+      }
+      memory_.release(kept[0]);
+    };
+    if (two_threads)
+      std::thread(backward).join();
+    else
+      backward();
+    if (together)
+      memory_.op("update", Phase::optimizer, weights_, [&] {
+        for (Tensor weights : weights_) weights[0] += number;
+      });
+    memory_.step_end();
+  }
+
+  std::uint64_t sum() {
+    std::uint64_t sum = 0;
+    for (Tensor weights : weights_)
+      memory_.op("sum", Phase::forward, {weights}, [&] {
+        for (std::size_t i = 0; i < kWords; i += kEach) sum = sum * 31 + weights[i];
+      });
+    return sum;
+  }
+
+ private:
+  Memory& memory_;
+  std::vector<Tensor> weights_;
+};
+
+std::filesystem::path scratch(const char* what) {
+  return std::filesystem::path(testing::TempDir()) /
+         ("gpu-session-" + std::to_string(getpid()) + what);
+}
+
+SessionOptions options_with(const std::string& fast) {
+  SessionOptions options = options_from_environment();
+  options.mode = Mode::run;
+  options.summary = scratch(".json");
+  options.output = scratch(".sentinel");
+  options.count = "auto";
+  options.quiet = true;
+  options.arena_bytes = 16_GiB;
+  options.gpu = 0;
+  options.cuda = SENTINEL_FAKE_CUDA;
+  options.fast = parse_budget(fast);
+  return options;
+}
+
+// Never destroyed: a session lives as long as its process.
+Session& begin(SessionOptions options) {
+  return *new Session(std::move(options), "test", OpOrder::any);
+}
+
+struct Outcome {
+  std::uint64_t sum;
+  nlohmann::json summary;
+};
+
+Outcome train(const std::string& fast, const std::function<void(Training&)>& steps) {
+  Session& session = begin(options_with(fast));
+  ManagedMemory memory(session);
+  Training training(memory);
+  steps(training);
+  const auto sum = training.sum();
+  session.finish("over");
+  std::ifstream file(scratch(".json"));
+  return {sum, nlohmann::json::parse(file)};
+}
+
+std::uint64_t plain(const std::function<void(Training&)>& steps) {
+  PlainMemory memory;
+  Training training(memory);
+  steps(training);
+  return training.sum();
+}
+
+class GpuSession : public testing::TestWithParam<bool> {};
+
+TEST_P(GpuSession, ComputesTheSameInAShareOfTheMemory) {
+  const auto steps = [](Training& training) {
+    for (std::uint64_t i = 0; i < 8; ++i) training.step(i, 1, GetParam());
+  };
+  const auto outcome = train("40%", steps);
+  EXPECT_EQ(outcome.sum, plain(steps));
+  const auto& summary = outcome.summary;
+  EXPECT_EQ(summary["tiers"]["fast"], "gpu0");
+  EXPECT_LE(summary["peak_fast_bytes"], summary["fast_limit_bytes"]);
+  EXPECT_LE(summary["fast_limit_bytes"], summary["peak_unlimited_bytes"].get<double>() * 0.4);
+  const auto& last = summary["steps"].back();
+  EXPECT_EQ(last["phase"], "steady");
+  EXPECT_GT(last["promoted_bytes"], 0);
+  EXPECT_GT(last["demoted_bytes"], 0);
+  EXPECT_EQ(read_profile(scratch(".sentinel")).meta.source, "ops");
+}
+INSTANTIATE_TEST_SUITE_P(InOneThreadAndInTwo, GpuSession, testing::Bool());
+
+TEST(GpuSessionTest, HoldsABudgetInBytesFromTheFirstTensorOn) {
+  const auto steps = [](Training& training) {
+    for (std::uint64_t i = 0; i < 8; ++i) training.step(i);
+  };
+  const auto outcome = train("64M", steps);
+  EXPECT_EQ(outcome.sum, plain(steps));
+  EXPECT_LE(outcome.summary["peak_fast_bytes"], 64u << 20);
+}
+
+TEST(GpuSessionTest, StepsOfOtherKindsComputeTheSame) {
+  const auto steps = [](Training& training) {
+    for (std::uint64_t i = 0; i < 14; ++i) training.step(i, i % 3 == 2 ? 0.5 : i == 9 ? 0.3 : 1);
+  };
+  EXPECT_EQ(train("45%", steps).sum, plain(steps));
+}
+
+TEST(GpuSessionTest, ADeviceThatIsFullIsABudget) {
+  const auto on_a_small_device = [] {
+    setenv("SENTINEL_FAKE_CUDA_BYTES", std::to_string(128u << 20).c_str(), 1);
+    const auto steps = [](Training& training) {
+      for (std::uint64_t i = 0; i < 4; ++i) training.step(i);
+    };
+    std::_Exit(train("90%", steps).sum == plain(steps) ? 0 : 1);
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(on_a_small_device(), testing::ExitedWithCode(0), "");
+}
+
+TEST(GpuSessionTest, WhatDoesNotFitIsRefusedAndTrainingGoesOn) {
+  Session& session = begin(options_with("64M"));
+  ManagedMemory memory(session);
+  Training training(memory);
+  training.step(0);
+  memory.op("large", Phase::forward, {}, [&] {
+    Tensor first = memory.allocate(4 * kWords);
+    ASSERT_NE(first, nullptr);
+    EXPECT_EQ(memory.allocate(100 * kWords), nullptr);
+    EXPECT_THAT(session.why_full(600), HasSubstr("budget of 64.0 MiB"));
+    for (std::size_t i = 0; i < 4 * kWords; i += kEach) first[i] = i;
+    memory.release(first);
+  });
+  training.step(1);
+  EXPECT_EQ(training.sum(), plain([](Training& same) { same.step(0), same.step(1); }));
+}
+
+TEST(GpuSessionTest, ABudgetInWhichAnOpHasNoRoomEndsWithTheSmallestThatHas) {
+  const auto short_of_memory = [] {
+    Session& session = begin(options_with("35%"));
+    ManagedMemory memory(session);
+    Training training(memory);
+    for (std::uint64_t i = 0; i < 6; ++i) training.step(i, 1, false, true);
+    std::_Exit(0);
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(short_of_memory(),
+               "1 ops use more at once, and a GPU's kernels need all of it; from");
+}
+
+TEST(GpuSessionTest, ACallThatFailsEndsTrainingWithItsName) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  // The first two hundred copies measure the machine.
+  for (const std::string call :
+       {"cuMemMap:40", "cuMemUnmap:40", "cuMemcpyAsync:200", "cuMemCreate:40"}) {
+    const auto failing = [&] {
+      setenv("SENTINEL_FAKE_CUDA_FAIL", call.c_str(), 1);
+      train("40%", [](Training& training) {
+        for (std::uint64_t i = 0; i < 8; ++i) training.step(i);
+      });
+      std::_Exit(0);
+    };
+    EXPECT_DEATH(failing(), call.substr(0, call.find(':')) + ": CUDA_ERROR_ILLEGAL_ADDRESS");
+  }
+}
+
+TEST(GpuSessionTest, WhatCannotBeMetIsSaid) {
+  auto options = options_with("40%");
+  options.cuda = "libno-such-driver.so.1";
+  EXPECT_THROW(begin(options), Error);
+  options = options_with("40%");
+  options.gpu = 3;
+  EXPECT_THROW(begin(options), Error);
+  options = options_with("40%");
+  options.count = "userfaultfd";
+  EXPECT_THROW(begin(options), Error);
+}
+
+TEST(GpuTier, IsWrittenWithTheHostBelow) {
+  EXPECT_EQ(parse_gpu_tier("fast=gpu0,slow=host"), 0);
+  EXPECT_EQ(parse_gpu_tier("fast=gpu12"), 12);
+  EXPECT_EQ(parse_gpu_tier("fast=node0,slow=node1"), std::nullopt);
+  EXPECT_EQ(parse_gpu_tier("slow=/mnt/gpu"), std::nullopt);
+  for (const char* wrong :
+       {"fast=gpu", "fast=gpu0,slow=node1", "slow=gpu0", "fast=gpu-1", "fast=gpu0x"})
+    EXPECT_THROW(parse_gpu_tier(wrong), Error) << wrong;
+}
+
+TEST(MeasureGpu, TellsBandwidthsAndGivesAllBack) {
+  const auto driver = gpu::open_driver(0, SENTINEL_FAKE_CUDA);
+  const auto before = driver->free_bytes();
+  const auto machine = measure_gpu(*driver, "local-gpu0");
+  EXPECT_EQ(driver->free_bytes(), before);
+  ASSERT_EQ(machine.tiers.size(), 2u);
+  EXPECT_EQ(machine.tiers[0].name, "hbm");
+  EXPECT_EQ(machine.tiers[0].capacity, before);
+  for (const auto& tier : machine.tiers) EXPECT_GT(tier.read_bw, 1e8) << tier.name;
+  EXPECT_GE(machine.links[0].bw, std::max(machine.tiers[1].read_bw, machine.tiers[1].write_bw));
+}
+
+}  // namespace
+}  // namespace sentinel

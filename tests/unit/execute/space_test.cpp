@@ -1,0 +1,131 @@
+// Where tensors lie: by the plan, or where the last one of their size has died.
+#include "execute/space.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <set>
+
+#include "base/units.h"
+
+namespace sentinel {
+namespace {
+
+constexpr std::uint64_t kGranule = 2_MiB;
+
+// Addresses that nobody touches.
+class NoEngine final : public Engine {
+ public:
+  NoEngine() {
+    arena_ = 1ull << 40;
+    arena_bytes_ = 1_GiB;
+    granule_ = kGranule;
+  }
+  bool guarded() const override { return guarded_; }
+  bool occupy(std::uintptr_t, std::uint64_t) noexcept override { return has_room_; }
+  bool vacate(std::uintptr_t, std::uint64_t, bool) noexcept override { return keeps_memory_; }
+
+  void set_budget(std::uint64_t) override {}
+  void demote(std::uintptr_t, std::uint64_t) noexcept override {}
+  void promote(std::uintptr_t, std::uint64_t) noexcept override {}
+  void await(std::uintptr_t, std::uint64_t) noexcept override {}
+  void reuse_dead_blocks() noexcept override {}
+  FaultLoop* loop() noexcept override { return nullptr; }
+  int start_counting() noexcept override { return -EOPNOTSUPP; }
+  int stop_counting() noexcept override { return 0; }
+  void count_with(CountFault, void*) noexcept override {}
+  void before_fork() noexcept override {}
+  void after_fork_in_parent() noexcept override {}
+  void after_fork_in_child() noexcept override {}
+  EngineCounters counters() const override { return {}; }
+
+  bool has_room_ = true, keeps_memory_ = true, guarded_ = true;
+};
+
+PlannedSlot alone(std::uint64_t offset, std::uint64_t bytes) {
+  return {.offset = offset * kGranule, .bytes = bytes, .placed = true};
+}
+
+class SpaceTest : public testing::Test {
+ protected:
+  // Three of two granules, one of one; two that share a granule; one of the pool.
+  SpaceTest() {
+    space_.activate(space_.add_plan(
+        {alone(0, 2 * kGranule),
+         alone(2, kGranule + 1),
+         alone(4, 2 * kGranule),
+         alone(6, kGranule),
+         alone(7, 100),
+         {.offset = 7 * kGranule + 128, .bytes = 100, .placed = true},
+         {.offset = 8 * kGranule, .bytes = kGranule, .placed = true, .shared = true}},
+        9 * kGranule));
+  }
+
+  std::uintptr_t born(std::uint32_t slot) {
+    constexpr std::uint64_t kSizes[] = {2 * kGranule, kGranule + 1, 2 * kGranule, kGranule,
+                                        100,          100,          kGranule};
+    return space_.allocate(kSizes[slot], slot, false)->address;
+  }
+
+  NoEngine engine_;
+  Space space_{engine_};
+};
+
+TEST_F(SpaceTest, WhatHasGranulesToItselfIsBornWhereTheLastOfItsSizeDied) {
+  const auto first = born(0), second = born(2);
+  EXPECT_NE(first, second);
+  space_.release(first);
+  EXPECT_EQ(born(1), first);  // as many granules, if not as many bytes
+  EXPECT_EQ(space_.address_of(0, 1), first);
+  EXPECT_EQ(space_.address_of(0, 0), 0u);
+  space_.release(first);
+  space_.release(second);
+  EXPECT_EQ(born(0), second);
+  EXPECT_EQ(born(1), first);
+}
+
+TEST_F(SpaceTest, WhereNoMemoryIsLeftNobodyIsBornSoon) {
+  const auto first = born(0), second = born(1);
+  space_.release(first);
+  engine_.keeps_memory_ = false;
+  space_.release(second);
+  EXPECT_EQ(born(2), first);
+  EXPECT_NE(born(0), second);  // nor before what has never been used
+  EXPECT_EQ(born(1), second);
+}
+
+TEST_F(SpaceTest, NoTwoLiveTensorsOverlap) {
+  std::set<std::uintptr_t> granules;
+  for (std::uint32_t slot = 0; slot < 4; ++slot) {
+    const auto address = born(slot);
+    for (std::uint64_t i = 0; i < (slot == 3 ? 1u : 2u); ++i)
+      EXPECT_TRUE(granules.insert(address + i * kGranule).second) << slot;
+  }
+  EXPECT_EQ(granules.size(), 7u);
+}
+
+TEST_F(SpaceTest, WhatSharesAGranuleStaysWhereThePlanHasIt) {
+  const auto first = born(4), second = born(5), pooled = born(6);
+  EXPECT_EQ(second - first, 128u);
+  EXPECT_EQ(pooled - first, kGranule);
+  space_.release(first);
+  space_.release(second);
+  EXPECT_EQ(born(5), second);
+  EXPECT_EQ(born(4), first);
+  EXPECT_NE(space_.allocate(100, 4, false)->address, first);  // in use: it lies elsewhere
+}
+
+TEST_F(SpaceTest, WhereNothingGuardsWhatIsRefusedHasNotBegun) {
+  engine_.guarded_ = engine_.has_room_ = false;
+  EXPECT_EQ(space_.allocate(kGranule, 3, false), nullptr);
+  EXPECT_EQ(space_.allocate(kGranule, LiveTensor::kUnplanned, false), nullptr);
+  EXPECT_EQ(space_.live_bytes(), 0u);
+  engine_.has_room_ = true;
+  EXPECT_NE(born(3), 0u);
+  EXPECT_EQ(space_.live_bytes(), kGranule);
+  space_.release(space_.address_of(0, 3));
+  EXPECT_EQ(space_.live_bytes(), 0u);
+}
+
+}  // namespace
+}  // namespace sentinel
