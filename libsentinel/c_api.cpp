@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 #include "execute/session.h"
 #include "sentinel/adaptor.h"
@@ -36,6 +37,8 @@ int begin(sentinel::SessionOptions options, const char* framework,
   static std::mutex beginning;  // two threads may take their first tensor at the same time
   const std::lock_guard guard(beginning);
   if (current() != nullptr) return 0;
+  if (options.gpu && std::string_view(framework).substr(0, 5) != "torch")
+    return failed("--tiers fast=gpu...: a GPU's memory is managed for PyTorch alone", EOPNOTSUPP);
   try {
     session = new Session(std::move(options), framework, order);
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);

@@ -1,7 +1,7 @@
 // The PyTorch adaptor: tells libsentinel what PyTorch does, decides nothing. Built against the
 // PyTorch that is found, with its public interfaces alone: the CPU allocator's registration, the
 // global op observers, and (from Python) module hooks. Works with 1.13 and 2.x; on a GPU, through
-// its interface for pluggable allocators, from 2.6 on.
+// its interface for pluggable allocators, from 2.1 on.
 #include "sentinel/adaptor.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -9,8 +9,10 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <dlfcn.h>
 #include <torch/version.h>
 
+#include <cerrno>
 #include <cstring>
 #include <mutex>
 #include <new>
@@ -62,6 +64,7 @@ struct Thread {
   int inside = 0;     // depth below an op
   int backward = 0;   // depth below an autograd node
   int optimizer = 0;  // depth below Optimizer.step
+  bool attached = false;
 };
 thread_local Thread thread;
 
@@ -126,7 +129,8 @@ const Kind& kind_of(const at::RecordFunction& fn) {
   entry = {fn.name()};
   if (const auto name = fn.operator_name())
     if (const auto op = c10::Dispatcher::singleton().findSchema(*name)) {
-      entry.op = !op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+      entry.op = !op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) ||
+                 (gpu >= 0 && op->hasKernelForDispatchKey(c10::DispatchKey::CUDA));
       entry.fills = name->name == "aten::zero_";
     }
   return entry;
@@ -200,25 +204,39 @@ Frame start_user_scope(const at::RecordFunction& fn) {
   return Frame::optimizer;
 }
 
-// Where the calling thread launches kernels now.
-void name_stream() {
-#if SENTINEL_TORCH_AT_LEAST(2, 6)
+// c10::cuda::CUDAStream::stream() const, of a class that is a c10::Stream and nothing beside: so
+// that nothing of CUDA is needed to build. Null: PyTorch's CUDA part is not here.
+using HandleOf = void* (*)(const c10::Stream*);
+HandleOf handle_of_stream() {
+  void* library = dlopen("libc10_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
+  return library == nullptr
+             ? nullptr
+             : reinterpret_cast<HandleOf>(dlsym(library, "_ZNK3c104cuda10CUDAStream6streamEv"));
+}
+HandleOf handle_of = nullptr;
+
+// The op's kernels are launched where the calling thread launches now, once its tensors are there.
+void run_on_gpu() {
   const c10::impl::VirtualGuardImpl device(c10::DeviceType::CUDA);
   const auto stream = device.getStream({c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(gpu)});
-  sentinel_compute_on(stream.native_handle());
-#endif
+  sentinel_compute_on(handle_of(&stream));
+  sentinel_op_run();
 }
+
+// On a GPU one op runs at a time: in the thread that attached, or autograd's while that waits. What
+// loads data beside them launches nothing.
+bool trains() { return gpu < 0 || thread.attached || thread.backward > 0; }
 
 Frame start_op(const at::RecordFunction& fn) {
   if (thread.inside > 0) {
     if (gpu >= 0) {  // what the outer op does not name has to be there, too
       name_inputs(fn);
-      sentinel_op_run();
+      run_on_gpu();
     }
     return ++thread.inside, Frame::inner;
   }
   const auto& kind = kind_of(fn);
-  if (!kind.op) return Frame::transparent;
+  if (!kind.op || !trains()) return Frame::transparent;
   const bool overwrites = kind.fills && !fn.inputs().empty() && fn.inputs()[0].isTensor() &&
                           fills_storage(fn.inputs()[0].toTensor());
   ++thread.inside;
@@ -228,8 +246,7 @@ Frame start_op(const at::RecordFunction& fn) {
     name_tensor(fn.inputs()[0].toTensor(), SENTINEL_WRITE | SENTINEL_OVERWRITE);
   else if (sentinel_wants_tensors())
     name_inputs(fn);
-  if (gpu >= 0) name_stream();
-  sentinel_op_run();
+  gpu < 0 ? sentinel_op_run() : run_on_gpu();
   return Frame::op;
 }
 
@@ -263,6 +280,9 @@ EXPORT int sentinel_torch_attach(int on_gpu) {
                                    on_gpu != 0 ? SENTINEL_IN_ANY_ORDER : SENTINEL_IN_SEQUENCE);
   if (code < 0) return code;
   gpu = sentinel_gpu();
+  thread.attached = true;
+  handle_of = handle_of_stream();
+  if (gpu >= 0 && handle_of == nullptr) return -ENOTSUP;
   static Allocator allocator;
   if (gpu < 0) c10::SetCPUAllocator(&allocator, 100);
   if (code > 0) return code;
@@ -287,10 +307,9 @@ EXPORT void* sentinel_torch_gpu_malloc(ssize_t bytes, int device, void* stream) 
   return address;
 }
 
-EXPORT void sentinel_torch_gpu_free(void* address, ssize_t, int, void* stream) {
+EXPORT void sentinel_torch_gpu_free(void* address, ssize_t, int, void*) {
   if (address == nullptr) return;
-  sentinel_compute_on(stream);
-  sentinel_free(address);
+  sentinel_free(address);  // the engine knows of all streams
 }
 
 EXPORT void sentinel_torch_layer(const char* name) {

@@ -67,6 +67,9 @@ class Engine {
   // wait until that has been computed which was launched there until now.
   virtual void compute_on(void* /*stream*/) {}
   virtual void finish() noexcept {}
+  // There: a tensor that no op names, a library's workspace say, may not leave / may again.
+  virtual void stay(std::uintptr_t, std::uint64_t) noexcept {}
+  virtual void may_leave(std::uintptr_t, std::uint64_t) noexcept {}
 
   // The tensor's granules leave once no other wanted tensor lies in them / come back.
   virtual void demote(std::uintptr_t address, std::uint64_t bytes) noexcept = 0;

@@ -309,7 +309,10 @@ void FrameEngine::set_resident(BlockIndex index) noexcept {
     end_wait();
   else if (block.live != 0 && block.wanted == 0 && !block.stuck && !in_use)
     evict(index);  // demoted on its way
-  if (block.live == 0) note_dead(index);
+  if (block.live == 0) {
+    note_dead(index);
+    feed_promoter();
+  }
   // While counting, whoever was woken by the install has faulted again and was told to wait.
   if (counting_) loop_->wake(arena_ + index * kGranule, kGranule);
   look_again();

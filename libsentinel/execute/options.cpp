@@ -79,7 +79,7 @@ std::string local_machine(const SessionOptions& options) {
 
 std::optional<int> parse_gpu_tier(const std::string& text) {
   constexpr std::string_view key = "fast=gpu", host = ",slow=host";
-  if (text.find("=gpu") == text.npos) return std::nullopt;
+  if (text.find("fast=gpu") == text.npos) return std::nullopt;
   std::string_view rest = text;
   int device = -1;
   if (rest.starts_with(key)) {

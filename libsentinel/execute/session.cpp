@@ -114,10 +114,12 @@ void* Session::allocate(std::size_t bytes) noexcept {
   auto& worker = here();
   const bool trains = this->trains(worker);
   const auto slot = trains ? planned_slot(worker, bytes) : LiveTensor::kUnplanned;
-  if (trains) step_hash_ = extended(step_hash_, allocation_event(worker.name, bytes), order_);
   const bool own_pages = state_ == State::warmup || state_ == State::profiling;
   auto* tensor = space_.allocate(bytes, slot, own_pages);
   if (tensor == nullptr) return nullptr;
+  if (trains) step_hash_ = extended(step_hash_, allocation_event(worker.name, bytes), order_);
+  const bool will_be_named = tensor->slot != LiveTensor::kUnplanned && active_->named(tensor->slot);
+  if (!engine_->guarded() && !will_be_named) stay(*tensor);
   if (trains && recording())
     tensor->record = recorder_.allocated(worker.op, bytes, tensor->address - engine_->arena());
   if (counted_) arm(*tensor);
@@ -145,16 +147,28 @@ Session::Memory Session::memory() {
           .budget_bytes = summary_.fast_limit_bytes};
 }
 
+// Until an op names it. What none ever does (a library's workspace) is used by kernels all the
+// same.
+void Session::stay(LiveTensor& tensor) {
+  tensor.stays = true;
+  engine_->stay(tensor.address, tensor.bytes);
+}
+
+void Session::may_leave(LiveTensor& tensor) {
+  if (std::exchange(tensor.stays, false)) engine_->may_leave(tensor.address, tensor.bytes);
+}
+
 void Session::release(void* address) noexcept {
   if (address == nullptr) return;
   if (!owns(address)) return ::free(address);  // a forked child's own
   if (in_child_) return;
   const Guard guard(lock_);
-  const auto* tensor = space_.find(address);
+  auto* tensor = space_.find(address);
   if (tensor == nullptr) {
     say("a pointer was freed that is no live tensor; the program is at fault, or freed it twice");
     abort();
   }
+  may_leave(*tensor);
   if (counted_) disarm(*tensor);
   if (recording() && tensor->record != StepRecorder::kNone) recorder_.freed(tensor->record);
   if (auto& worker = this_thread();
@@ -401,8 +415,10 @@ void Session::unsupported(const char* what) noexcept {
   wants_tensors_ = false;
   engine_->set_budget(0);
   if (engine_->guarded()) return;
-  space_.table().for_each(
-      [this](const LiveTensor& tensor) { engine_->await(tensor.address, tensor.bytes); });
+  space_.table().for_each([this](LiveTensor& tensor) {
+    engine_->await(tensor.address, tensor.bytes);
+    if (!tensor.stays) stay(tensor);
+  });
 }
 
 // Called once, at the program's end. What was recorded of an unfinished profile is kept.

@@ -10,7 +10,8 @@
 // Thread-safe. One thread trains: the one that attached, or last ended a step. Where ops come in
 // any order, so does each thread that runs one, as long as it does. What other threads allocate is
 // held within the budget, but neither recorded nor planned. One lock, `lock_`, guards all state but
-// what is a thread's own; it is taken before the engine's, and never while waiting for a tensor.
+// what is a thread's own; it is taken before the engine's, and never while waiting for a tensor (a
+// birth on a GPU that is full waits for what is on its way out).
 #pragma once
 
 #include <atomic>
@@ -141,7 +142,10 @@ class Session {
   void activate(Bucket&);
   void bring(Bucket&);
   void overwrite(LiveTensor&);
+  void stay(LiveTensor&);
+  void may_leave(LiveTensor&);
   void apply(const std::vector<Move>&);
+  void need(Worker&, LiveTensor*, const void* storage, std::size_t bytes);
   void await_promotions(const Worker&);
   bool leaves(const Worker&, const LiveTensor&);
   void complete(Worker&);

@@ -163,7 +163,7 @@ void Session::op_tensor(const void* storage, std::size_t bytes, int access) noex
   auto* tensor = space_.find(storage);
   if (tensor != nullptr && summary_.fast_limit_bytes != 0)
     engine_->touch(tensor->address, tensor->bytes);
-  if (tensor != nullptr && !engine_->guarded()) worker.awaited.push_back(*tensor);
+  if (!engine_->guarded() && engine_->contains(storage)) need(worker, tensor, storage, bytes);
   if (tensor != nullptr && tensor->bytes == bytes && (access & SENTINEL_OVERWRITE) != 0)
     overwrite(*tensor);
   if (!recording()) return;
@@ -183,6 +183,18 @@ void Session::overwrite(LiveTensor& tensor) {
   engine_->promote(tensor.address, tensor.bytes);
 }
 
+// A kernel will use it. Without a table entry it is a part of a tensor (of a dlpack capsule, say).
+// Of a session that manages nothing any more nothing leaves.
+void Session::need(Worker& worker, LiveTensor* tensor, const void* storage, std::size_t bytes) {
+  if (tensor != nullptr) {
+    if (state_ != State::idle) may_leave(*tensor);
+    return worker.awaited.push_back(*tensor);
+  }
+  const auto address = reinterpret_cast<std::uintptr_t>(storage);
+  engine_->touch(address, bytes);
+  worker.awaited.push_back({.address = address, .bytes = bytes});
+}
+
 void Session::compute_on(void* stream) noexcept {
   try {
     engine_->compute_on(stream);
@@ -196,6 +208,7 @@ void Session::op_run() noexcept {
   auto& worker = this_thread();
   if (in_child_ || !trains(worker)) return;
   await_promotions(worker);
+  worker.awaited.clear();
   if (std::exchange(worker.runs, true) || !record_) return;
   const Guard guard(lock_);
   if (recording() && worker.step == begun_ && !worker.late) recorder_.op_run(worker.op);
@@ -267,7 +280,7 @@ void Session::apply(const std::vector<Move>& moves) {
     if (move.direction == Direction::copy) continue;
     auto* tensor = active_->live(move.tensor, space_);
     const bool wanted = move.direction == Direction::promote;
-    if (tensor == nullptr || tensor->wanted == wanted) continue;
+    if (tensor == nullptr || tensor->wanted == wanted || tensor->stays) continue;
     tensor->wanted = wanted;
     if (wanted)
       engine_->promote(tensor->address, tensor->bytes);

@@ -136,7 +136,8 @@ void Session::activate(Bucket& bucket) {
   bring(bucket);
   if (!bucket.moves_anything()) return;
   for (const auto id : bucket.away_at_start())
-    if (auto* tensor = bucket.live(id, space_); tensor != nullptr && tensor->wanted) {
+    if (auto* tensor = bucket.live(id, space_);
+        tensor != nullptr && tensor->wanted && !tensor->stays) {
       tensor->wanted = false;
       engine_->demote(tensor->address, tensor->bytes);
     }

@@ -22,6 +22,11 @@ std::uint64_t smallest(const SessionOptions& options) {
 [[noreturn]] void refuse(std::uint64_t fast_bytes, const SessionOptions& options,
                          const std::string& bounds) {
   const auto least = smallest(options);
+  if (options.gpu)
+    throw Error(
+        fmt::format("a budget of {} cannot work: a kernel's operands alone need {}, and what an op "
+                    "uses at once has to fit; {}",
+                    print_bytes(fast_bytes), print_bytes(least), bounds));
   const bool finer = options.nodes && options.granule_bytes == kGranule;
   throw Error(
       fmt::format("a budget of {} cannot work: the smallest that does is {} ({} bytes), frames in "
@@ -51,6 +56,8 @@ void require_workable(std::uint64_t fast_bytes, const SessionOptions& options,
 }
 
 void require_counting(const SessionOptions& options) {
+  if (options.gpu && (options.watch_every != 0 || options.inspect))
+    throw Error("--watch and --inspect are of two nodes; a GPU's memory is on none");
   if (options.gpu && options.count != "auto" && options.count != "ops")
     throw Error(fmt::format("--count {}: a GPU's accesses are known by ops alone", options.count));
   const bool stays = options.nodes || options.mode == Mode::record;

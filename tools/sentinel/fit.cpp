@@ -50,7 +50,7 @@ struct Stopped {
 
 std::vector<std::string> with_batch(std::vector<std::string> command, std::uint64_t batch) {
   for (auto& word : command)
-    if (const auto at = word.find(kPlace); at != word.npos)
+    for (auto at = word.find(kPlace); at != word.npos; at = word.find(kPlace, at))
       word.replace(at, kPlace.size(), std::to_string(batch));
   return command;
 }
@@ -92,6 +92,9 @@ void check(const Search& search) {
     throw UsageError("a share of the peak grows with the batch: give --fast in bytes");
   for (const char* one : {"SENTINEL_PROFILE", "SENTINEL_PLAN"})
     if (search.launch.given(one)) throw UsageError("a stored profile or plan is of one batch");
+  for (const char* one : {"SENTINEL_OUTPUT", "SENTINEL_SUMMARY"})
+    if (search.launch.given(one))
+      throw UsageError("each batch would overwrite -o and --summary: run the answer with them");
   if (search.from == 0 || search.from > search.most || search.within == 0)
     throw UsageError("--from 1 or more, --most not below it, --within 1 or more");
 }

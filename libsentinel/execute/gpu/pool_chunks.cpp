@@ -61,11 +61,13 @@ bool PoolEngine::find_chunk(Chunk& chunk, bool now, Guard& guard) {
 }
 
 // What died first, then what no plan wants, then what was used longest ago; never what the op uses
-// that runs.
+// that runs, nor what stays.
 bool PoolEngine::evict_one() {
   if (!dead_.empty()) return leave(dead_.front()), true;
   const auto now = clock_.load(std::memory_order_relaxed);
-  const auto idle = [&](Index index) { return blocks_[index].used != now; };
+  const auto idle = [&](Index index) {
+    return blocks_[index].used != now && blocks_[index].stays == 0;
+  };
   auto victim = std::ranges::find_if(
       by_use_, [&](Index index) { return idle(index) && blocks_[index].wanted == 0; });
   if (victim == by_use_.end()) victim = std::ranges::find_if(by_use_, idle);

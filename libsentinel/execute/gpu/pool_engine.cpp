@@ -17,14 +17,21 @@ namespace {
 const auto kPerThreadStream = reinterpret_cast<Stream>(2);  // CU_STREAM_PER_THREAD
 
 // By engine: a thread may compute on several devices.
-thread_local std::unordered_map<const PoolEngine*, Stream> streams_here;
+// Never destroyed: a thread frees tensors while it takes down what is its own.
+std::unordered_map<const PoolEngine*, Stream>& streams_here() {
+  static thread_local auto* const streams = new std::unordered_map<const PoolEngine*, Stream>;
+  return *streams;
+}
 
 }  // namespace
 
 template <class F>
 void PoolEngine::checked(F&& f) noexcept {
+  constexpr int kDeinitialized = 4;  // the process ends, and the driver went first
   try {
     f();
+  } catch (const DriverError& error) {
+    if (error.status != kDeinitialized) stop_training(error.what());
   } catch (const std::exception& error) {
     stop_training(error.what());
   }
@@ -84,12 +91,12 @@ void PoolEngine::compute_on(Stream stream) {
     throw Error(
         "the default stream of each thread is no stream to compute on: events of one thread "
         "tell nothing of another's; use a stream that was made");
-  streams_here[this] = stream;
+  streams_here()[this] = stream;
 }
 
 Stream PoolEngine::here() const {
-  const auto at = streams_here.find(this);
-  return at == streams_here.end() ? nullptr : at->second;
+  const auto at = streams_here().find(this);
+  return at == streams_here().end() ? nullptr : at->second;
 }
 
 void PoolEngine::finish() noexcept {
@@ -177,6 +184,16 @@ void PoolEngine::touch(std::uintptr_t address, std::uint64_t bytes) noexcept {
   });
 }
 
+void PoolEngine::stay(std::uintptr_t address, std::uint64_t bytes) noexcept {
+  const Guard guard(lock_);
+  for_blocks(address, bytes, [&](Index index) { ++blocks_[index].stays; });
+}
+
+void PoolEngine::may_leave(std::uintptr_t address, std::uint64_t bytes) noexcept {
+  const Guard guard(lock_);
+  for_blocks(address, bytes, [&](Index index) { --blocks_[index].stays; });
+}
+
 void PoolEngine::demote(std::uintptr_t address, std::uint64_t bytes) noexcept {
   checked([&] {
     const Guard guard(lock_);
@@ -207,7 +224,7 @@ void PoolEngine::await(std::uintptr_t address, std::uint64_t bytes) noexcept {
     Guard guard(lock_);
     for_blocks(address, bytes, [&](Index index) {
       Block& b = blocks_[index];
-      while (b.state != State::resident) {
+      while (b.live != 0 && b.state != State::resident) {
         if (b.state == State::leaving) {
           recall(index);
           continue;
@@ -215,8 +232,9 @@ void PoolEngine::await(std::uintptr_t address, std::uint64_t bytes) noexcept {
         ++counters_.demand_faults;
         if (b.state == State::empty || !fetch(index, true, guard))
           throw Error(fmt::format("an op uses more than the {} of the device's memory that it may",
-                                  print_bytes(std::min(budget_, device_) * granule_)));
+                                  print_bytes(chunks_ * granule_)));
       }
+      if (b.live == 0) return;
       use(index);
       await_event(b);
     });

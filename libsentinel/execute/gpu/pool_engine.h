@@ -53,6 +53,8 @@ class PoolEngine final : public Engine {
   void compute_on(Stream) override;
   void finish() noexcept override;
   bool guarded() const override { return false; }
+  void stay(std::uintptr_t address, std::uint64_t bytes) noexcept override;
+  void may_leave(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void forget(Stream);  // before it is destroyed, by whoever made it
   void settle();        // waits until nothing is on its way out
 
@@ -92,6 +94,7 @@ class PoolEngine final : public Engine {
     bool queued = false;  // absent: a promotion waits for room
     bool dead = false;    // resident: nothing lives in it
     std::uint32_t live = 0, wanted = 0;
+    std::uint32_t stays = 0;   // tensors in it that may not leave
     std::uint64_t used = 0;    // the op that used it last
     std::uint64_t ticket = 0;  // leaving: of its departure
     Chunk chunk = 0;           // resident, leaving

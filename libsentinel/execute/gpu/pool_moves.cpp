@@ -116,12 +116,12 @@ void PoolEngine::end(Index index, bool wanted) {
   b.wanted -= wanted ? 1 : 0;
   if (--b.live == 0) return die(index);
   if (b.state == State::resident && computing_.size() > 1) b.event = last_use(b);
-  leave_unwanted(index);
+  if (b.used != clock_.load(std::memory_order_relaxed)) leave_unwanted(index);
 }
 
 void PoolEngine::leave_unwanted(Index index) {
   Block& b = blocks_[index];
-  if (b.wanted > 0) return;
+  if (b.wanted > 0 || b.stays > 0) return;
   b.queued = false;
   if (b.state == State::resident) leave(index);
 }

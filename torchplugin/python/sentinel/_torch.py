@@ -39,7 +39,7 @@ def attach(torch):
         adaptor = ctypes.CDLL(_build_for(torch).find(os.environ["SENTINEL_HOME"]))
     except (OSError, RuntimeError, KeyError) as error:
         _attach.stop(f"could not load the PyTorch adaptor: {error}")
-    on_gpu = "=gpu" in os.environ.get("SENTINEL_TIERS", "")
+    on_gpu = "fast=gpu" in os.environ.get("SENTINEL_TIERS", "")
     if on_gpu:
         _check_gpu(torch)
     watched = _attach.start(core, lambda: adaptor.sentinel_torch_attach(on_gpu))
@@ -54,8 +54,12 @@ def attach(torch):
 def _check_gpu(torch):
     if not torch.version.cuda:
         _attach.stop(f"PyTorch {torch.__version__} is built without CUDA: --tiers fast=gpu0 needs one with it")
-    if tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2]) < (2, 6):
-        _attach.stop(f"on a GPU Sentinel needs PyTorch 2.6 or later; this is {torch.__version__}")
+    if tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2]) < (2, 1):
+        _attach.stop(f"on a GPU Sentinel needs PyTorch 2.1 or later; this is {torch.__version__}")
+    try:
+        ctypes.CDLL("libc10_cuda.so", mode=os.RTLD_LAZY | os.RTLD_NOLOAD)["_ZNK3c104cuda10CUDAStream6streamEv"]
+    except (OSError, AttributeError) as error:
+        _attach.stop(f"the streams of PyTorch {torch.__version__} cannot be told apart: {error}")
 
 
 def _manage_gpu(torch, core, adaptor):
