@@ -131,7 +131,7 @@ class Session {
   void store(const Profile&);
   void adopt(Profile profile);  // plans, and goes on under the plan
   void adopt_plan(Profile profile, Plan plan);
-  void require_whole_ops(const Plan&) const;
+  void tell_large_ops(const Plan&) const;
   void hold_warmup_budget();
   void start_from_files();
   std::uint64_t fast_bytes(const Profile&) const;

@@ -90,19 +90,20 @@ void Session::adopt(Profile profile) {
   adopt_plan(std::move(profile), std::move(plan));
 }
 
-// Without a guard no op can be streamed through less than it uses.
-void Session::require_whole_ops(const Plan& plan) const {
+// Without a guard no op can be streamed through less than it uses at once. What it names may be
+// more than that: what it frees on its way counts in the plan, which knows no order within an op.
+void Session::tell_large_ops(const Plan& plan) const {
   if (engine_->guarded() || plan.streamed_ops.empty()) return;
-  throw Error(fmt::format(
-      "a budget of {} cannot work: {} ops use more at once, and a GPU's kernels need all of it; "
-      "from {} on each has room",
-      print_bytes(plan.fast_bytes), plan.streamed_ops.size(),
+  say(fmt::format(
+      "{} ops name more than a budget of {} holds: where one uses all of it at once, training "
+      "stops; from {} on none does",
+      plan.streamed_ops.size(), print_bytes(plan.fast_bytes),
       print_bytes(plan.smallest_unstreamed_budget)));
 }
 
 void Session::adopt_plan(Profile profile, Plan plan) {
   require_live(plan, options_);
-  require_whole_ops(plan);
+  tell_large_ops(plan);
   if (const auto wrong = plan::verify(plan, profile); !wrong.empty())
     throw Error(fmt::format("the plan is not valid ({} objections), for one: {}", wrong.size(),
                             wrong.front()));
