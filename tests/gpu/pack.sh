@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Gathers what run.sh needs where nothing can be installed: GoogleTest's sources and {fmt}'s headers,
-# from Debian's googletest and libfmt-dev, into FOLDER (build/gpu-travel if not given).
+# from Debian's googletest and libfmt-dev; and, of the build that is here, the command, the library
+# and what both are linked with. Into FOLDER (build/gpu-travel if not given).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 folder=${1:-$root/build/gpu-travel}
@@ -13,4 +14,17 @@ done
 rm -rf "$folder"
 mkdir -p "$folder"
 cp -r /usr/src/googletest /usr/include/fmt "$folder/"
+if [ -x "$root/build/bin/sentinel" ]; then
+  mkdir -p "$folder/runtime/bin" "$folder/runtime/lib" "$folder/runtime/needs"
+  strip -o "$folder/runtime/bin/sentinel" "$root/build/bin/sentinel"
+  strip -o "$folder/runtime/lib/libsentinel.so" "$root/build/lib/libsentinel.so"
+  cp -r "$root/build/lib/sentinel" "$folder/runtime/lib/"
+  rm -rf "$folder/runtime/lib/sentinel/adaptors"  # of the PyTorch that is here
+  # glibc and the compiler's libraries are the machine's own: both have to be as new as here.
+  { ldd "$root/build/bin/sentinel"; ldd "$root/build/lib/libsentinel.so"; } |
+    awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
+    grep -Ev '/lib(c|m|stdc\+\+|gcc_s)\.so' | xargs -I{} cp -L {} "$folder/runtime/needs/"
+else
+  echo "nothing is built here: only the engine will be tested, not training" >&2
+fi
 echo "$folder"

@@ -28,3 +28,21 @@ else
   echo "compute-sanitizer is not here: no memory check" >&2
 fi
 "$root/build/gpu/gpu_movement" | tee "$results/movement.txt"
+
+# Training, with what remains of nine minutes.
+python=${SENTINEL_GPU_PYTHON:-python3}
+if ! "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
+  echo "$python has no PyTorch with CUDA (SENTINEL_GPU_PYTHON names another): nothing is trained" >&2
+  exit
+fi
+sentinel=()
+if LD_LIBRARY_PATH=$travel/runtime/needs "$travel/runtime/bin/sentinel" --version >/dev/null 2>&1; then
+  export LD_LIBRARY_PATH=$travel/runtime/needs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  sentinel=(--sentinel "$travel/runtime/bin/sentinel")
+elif [ -x "$root/build/bin/sentinel" ] && "$root/build/bin/sentinel" --version >/dev/null 2>&1; then
+  sentinel=(--sentinel "$root/build/bin/sentinel")
+else
+  echo "no sentinel that runs here ($travel/runtime, build/bin): the others are measured alone" >&2
+fi
+"$python" "$root/tests/gpu/compare.py" "${sentinel[@]}" --seconds $((500 - SECONDS)) \
+  --json "$results/training.json" | tee "$results/training.txt"
