@@ -5,10 +5,12 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "base/units.h"
+#include "execute/gpu/driver.h"
 #include "execute/topology.h"
 
 namespace sentinel {
@@ -64,8 +66,9 @@ struct SessionOptions {
       late, inject, command, cuda;
   Budget fast;
   std::optional<NodeTiers> nodes;
-  std::optional<int> gpu;          // the device whose memory is the fast tier
-  std::uint32_t window_pages = 0;  // 0: the last-level cache
+  std::optional<int> gpu;               // the device whose memory is the fast tier
+  std::shared_ptr<gpu::Driver> driver;  // of the tests, in the place of the library's
+  std::uint32_t window_pages = 0;       // 0: the last-level cache
   bool exact = false, allow_tmpfs = false, quiet = false, inspect = false;
   std::uint32_t watch_every = 0;  // steady steps; 0: none is watched
   std::size_t depth = 8;

@@ -27,6 +27,11 @@ constexpr std::uint32_t kSettled = 2;     // steady steps before the watched one
 constexpr std::uint32_t kPatience = 5;    // steps until a stored profile's is seen
 constexpr std::size_t kMostBuckets = 10;  // the paper's, section IV-E
 
+std::shared_ptr<gpu::Driver> driver_of(const SessionOptions& options) {
+  if (!options.gpu || options.driver) return options.driver;
+  return gpu::open_driver(*options.gpu, options.cuda);
+}
+
 std::unique_ptr<Engine> make_engine(const SessionOptions& options, gpu::Driver* driver) {
   if (driver != nullptr)
     return std::make_unique<gpu::PoolEngine>(
@@ -51,7 +56,7 @@ std::unique_ptr<Engine> make_engine(const SessionOptions& options, gpu::Driver* 
 
 Session::Session(SessionOptions options, std::string framework, OpOrder order)
     : options_(std::move(options)),
-      driver_(options_.gpu ? gpu::open_driver(*options_.gpu, options_.cuda) : nullptr),
+      driver_(driver_of(options_)),
       framework_(std::move(framework)),
       order_(order),
       engine_(make_engine(options_, driver_.get())),

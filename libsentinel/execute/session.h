@@ -160,7 +160,7 @@ class Session {
   void write_summary() const;
 
   SessionOptions options_;
-  std::unique_ptr<gpu::Driver> driver_;  // of a GPU that is the fast tier
+  std::shared_ptr<gpu::Driver> driver_;  // of a GPU that is the fast tier
   std::string framework_;
   OpOrder order_;
   std::unique_ptr<Engine> engine_;

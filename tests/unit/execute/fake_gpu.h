@@ -26,8 +26,11 @@ class FakeGpu final : public Driver {
  public:
   static constexpr std::uint64_t kUnit = 4096;
 
-  explicit FakeGpu(unsigned seed, std::uint64_t chunks)
-      : random_(seed), capacity_(chunks), file_(memfd_create("fake-gpu", MFD_CLOEXEC)) {
+  explicit FakeGpu(unsigned seed, std::uint64_t chunks, std::uint64_t unit = kUnit)
+      : random_(seed),
+        capacity_(chunks),
+        unit_(unit),
+        file_(memfd_create("fake-gpu", MFD_CLOEXEC)) {
     streams_[nullptr];
   }
   ~FakeGpu() override { close(file_); }
@@ -71,8 +74,8 @@ class FakeGpu final : public Driver {
 
   // ------------------------------------------------------------ Driver
 
-  std::uint64_t granularity() override { return kUnit; }
-  std::uint64_t free_bytes() override { return (capacity_ - chunks_.size()) * kUnit; }
+  std::uint64_t granularity() override { return unit_; }
+  std::uint64_t free_bytes() override { return (capacity_ - chunks_.size()) * unit_; }
   std::uintptr_t reserve(std::uint64_t bytes) override {
     const std::lock_guard guard(lock_);
     called("cuMemAddressReserve");
@@ -219,7 +222,8 @@ class FakeGpu final : public Driver {
     return true;
   }
   bool mapped(std::uintptr_t address, std::uint64_t bytes) const {
-    for (auto at = address / kUnit * kUnit; at < address + bytes; at += kUnit)
+    const auto first = arena_ + (address - arena_) / unit_ * unit_;
+    for (auto at = first; at < address + bytes; at += unit_)
       if (!mapped_.contains(at)) return false;
     return true;
   }
@@ -235,7 +239,8 @@ class FakeGpu final : public Driver {
 
   mutable std::mutex lock_;
   std::mt19937 random_;
-  std::uint64_t capacity_, most_ = 0, next_chunk_ = 0, next_stream_ = 0, events_ = 0;
+  const std::uint64_t capacity_, unit_;
+  std::uint64_t most_ = 0, next_chunk_ = 0, next_stream_ = 0, events_ = 0;
   int file_;
   std::uintptr_t arena_ = 0;
   std::uint64_t arena_bytes_ = 0;

@@ -15,6 +15,7 @@
 
 #include "execute/measure.h"
 #include "execute/session.h"
+#include "fake_gpu.h"
 #include "sentinel/adaptor.h"
 #include "sentinel/error.h"
 #include "trace/store.h"
@@ -30,7 +31,7 @@ constexpr std::size_t kEach = 512;  // words: one of each page is computed with
 
 using Tensor = std::uint64_t*;
 
-// Where tensors come from, and what is told of ops.
+// Where tensors come from, what is told of ops, and where kernels run.
 class Memory {
  public:
   virtual ~Memory() = default;
@@ -38,6 +39,7 @@ class Memory {
   virtual void release(Tensor) = 0;
   virtual void op(const std::string& name, Phase, std::vector<Tensor> inputs,
                   const std::function<void()>& run) = 0;
+  virtual void launch(const std::vector<Tensor>& uses, const std::function<void()>& kernel) = 0;
   virtual void step_end() {}
 };
 
@@ -49,13 +51,18 @@ class PlainMemory final : public Memory {
           const std::function<void()>& run) override {
     run();
   }
+  void launch(const std::vector<Tensor>&, const std::function<void()>& kernel) override {
+    kernel();
+  }
 };
 
 class ManagedMemory final : public Memory {
  public:
-  explicit ManagedMemory(Session& session) : session_(session) {}
+  // `device`: whose kernels run when it pleases; none: they run at once.
+  explicit ManagedMemory(Session& session, gpu::FakeGpu* device = nullptr)
+      : session_(session), device_(device), stream_(device ? device->make_stream() : nullptr) {}
   Tensor allocate(std::size_t words) override {
-    session_.compute_on(nullptr);
+    session_.compute_on(stream_);
     auto* tensor = static_cast<Tensor>(session_.allocate(words * sizeof(std::uint64_t)));
     sizes_[tensor] = words * sizeof(std::uint64_t);
     return tensor;
@@ -67,15 +74,24 @@ class ManagedMemory final : public Memory {
     session_.op_start(kept, phase, kept);
     ASSERT_TRUE(session_.wants_tensors());
     for (Tensor tensor : inputs) session_.op_tensor(tensor, sizes_[tensor], SENTINEL_READ);
-    session_.compute_on(nullptr);
+    session_.compute_on(stream_);
     session_.op_run();
     run();
     session_.op_end();
+  }
+  void launch(const std::vector<Tensor>& uses, const std::function<void()>& kernel) override {
+    if (device_ == nullptr) return kernel();
+    std::vector<std::pair<std::uintptr_t, std::uint64_t>> ranges;
+    for (Tensor tensor : uses)
+      ranges.emplace_back(reinterpret_cast<std::uintptr_t>(tensor), sizes_[tensor]);
+    device_->launch(stream_, std::move(ranges), kernel);
   }
   void step_end() override { session_.step_end(); }
 
  private:
   Session& session_;
+  gpu::FakeGpu* device_;
+  gpu::Stream stream_;
   std::map<Tensor, std::size_t> sizes_;
   std::set<std::string> names_;
 };
@@ -85,9 +101,10 @@ class Training {
  public:
   explicit Training(Memory& memory) : memory_(memory) {
     for (std::size_t layer = 0; layer < kLayers; ++layer) {
-      weights_.push_back(memory_.allocate(kWords));
-      memory_.op("begin", Phase::forward, {weights_.back()}, [&] {
-        for (std::size_t i = 0; i < kWords; i += kEach) weights_.back()[i] = layer * 0x9e3779b9 + i;
+      const Tensor weights = memory_.allocate(kWords);
+      weights_.push_back(weights);
+      compute("begin", Phase::forward, {weights}, [=] {
+        for (std::size_t i = 0; i < kWords; i += kEach) weights[i] = layer * 0x9e3779b9 + i;
       });
     }
   }
@@ -98,27 +115,18 @@ class Training {
             bool together = false) {
     const auto words = static_cast<std::size_t>(kWords * share);
     std::vector<Tensor> kept;
-    for (std::size_t layer = 0; layer < kLayers; ++layer) {
-      auto inputs = std::vector{weights_[layer]};
-      if (layer > 0) inputs.push_back(kept.back());
-      Tensor made = nullptr;
-      memory_.op("forward " + std::to_string(layer), Phase::forward, inputs, [&] {
-        made = memory_.allocate(words);
-        for (std::size_t i = 0; i < words; i += kEach)
-          made[i] = weights_[layer][i] * 31 + (layer > 0 ? kept.back()[i] : number + i);
-      });
-      kept.push_back(made);
-    }
+    for (std::size_t layer = 0; layer < kLayers; ++layer)
+      kept.push_back(forward(layer, layer > 0 ? kept.back() : nullptr, words, number));
     const auto backward = [&] {
       for (std::size_t layer = kLayers; layer-- > 1;) {
-        memory_.op("backward " + std::to_string(layer), Phase::backward,
-                   {weights_[layer], kept[layer], kept[layer - 1]}, [&] {
-                     for (std::size_t i = 0; i < words; i += kEach) {
-                       weights_[layer][i] += kept[layer][i] ^ kept[layer - 1][i];
-                       kept[layer - 1][i] += weights_[layer][i];
-                     }
-                   });
-        memory_.release(kept[layer]);
+        const Tensor weights = weights_[layer], made = kept[layer], from = kept[layer - 1];
+        compute("backward " + std::to_string(layer), Phase::backward, {weights, made, from}, [=] {
+          for (std::size_t i = 0; i < words; i += kEach) {
+            weights[i] += made[i] ^ from[i];
+            from[i] += weights[i];
+          }
+        });
+        memory_.release(made);
       }
       memory_.release(kept[0]);
     };
@@ -127,22 +135,44 @@ class Training {
     else
       backward();
     if (together)
-      memory_.op("update", Phase::optimizer, weights_, [&] {
-        for (Tensor weights : weights_) weights[0] += number;
+      compute("update", Phase::optimizer, weights_, [all = weights_, number] {
+        for (Tensor weights : all) weights[0] += number;
       });
     memory_.step_end();
   }
 
-  std::uint64_t sum() {
-    std::uint64_t sum = 0;
+  // Where kernels run late: once they have run.
+  std::shared_ptr<std::uint64_t> sum() {
+    auto sum = std::make_shared<std::uint64_t>(0);
     for (Tensor weights : weights_)
-      memory_.op("sum", Phase::forward, {weights}, [&] {
-        for (std::size_t i = 0; i < kWords; i += kEach) sum = sum * 31 + weights[i];
+      compute("sum", Phase::forward, {weights}, [=] {
+        for (std::size_t i = 0; i < kWords; i += kEach) *sum = *sum * 31 + weights[i];
       });
     return sum;
   }
 
  private:
+  Tensor forward(std::size_t layer, Tensor from, std::size_t words, std::uint64_t number) {
+    const Tensor weights = weights_[layer];
+    std::vector<Tensor> uses{weights};
+    if (from != nullptr) uses.push_back(from);
+    Tensor made = nullptr;
+    memory_.op("forward " + std::to_string(layer), Phase::forward, uses, [&] {
+      made = memory_.allocate(words);
+      uses.push_back(made);
+      memory_.launch(uses, [=] {
+        for (std::size_t i = 0; i < words; i += kEach)
+          made[i] = weights[i] * 31 + (from != nullptr ? from[i] : number + i);
+      });
+    });
+    return made;
+  }
+
+  void compute(const std::string& name, Phase phase, const std::vector<Tensor>& uses,
+               const std::function<void()>& kernel) {
+    memory_.op(name, phase, uses, [&] { memory_.launch(uses, kernel); });
+  }
+
   Memory& memory_;
   std::vector<Tensor> weights_;
 };
@@ -182,7 +212,7 @@ Outcome train(const std::string& fast, const std::function<void(Training&)>& ste
   ManagedMemory memory(session);
   Training training(memory);
   steps(training);
-  const auto sum = training.sum();
+  const auto sum = *training.sum();
   session.finish("over");
   std::ifstream file(scratch(".json"));
   return {sum, nlohmann::json::parse(file)};
@@ -192,7 +222,7 @@ std::uint64_t plain(const std::function<void(Training&)>& steps) {
   PlainMemory memory;
   Training training(memory);
   steps(training);
-  return training.sum();
+  return *training.sum();
 }
 
 class GpuSession : public testing::TestWithParam<bool> {};
@@ -214,6 +244,30 @@ TEST_P(GpuSession, ComputesTheSameInAShareOfTheMemory) {
   EXPECT_EQ(read_profile(scratch(".sentinel")).meta.source, "ops");
 }
 INSTANTIATE_TEST_SUITE_P(InOneThreadAndInTwo, GpuSession, testing::Bool());
+
+// Kernels and copies run when the device pleases, in every order that streams and events allow.
+class LateGpuSession : public testing::TestWithParam<unsigned> {};
+
+TEST_P(LateGpuSession, ComputesTheSameInAnyOrderOfTheDevice) {
+  const auto seed = GetParam();
+  const auto steps = [&](Training& training) {
+    for (std::uint64_t i = 0; i < 9; ++i) training.step(i, i == 7 ? 0.5 : 1, seed % 2 == 1);
+  };
+  const auto device = std::make_shared<gpu::FakeGpu>(seed, 400, 2_MiB);
+  auto options = options_with(seed % 3 == 0 ? "64M" : "45%");
+  options.machine = "v100-16gb";  // this one would take its time to be measured
+  options.driver = device;
+  Session& session = begin(std::move(options));
+  ManagedMemory memory(session, device.get());
+  Training training(memory);
+  steps(training);
+  const auto sum = training.sum();
+  session.finish("over");
+  device->finish();
+  EXPECT_THAT(device->complaints(), testing::IsEmpty());
+  EXPECT_EQ(*sum, plain(steps));
+}
+INSTANTIATE_TEST_SUITE_P(Seeds, LateGpuSession, testing::Range(1u, 9u));
 
 TEST(GpuSessionTest, HoldsABudgetInBytesFromTheFirstTensorOn) {
   const auto steps = [](Training& training) {
@@ -273,9 +327,9 @@ TEST(GpuSessionTest, WhatNoOpNamesStaysAndPartsOfAnOpNameWhatTheyUse) {
     training.step(i);
     for (std::size_t w = 0; w < kWords; w += kEach) ASSERT_EQ(workspace[w], i + 11);
   }
-  EXPECT_EQ(training.sum(), plain([](Training& same) {
-              for (std::uint64_t i = 0; i < 7; ++i) same.step(i);
-            }));
+  EXPECT_EQ(*training.sum(), plain([](Training& same) {
+    for (std::uint64_t i = 0; i < 7; ++i) same.step(i);
+  }));
 }
 
 TEST(GpuSessionTest, WhatIsNotSupportedGoesOnWithAllOfItsMemory) {
@@ -284,9 +338,9 @@ TEST(GpuSessionTest, WhatIsNotSupportedGoesOnWithAllOfItsMemory) {
   Training training(memory);
   for (std::uint64_t i = 0; i < 5; ++i) training.step(i);
   session.unsupported("compiling");
-  EXPECT_EQ(training.sum(), plain([](Training& same) {
-              for (std::uint64_t i = 0; i < 5; ++i) same.step(i);
-            }));
+  EXPECT_EQ(*training.sum(), plain([](Training& same) {
+    for (std::uint64_t i = 0; i < 5; ++i) same.step(i);
+  }));
   const auto held = session.memory().held_bytes;
   for (std::uint64_t i = 5; i < 8; ++i) training.step(i);
   EXPECT_GE(held, kLayers * kBytes);  // beyond the budget that was
@@ -306,7 +360,7 @@ TEST(GpuSessionTest, WhatDoesNotFitIsRefusedAndTrainingGoesOn) {
     memory.release(first);
   });
   training.step(1);
-  EXPECT_EQ(training.sum(), plain([](Training& same) { same.step(0), same.step(1); }));
+  EXPECT_EQ(*training.sum(), plain([](Training& same) { same.step(0), same.step(1); }));
 }
 
 TEST(GpuSessionTest, AnOpThatHasNoRoomStopsTraining) {
