@@ -153,10 +153,11 @@ void sentinel_op_tensor(const void* storage, size_t bytes, int access) {
 void sentinel_op_run(void) { current()->op_run(); }
 int sentinel_gpu(void) { return current() != nullptr ? current()->gpu() : -1; }
 void sentinel_compute_on(void* stream) { current()->compute_on(stream); }
-void sentinel_gpu_memory(size_t figures[4]) {
-  const auto memory = current()->memory();
-  figures[0] = memory.live_bytes, figures[1] = memory.held_bytes;
-  figures[2] = memory.most_held_bytes, figures[3] = memory.budget_bytes;
+void sentinel_gpu_memory(size_t figures[5], int reset) {
+  const auto memory = current()->memory(reset != 0);
+  figures[0] = memory.live_bytes, figures[1] = memory.most_live_bytes;
+  figures[2] = memory.held_bytes, figures[3] = memory.most_held_bytes;
+  figures[4] = memory.budget_bytes;
 }
 void sentinel_op_end(void) { current()->op_end(); }
 void sentinel_layer_start(const char* name, int phase) { current()->layer(name, phase_of(phase)); }

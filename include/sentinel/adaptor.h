@@ -49,9 +49,9 @@ SENTINEL_API void sentinel_op_end(void);
  * (a CUstream) on which it launches what follows. */
 SENTINEL_API int sentinel_gpu(void);
 SENTINEL_API void sentinel_compute_on(void* stream);
-/* Bytes of the device's memory in use by tensors, held for them, and the most that was held; the
- * budget, or 0. */
-SENTINEL_API void sentinel_gpu_memory(size_t figures[4]);
+/* Bytes: of tensors alive, and the most that were; of the device's memory that is held for them, and
+ * the most that was; the budget, or 0. `reset`: the most is what is now, from here on. */
+SENTINEL_API void sentinel_gpu_memory(size_t figures[5], int reset);
 
 /* A layer begins. `name` is copied. */
 SENTINEL_API void sentinel_layer_start(const char* name, int phase);

@@ -114,7 +114,7 @@ Session::Worker& Session::here() {
 
 void* Session::allocate(std::size_t bytes) noexcept {
   if (bytes == 0) return nullptr;
-  if (in_child_) return aligned_alloc(64, round_up(bytes, 64));
+  if (in_child_) return engine_->guarded() ? aligned_alloc(64, round_up(bytes, 64)) : nullptr;
   const Guard guard(lock_);
   auto& worker = here();
   const bool trains = this->trains(worker);
@@ -134,6 +134,7 @@ void* Session::allocate(std::size_t bytes) noexcept {
 
 std::string Session::why_full(std::size_t bytes) {
   if (engine_->guarded()) return "the arena's addresses are used up; raise SENTINEL_ARENA";
+  if (in_child_) return "a forked child cannot use its parent's GPU";
   const auto now = memory();
   return fmt::format(
       "gpu{} has no room for {} beside what the running op uses: {} of tensors are alive, {} are "
@@ -143,13 +144,16 @@ std::string Session::why_full(std::size_t bytes) {
                             : "");
 }
 
-Session::Memory Session::memory() {
+Session::Memory Session::memory(bool reset) {
   const Guard guard(lock_);
   const auto counters = engine_->counters();
-  return {.live_bytes = space_.live_bytes(),
-          .held_bytes = counters.held_bytes,
-          .most_held_bytes = counters.peak_bytes,
-          .budget_bytes = summary_.fast_limit_bytes};
+  const Memory memory{.live_bytes = space_.live_bytes(),
+                      .most_live_bytes = space_.most_live_bytes(),
+                      .held_bytes = counters.held_bytes,
+                      .most_held_bytes = counters.peak_bytes,
+                      .budget_bytes = summary_.fast_limit_bytes};
+  if (reset) space_.reset_most_live_bytes();
+  return memory;
 }
 
 // Until an op names it. What none ever does (a library's workspace) is used by kernels all the

@@ -45,9 +45,9 @@ class Session {
   std::string why_full(std::size_t bytes);
   int gpu() const { return options_.gpu.value_or(-1); }
   struct Memory {
-    std::uint64_t live_bytes, held_bytes, most_held_bytes, budget_bytes;
+    std::uint64_t live_bytes, most_live_bytes, held_bytes, most_held_bytes, budget_bytes;
   };
-  Memory memory();
+  Memory memory(bool reset = false);  // the most is what is now, from then on
   bool owns(const void* address) const { return engine_->contains(address); }
   void release(void* address) noexcept;
 

@@ -127,6 +127,7 @@ LiveTensor* Space::allocate(std::uint64_t bytes, std::uint32_t slot, bool own_pa
   tensor.wanted = engine_.occupy(tensor.address, bytes);
   if (!tensor.wanted && !engine_.guarded()) return give_back(tensor, false), nullptr;
   live_bytes_ += bytes;
+  most_live_bytes_ = std::max(most_live_bytes_, live_bytes_);
   return &table_.insert(tensor);
 }
 

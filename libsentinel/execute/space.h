@@ -53,6 +53,8 @@ class Space {
   }
   AddressTable& table() { return table_; }
   std::uint64_t live_bytes() const { return live_bytes_; }
+  std::uint64_t most_live_bytes() const { return most_live_bytes_; }
+  void reset_most_live_bytes() { most_live_bytes_ = live_bytes_; }
 
  private:
   // Ranges of so many granules that nobody lies in, those with memory last, by their deaths.
@@ -83,7 +85,7 @@ class Space {
   Engine& engine_;
   Heap heap_;
   AddressTable table_;
-  std::uint64_t births_ = 0, live_bytes_ = 0;
+  std::uint64_t births_ = 0, live_bytes_ = 0, most_live_bytes_ = 0;
   std::vector<Planned> plans_;
   std::uint32_t active_ = LiveTensor::kUnplanned;
 };

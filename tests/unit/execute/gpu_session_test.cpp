@@ -2,6 +2,7 @@
 // op touches without having been told that it may, ends the test.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -330,6 +331,41 @@ TEST(GpuSessionTest, WhatNoOpNamesStaysAndPartsOfAnOpNameWhatTheyUse) {
   EXPECT_EQ(*training.sum(), plain([](Training& same) {
     for (std::uint64_t i = 0; i < 7; ++i) same.step(i);
   }));
+}
+
+TEST(GpuSessionTest, AChildHasNoGpu) {
+  Session& session = begin(options_with("64M"));
+  ManagedMemory memory(session);
+  Training training(memory);
+  training.step(0);
+  session.before_fork();
+  const pid_t child = fork();
+  if (child == 0) {
+    session.after_fork_in_child();
+    const bool refused = session.allocate(kBytes) == nullptr;
+    const bool said = session.why_full(kBytes).find("forked child") != std::string::npos;
+    _exit(refused && said ? 0 : 1);
+  }
+  session.after_fork_in_parent();
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  training.step(1);
+  EXPECT_EQ(*training.sum(), plain([](Training& same) { same.step(0), same.step(1); }));
+}
+
+TEST(GpuSessionTest, TellsWhatIsAliveAndWhatIsHeld) {
+  Session& session = begin(options_with("64M"));
+  ManagedMemory memory(session);
+  const Tensor first = memory.allocate(kWords), second = memory.allocate(kWords);
+  memory.release(second);
+  auto told = session.memory(true);
+  EXPECT_EQ(told.live_bytes, kBytes);
+  EXPECT_EQ(told.most_live_bytes, 2 * kBytes);
+  EXPECT_GE(told.held_bytes, kBytes);
+  EXPECT_EQ(told.budget_bytes, 64u << 20);
+  EXPECT_EQ(session.memory().most_live_bytes, kBytes);
+  memory.release(first);
 }
 
 TEST(GpuSessionTest, WhatIsNotSupportedGoesOnWithAllOfItsMemory) {

@@ -69,14 +69,15 @@ def _manage_gpu(torch, core, adaptor):
     memory.change_current_allocator(memory.CUDAPluggableAllocator(
         adaptor._name, "sentinel_torch_gpu_malloc", "sentinel_torch_gpu_free"))
 
-    def nested(device=None):
-        figures = (ctypes.c_size_t * 4)()
-        core.sentinel_gpu_memory(figures)
-        live, held, most, _ = figures
-        return {"allocated_bytes": {"all": {"current": live, "peak": most}},
-                "reserved_bytes": {"all": {"current": held, "peak": most}}}
+    def nested(device=None, reset=False):
+        figures = (ctypes.c_size_t * 5)()
+        core.sentinel_gpu_memory(figures, reset)
+        live, most_live, held, most_held, _ = figures
+        return {"allocated_bytes": {"all": {"current": live, "peak": most_live}},
+                "reserved_bytes": {"all": {"current": held, "peak": most_held}}}
 
     memory.memory_stats_as_nested_dict = nested
+    memory.reset_peak_memory_stats = torch.cuda.reset_peak_memory_stats = lambda device=None: nested(reset=True)
 
 
 def _find_layers(torch, adaptor):
