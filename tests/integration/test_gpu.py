@@ -40,3 +40,34 @@ def test_the_comparison_runs_without_a_device(python, tmp_path):
     assert set(rows) == {"plain", "save_on_cpu", "checkpoint"}
     assert all(row["losses"] == rows["plain"]["losses"] and row["ms"] > 0 for row in rows.values())
     assert done.stdout.count("same") == 3
+
+
+STATISTICS = """
+import ctypes, os, sys, types
+sys.path.insert(0, os.environ["PLACE"])
+from sentinel import _torch
+core = ctypes.CDLL(os.environ["LIBRARY"])
+core.sentinel_malloc.restype = ctypes.c_void_p
+assert core.sentinel_attach(b"torch 2.9", 1) == 0 and core.sentinel_gpu() == 0
+plugged = []
+torch = types.SimpleNamespace(cuda=types.SimpleNamespace(memory=types.SimpleNamespace(
+    CUDAPluggableAllocator=lambda *words: words, change_current_allocator=plugged.append)))
+_torch._manage_gpu(torch, core, types.SimpleNamespace(_name="adaptor.so"))
+assert plugged == [("adaptor.so", "sentinel_torch_gpu_malloc", "sentinel_torch_gpu_free")]
+figures = lambda: torch.cuda.memory.memory_stats_as_nested_dict()["allocated_bytes"]["all"]
+first, second = core.sentinel_malloc(1 << 20), core.sentinel_malloc(1 << 21)
+core.sentinel_free(ctypes.c_void_p(second))
+assert figures() == {"current": 1 << 20, "peak": 3 << 20}, figures()
+torch.cuda.reset_peak_memory_stats()
+assert figures() == {"current": 1 << 20, "peak": 1 << 20}, figures()
+print("as told")
+"""
+
+
+def test_statistics_are_ours(build, python, tmp_path):
+    """What PyTorch's Python side is given, with a driver's library of the tests and a stand-in for torch.cuda."""
+    place = dict(os.environ, SENTINEL_MODE="run", SENTINEL_TIERS="fast=gpu0,slow=host", SENTINEL_FAST="64M",
+                 SENTINEL_CUDA=str(build / "lib" / "libsentinel_fake_cuda.so"), XDG_CACHE_HOME=str(tmp_path),
+                 PLACE=str(build / "lib" / "sentinel" / "python"), LIBRARY=str(build / "lib" / "libsentinel.so"))
+    done = subprocess.run([python, "-c", STATISTICS], env=place, capture_output=True, text=True, timeout=100)
+    assert done.stdout == "as told\n", done.stderr
