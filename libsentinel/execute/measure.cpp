@@ -208,8 +208,7 @@ Machine measure_machine(const std::string& directory, bool allow_memory) {
 }
 
 Machine measure_machine(const SessionOptions& options) {
-  if (options.gpu)
-    return measure_gpu(*gpu::open_driver(*options.gpu, options.cuda), local_machine(options));
+  if (options.gpu) return measure_gpu(*open_gpu(options), local_machine(options));
   if (options.nodes) return measure_nodes(*options.nodes, options.granule_bytes);
   return measure_machine(options.slow_directory, options.allow_tmpfs);
 }

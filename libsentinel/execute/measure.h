@@ -25,7 +25,9 @@ TierSpeed measure_slow_tier(const std::string& directory, std::uint64_t bytes,
 // seen while it did both.
 double port_bw(const TierSpeed&);
 double measure_memory_bw();  // copying, bytes per second
-// A GPU's memory over the host's, by copies of pinned memory. Throws Error.
+// The driver of `options.gpu`, with memory from pools or managed. Throws Error.
+std::unique_ptr<gpu::Driver> open_gpu(const SessionOptions&);
+// A GPU's memory over the host's, by the driver's copies. Throws Error.
 Machine measure_gpu(gpu::Driver&, const std::string& name);
 
 // The machine "local", with frames as its granule. Throws Error.

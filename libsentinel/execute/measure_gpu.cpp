@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/units.h"
 #include "execute/backing.h"
+#include "execute/gpu/managed_driver.h"
 #include "execute/limits.h"
 #include "execute/measure.h"
 
@@ -13,10 +14,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::uint64_t kBytes = 64_MiB;  // of a copy that is long enough to tell a bandwidth
-constexpr std::uint64_t kShare = 8;       // of what the device has free, if that is less
-constexpr int kCopies = 4;                // of a measurement
-constexpr int kRounds = 5;                // of which the median is taken
+constexpr std::uint64_t kBytes = 128_MiB;  // of a copy that is long enough to tell a bandwidth
+constexpr std::uint64_t kShare = 8;        // of what the device has free, if that is less
+constexpr int kRounds = 5;                 // of which the median is taken
 
 // Two ranges of the device's memory and two of the host's.
 class Rig {
@@ -50,10 +50,8 @@ class Rig {
   };
 
   // Bytes per second of each copy, where all of `ways` go at once.
-  double bw(Way way) {
-    return static_cast<double>(bytes_) * kCopies / seconds(way, bytes_, kCopies);
-  }
-  double granule_seconds() { return seconds({.in = true}, kGranule, 1); }
+  double bw(Way way) { return static_cast<double>(bytes_) / seconds(way, bytes_); }
+  double granule_seconds() { return seconds({.in = true}, kGranule); }
 
  private:
   struct Range {
@@ -63,22 +61,28 @@ class Rig {
   };
 
   // Until the last has ended: of two ways at once the slower one's bandwidth.
-  double seconds(Way way, std::uint64_t bytes, int copies) {
+  double seconds(Way way, std::uint64_t bytes) {
     const auto at = [&](std::size_t i) { return reinterpret_cast<void*>(device_[i].address); };
     std::array<double, kRounds> all;
     for (double& value : all) {
+      if (way.in) driver_.copy(host_[0], at(0), bytes, streams_[0]);  // managed memory moves once
+      if (way.out || way.within) driver_.copy(at(1), host_[1], bytes, streams_[1]);
+      if (way.within) driver_.copy(at(0), host_[0], bytes, streams_[0]);
+      synchronize();
       const auto begin = Clock::now();
-      for (int i = 0; i < copies; ++i) {
-        if (way.in) driver_.copy(at(0), host_[0], bytes, streams_[0]);
-        if (way.out) driver_.copy(host_[1], at(1), bytes, streams_[1]);
-        if (way.within) driver_.copy(at(1), at(0), bytes, streams_[0]);
-      }
-      for (std::size_t i = 0; i < 2; ++i) driver_.record(events_[i], streams_[i]);
-      for (auto* event : events_) driver_.synchronize(event);
+      if (way.in) driver_.copy(at(0), host_[0], bytes, streams_[0]);
+      if (way.out) driver_.copy(host_[1], at(1), bytes, streams_[1]);
+      if (way.within) driver_.copy(at(1), at(0), bytes, streams_[0]);
+      synchronize();
       value = std::chrono::duration<double>(Clock::now() - begin).count();
     }
     std::ranges::nth_element(all, all.begin() + kRounds / 2);
     return all[kRounds / 2];
+  }
+
+  void synchronize() {
+    for (std::size_t i = 0; i < 2; ++i) driver_.record(events_[i], streams_[i]);
+    for (auto* event : events_) driver_.synchronize(event);
   }
 
   void end() noexcept {
@@ -107,6 +111,12 @@ class Rig {
 };
 
 }  // namespace
+
+std::unique_ptr<gpu::Driver> open_gpu(const SessionOptions& options) {
+  auto driver = gpu::open_driver(*options.gpu, options.cuda);
+  if (options.gpu_memory == "managed") return gpu::make_managed_driver(std::move(driver));
+  return driver;
+}
 
 Machine measure_gpu(gpu::Driver& driver, const std::string& name) {
   const auto capacity = driver.free_bytes();

@@ -13,6 +13,7 @@
 #include "execute/backing.h"
 #include "execute/slow_file.h"
 #include "sentinel/error.h"
+#include "sim/machine_file.h"
 
 namespace sentinel {
 namespace {
@@ -72,10 +73,32 @@ std::uint64_t granule_of(const std::string& text) {
 
 std::string local_machine(const SessionOptions& options) {
   const auto disks = split_directories(options.slow_directory).size();
-  if (options.gpu) return fmt::format("local-gpu{}", *options.gpu);
+  if (options.gpu) return fmt::format("local-gpu{}-{}", *options.gpu, options.gpu_memory);
   if (!options.nodes) return disks > 1 ? fmt::format("local-{}-disks", disks) : "local";
   return "local-" + print(*options.nodes) + (options.granule_bytes == 4_KiB ? "-4k" : "");
 }
+
+namespace {
+
+// Of both, where both have been measured: what moves faster in both directions at once.
+std::string gpu_memory_of(SessionOptions options) {
+  if (options.gpu_memory == "pools" || options.gpu_memory == "managed") return options.gpu_memory;
+  if (options.gpu_memory != "auto")
+    throw Error(fmt::format("--gpu-memory {}: pools, managed or auto", options.gpu_memory));
+  double most = 0;
+  std::string best = "pools";
+  for (const char* way : {"pools", "managed"}) {
+    options.gpu_memory = way;
+    const auto path = sim::local_machine_path(local_machine(options));
+    if (access(path.c_str(), R_OK) != 0) return "pools";
+    const auto link = sim::find_machine(path).links.at(0);
+    if (link.bw > most) best = way;
+    most = std::max(most, link.bw);
+  }
+  return best;
+}
+
+}  // namespace
 
 std::optional<int> parse_gpu_tier(const std::string& text) {
   constexpr std::string_view key = "fast=gpu", host = ",slow=host";
@@ -107,7 +130,8 @@ SessionOptions options_from_environment() {
                          .late = value_of("SENTINEL_LATE"),
                          .inject = value_of("SENTINEL_INJECT"),
                          .command = value_of("SENTINEL_COMMAND"),
-                         .cuda = value_of("SENTINEL_CUDA")};
+                         .cuda = value_of("SENTINEL_CUDA"),
+                         .gpu_memory = value_of("SENTINEL_GPU_MEMORY")};
   if (const auto fast = value_of("SENTINEL_FAST"); !fast.empty()) options.fast = parse_budget(fast);
   if (!value_of("SENTINEL_WINDOW").empty())
     options.window_pages = static_cast<std::uint32_t>(number_of("SENTINEL_WINDOW", 1, 1u << 24));
@@ -121,6 +145,7 @@ SessionOptions options_from_environment() {
   options.arena_bytes = round_up(parse_bytes(value_of("SENTINEL_ARENA")), kGranule);
   options.gpu = parse_gpu_tier(value_of("SENTINEL_TIERS"));
   if (!options.gpu) options.nodes = parse_node_tiers(value_of("SENTINEL_TIERS"));
+  if (options.gpu) options.gpu_memory = gpu_memory_of(options);
   options.granule_bytes = options.nodes ? granule_of(value_of("SENTINEL_GRANULE")) : kGranule;
   return options;
 }

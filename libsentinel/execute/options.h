@@ -34,6 +34,8 @@ inline constexpr std::array kOptionTable{
     OptionRow{"SENTINEL_TIERS", "",
               "NUMA nodes: fast=node0,slow=node1; a GPU: fast=gpu0,slow=host; or slow=DIR,..."},
     OptionRow{"SENTINEL_CUDA", "libcuda.so.1", "the CUDA driver's library"},
+    OptionRow{"SENTINEL_GPU_MEMORY", "auto",
+              "how a GPU's memory is had: pools, managed, or auto: what moves faster"},
     OptionRow{"SENTINEL_GRANULE", "auto", "unit that NUMA tiers move: 4K, 2M, or auto"},
     OptionRow{"SENTINEL_SUMMARY", "", "where the JSON summary of a run goes"},
     OptionRow{"SENTINEL_MACHINE", "", "machine file for planning; default: as measured"},
@@ -63,7 +65,8 @@ enum class Mode { none, record, run, arena };
 struct SessionOptions {
   Mode mode = Mode::none;
   std::string output, policy, profile, plan, slow_directory, summary, machine, io, move, count,
-      late, inject, command, cuda;
+      late, inject, command, cuda,
+      gpu_memory;  // pools or managed
   Budget fast;
   std::optional<NodeTiers> nodes;
   std::optional<int> gpu;               // the device whose memory is the fast tier

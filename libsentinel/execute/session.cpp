@@ -12,6 +12,7 @@
 #include "execute/frame_engine.h"
 #include "execute/gpu/pool_engine.h"
 #include "execute/limits.h"
+#include "execute/measure.h"
 #include "execute/node_engine.h"
 #include "execute/slow_file.h"
 #include "execute/workable.h"
@@ -29,13 +30,18 @@ constexpr std::size_t kMostBuckets = 10;  // the paper's, section IV-E
 
 std::shared_ptr<gpu::Driver> driver_of(const SessionOptions& options) {
   if (!options.gpu || options.driver) return options.driver;
-  return gpu::open_driver(*options.gpu, options.cuda);
+  return open_gpu(options);
 }
 
 std::unique_ptr<Engine> make_engine(const SessionOptions& options, gpu::Driver* driver) {
-  if (driver != nullptr)
+  if (driver != nullptr) {
+    const bool managed = options.gpu_memory == "managed";
+    const auto most = driver->free_bytes() / kGranule * kGranule;
     return std::make_unique<gpu::PoolEngine>(
-        *driver, gpu::PoolOptions{.arena_bytes = options.arena_bytes, .granule_bytes = kGranule});
+        *driver, gpu::PoolOptions{.arena_bytes = managed ? std::min(options.arena_bytes, most)
+                                                         : options.arena_bytes,
+                                  .granule_bytes = kGranule});
+  }
   if (options.nodes) {
     if (!on_one_node(options.inject)) check_tiers(*options.nodes, numa_nodes());
     return std::make_unique<NodeEngine>(NodeEngineOptions{.nodes = *options.nodes,

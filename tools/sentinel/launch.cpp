@@ -45,6 +45,7 @@ constexpr LaunchRow kLaunchRows[] = {
     {"--late", "SENTINEL_LATE", "HOW", kRun},
     {"--inspect", "SENTINEL_INSPECT", "", kRun, Kind::flag},
     {"--watch", "SENTINEL_WATCH", "N", kRun},
+    {"--gpu-memory", "SENTINEL_GPU_MEMORY", "HOW", kRun},
     {"--machine", "SENTINEL_MACHINE", "NAME|FILE", kRun},
     {"--io", "SENTINEL_IO", "BACKEND", kRun},
     {"--move", "SENTINEL_MOVE", "HOW", kRun},

@@ -88,16 +88,24 @@ void measure_once(const SessionOptions& options) {
   if (!options.machine.empty()) return static_cast<void>(sim::find_machine(options.machine));
   if (is_measured(options)) return;
   Progress progress;
-  progress.now(fmt::format("measuring {}, once", options.gpu ? fmt::format("gpu{}", *options.gpu)
-                                                 : options.nodes
-                                                     ? print(*options.nodes)
-                                                     : "memory and " + options.slow_directory));
+  progress.now(fmt::format("measuring {}, once",
+                           options.gpu ? fmt::format("gpu{}, {}", *options.gpu, options.gpu_memory)
+                           : options.nodes ? print(*options.nodes)
+                                           : "memory and " + options.slow_directory));
   const auto machine = measure_machine(options);
   try {
     sim::write_machine(path, machine);
   } catch (const Error& error) {
     if (!options.quiet)
       say(fmt::format("{}; the machine will be measured again next time", error.what()));
+  }
+}
+
+// So that the faster one is taken, now and from then on.
+void measure_both_ways(SessionOptions options) {
+  for (const char* way : {"pools", "managed"}) {
+    options.gpu_memory = way;
+    measure_once(options);
   }
 }
 
@@ -123,7 +131,10 @@ void prepare_run(Launch& launch) {
   if (drives && (limited || launch.given("SENTINEL_DIR") || launch.given("SENTINEL_TIERS")))
     check_slow_tier(options, profile);
   if (limited && !profile) check_budget(options, profile);
-  if (limited || !drives) measure_once(options);
+  if (options.gpu && !launch.given("SENTINEL_GPU_MEMORY"))
+    measure_both_ways(options);
+  else if (limited || !drives)
+    measure_once(options);
   if (limited && profile) check_budget(options, profile);
 }
 

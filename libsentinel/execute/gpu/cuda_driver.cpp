@@ -15,6 +15,7 @@ using Context = struct CUctx_st*;
 using DevicePointer = unsigned long long;
 using Handle = unsigned long long;
 
+constexpr Device kHost = -1;  // CU_DEVICE_CPU
 constexpr Result kSuccess = 0, kOutOfMemory = 2, kNotReady = 600;
 
 struct Location {
@@ -56,6 +57,10 @@ static_assert(sizeof(AllocationProperties) == 32 && sizeof(Access) == 12);
   X(cuMemMap, (DevicePointer, std::size_t, std::size_t, Handle, Handle))                    \
   X(cuMemSetAccess, (DevicePointer, std::size_t, const Access*, std::size_t))               \
   X(cuMemUnmap, (DevicePointer, std::size_t))                                               \
+  X(cuMemAllocManaged, (DevicePointer*, std::size_t, unsigned))                             \
+  X(cuMemFree_v2, (DevicePointer))                                                          \
+  X(cuMemAdvise, (DevicePointer, std::size_t, int, Device))                                 \
+  X(cuMemPrefetchAsync, (DevicePointer, std::size_t, Device, Stream))                       \
   X(cuMemHostAlloc, (void**, std::size_t, unsigned))                                        \
   X(cuMemFreeHost, (void*))                                                                 \
   X(cuMemcpyAsync, (DevicePointer, DevicePointer, std::size_t, Stream))                     \
@@ -146,6 +151,28 @@ class CudaDriver final : public Driver {
   void unmap(std::uintptr_t address, std::uint64_t bytes) override {
     const Here here(*this);
     CHECKED(cuMemUnmap, address, bytes);
+  }
+
+  std::uintptr_t manage(std::uint64_t bytes) override {
+    const Here here(*this);
+    constexpr unsigned kGlobal = 1;
+    DevicePointer address = 0;
+    CHECKED(cuMemAllocManaged, &address, bytes, kGlobal);
+    return address;
+  }
+  void unmanage(std::uintptr_t address) override {
+    const Here here(*this);
+    CHECKED(cuMemFree_v2, address);
+  }
+  void prefer_device(std::uintptr_t address, std::uint64_t bytes, bool device) override {
+    const Here here(*this);
+    constexpr int kSetPreferredLocation = 3;
+    CHECKED(cuMemAdvise, address, bytes, kSetPreferredLocation, device ? device_ : kHost);
+  }
+  void prefetch(std::uintptr_t address, std::uint64_t bytes, bool to_device,
+                Stream stream) override {
+    const Here here(*this);
+    CHECKED(cuMemPrefetchAsync, address, bytes, to_device ? device_ : kHost, stream);
   }
 
   void* pin(std::uint64_t bytes) override {

@@ -44,6 +44,13 @@ class Driver {
   virtual void map(std::uintptr_t address, std::uint64_t bytes, Chunk) = 0;
   virtual void unmap(std::uintptr_t address, std::uint64_t bytes) = 0;
 
+  // Managed memory (managed_driver.h), where a driver has it: a range, where a part of it belongs,
+  // and its way to the device or the host in a stream's order.
+  virtual std::uintptr_t manage(std::uint64_t bytes);
+  virtual void unmanage(std::uintptr_t) {}
+  virtual void prefer_device(std::uintptr_t, std::uint64_t, bool) {}
+  virtual void prefetch(std::uintptr_t, std::uint64_t, bool /*to_device*/, Stream) {}
+
   // Page-locked memory of the host.
   virtual void* pin(std::uint64_t bytes) = 0;
   virtual void unpin(void*) = 0;
@@ -60,6 +67,10 @@ class Driver {
   virtual bool done(Event) = 0;          // true as well where nothing was recorded
   virtual void synchronize(Event) = 0;   // the calling thread waits
 };
+
+inline std::uintptr_t Driver::manage(std::uint64_t) {
+  throw Error("this driver has no managed memory");
+}
 
 // The driver of this machine, loaded now. Throws Error that says what is missing.
 std::unique_ptr<Driver> open_driver(int device, const std::string& library = "libcuda.so.1");

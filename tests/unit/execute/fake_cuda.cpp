@@ -159,6 +159,19 @@ CUDA(cuMemUnmap, std::uint64_t address, std::size_t bytes) {
   if (mappings.erase(address) == 0) return kInvalidValue;
   return place_at(address, bytes, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
+CUDA(cuMemAllocManaged, std::uint64_t* address, std::size_t bytes, unsigned) {
+  MAY_FAIL;
+  void* got = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  *address = reinterpret_cast<std::uintptr_t>(got);
+  return got == MAP_FAILED ? kOutOfMemory : kSuccess;
+}
+CUDA(cuMemFree_v2, std::uint64_t) { return kSuccess; }
+CUDA(cuMemAdvise, std::uint64_t, std::size_t, int, int) { return kSuccess; }
+CUDA(cuMemPrefetchAsync, std::uint64_t, std::size_t, int, void*) {
+  MAY_FAIL;
+  return kSuccess;
+}
 CUDA(cuMemHostAlloc, void** memory, std::size_t bytes, unsigned) {
   MAY_FAIL;
   *memory = std::aligned_alloc(4096, bytes);

@@ -117,6 +117,27 @@ class FakeGpu final : public Driver {
     mmap(reinterpret_cast<void*>(address), bytes, PROT_NONE,
          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   }
+  std::uintptr_t manage(std::uint64_t bytes) override {
+    void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    const std::lock_guard guard(lock_);
+    managed_[reinterpret_cast<std::uintptr_t>(at)] = bytes;
+    return reinterpret_cast<std::uintptr_t>(at);
+  }
+  void unmanage(std::uintptr_t address) override {
+    const std::lock_guard guard(lock_);
+    munmap(reinterpret_cast<void*>(address), managed_.at(address));
+    managed_.erase(address);
+  }
+  void prefetch(std::uintptr_t address, std::uint64_t bytes, bool to_device,
+                Stream stream) override {
+    push(stream, {[=, this] {
+           if (!mapped(address, bytes)) complain("a prefetch of what is not managed");
+           (to_device ? prefetched_in_ : prefetched_out_) += bytes;
+         }});
+  }
+  std::uint64_t prefetched_in() const { return prefetched_in_; }
+  std::uint64_t prefetched_out() const { return prefetched_out_; }
   void* pin(std::uint64_t bytes) override {
     const std::lock_guard guard(lock_);
     called("cuMemHostAlloc");
@@ -222,6 +243,8 @@ class FakeGpu final : public Driver {
     return true;
   }
   bool mapped(std::uintptr_t address, std::uint64_t bytes) const {
+    for (const auto& [begin, size] : managed_)
+      if (address - begin < size) return address + bytes <= begin + size;
     const auto first = arena_ + (address - arena_) / unit_ * unit_;
     for (auto at = first; at < address + bytes; at += unit_)
       if (!mapped_.contains(at)) return false;
@@ -244,6 +267,8 @@ class FakeGpu final : public Driver {
   int file_;
   std::uintptr_t arena_ = 0;
   std::uint64_t arena_bytes_ = 0;
+  std::map<std::uintptr_t, std::uint64_t> managed_;
+  std::uint64_t prefetched_in_ = 0, prefetched_out_ = 0;
   std::set<Chunk> chunks_;
   std::map<std::uintptr_t, Chunk> mapped_;
   std::map<Stream, std::deque<Item>> streams_;

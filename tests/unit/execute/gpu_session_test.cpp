@@ -14,11 +14,13 @@
 #include <optional>
 #include <thread>
 
+#include "execute/gpu/managed_driver.h"
 #include "execute/measure.h"
 #include "execute/session.h"
 #include "fake_gpu.h"
 #include "sentinel/adaptor.h"
 #include "sentinel/error.h"
+#include "sim/machine_file.h"
 #include "trace/store.h"
 
 namespace sentinel {
@@ -192,6 +194,7 @@ SessionOptions options_with(const std::string& fast) {
   options.quiet = true;
   options.arena_bytes = 16_GiB;
   options.gpu = 0;
+  options.gpu_memory = "pools";
   options.cuda = SENTINEL_FAKE_CUDA;
   setenv("XDG_CACHE_HOME", scratch("").c_str(), 1);  // the device is measured, as a new one
   options.fast = parse_budget(fast);
@@ -269,6 +272,29 @@ TEST_P(LateGpuSession, ComputesTheSameInAnyOrderOfTheDevice) {
   EXPECT_EQ(*sum, plain(steps));
 }
 INSTANTIATE_TEST_SUITE_P(Seeds, LateGpuSession, testing::Range(1u, 9u));
+
+TEST_P(LateGpuSession, ComputesTheSameInManagedMemory) {
+  const auto steps = [](Training& training) {
+    for (std::uint64_t i = 0; i < 7; ++i) training.step(i);
+  };
+  auto below = std::make_unique<gpu::FakeGpu>(GetParam(), 400, 2_MiB);
+  auto& device = *below;
+  auto options = options_with("45%");
+  options.machine = "v100-16gb";
+  options.gpu_memory = "managed";
+  options.driver = gpu::make_managed_driver(std::move(below));
+  Session& session = begin(std::move(options));
+  ManagedMemory memory(session, &device);
+  Training training(memory);
+  steps(training);
+  const auto sum = training.sum();
+  session.finish("over");
+  device.finish();
+  EXPECT_THAT(device.complaints(), testing::IsEmpty());
+  EXPECT_EQ(*sum, plain(steps));
+  EXPECT_GT(device.prefetched_in(), 0u);
+  EXPECT_GT(device.prefetched_out(), 0u);
+}
 
 TEST(GpuSessionTest, HoldsABudgetInBytesFromTheFirstTensorOn) {
   const auto steps = [](Training& training) {
@@ -450,8 +476,12 @@ TEST(GpuTier, IsWrittenWithTheHostBelow) {
     EXPECT_THROW(parse_gpu_tier(wrong), Error) << wrong;
 }
 
-TEST(MeasureGpu, TellsBandwidthsAndGivesAllBack) {
-  const auto driver = gpu::open_driver(0, SENTINEL_FAKE_CUDA);
+class MeasureGpu : public testing::TestWithParam<const char*> {};
+
+TEST_P(MeasureGpu, TellsBandwidthsAndGivesAllBack) {
+  auto options = options_with("1G");
+  options.gpu_memory = GetParam();
+  const auto driver = open_gpu(options);
   const auto before = driver->free_bytes();
   const auto machine = measure_gpu(*driver, "local-gpu0");
   EXPECT_EQ(driver->free_bytes(), before);
@@ -460,6 +490,37 @@ TEST(MeasureGpu, TellsBandwidthsAndGivesAllBack) {
   EXPECT_EQ(machine.tiers[0].capacity, before);
   for (const auto& tier : machine.tiers) EXPECT_GT(tier.read_bw, 1e8) << tier.name;
   EXPECT_GE(machine.links[0].bw, std::max(machine.tiers[1].read_bw, machine.tiers[1].write_bw));
+}
+INSTANTIATE_TEST_SUITE_P(InBothWays, MeasureGpu, testing::Values("pools", "managed"));
+
+TEST(ManagedDriver, AsksForNoMoreThanTheDeviceHasFree) {
+  auto driver = gpu::make_managed_driver(std::make_unique<gpu::FakeGpu>(1, 100, 2_MiB));
+  const auto first = driver->reserve(150_MiB);
+  EXPECT_THROW(driver->reserve(100_MiB), Error);
+  driver->unreserve(first, 150_MiB);
+  const auto second = driver->reserve(100_MiB);
+  driver->unreserve(second, 100_MiB);
+}
+
+TEST(GpuMemory, IsWhatMovesFasterOnceBothHaveBeenMeasured) {
+  auto options = options_with("1G");  // names the cache's folder
+  setenv("SENTINEL_TIERS", "fast=gpu0,slow=host", 1);
+  EXPECT_EQ(options_from_environment().gpu_memory, "pools");
+  for (const auto& [way, bw] : {std::pair{"pools", 20e9}, std::pair{"managed", 30e9}}) {
+    options.gpu_memory = way;
+    Machine machine{.name = local_machine(options), .source = "test"};
+    machine.tiers = {{.name = "hbm", .byte_addressable = true}, {.name = "host"}};
+    machine.links = {{.name = "pcie", .bw = bw, .tiers = {"host"}}};
+    sim::write_machine(sim::local_machine_path(machine.name), machine);
+  }
+  EXPECT_EQ(options_from_environment().gpu_memory, "managed");
+  setenv("SENTINEL_GPU_MEMORY", "pools", 1);
+  EXPECT_EQ(options_from_environment().gpu_memory, "pools");
+  setenv("SENTINEL_GPU_MEMORY", "both", 1);
+  EXPECT_THROW(options_from_environment(), Error);
+  unsetenv("SENTINEL_GPU_MEMORY");
+  unsetenv("SENTINEL_TIERS");
+  std::filesystem::remove_all(scratch(""));
 }
 
 }  // namespace
