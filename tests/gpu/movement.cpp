@@ -1,6 +1,6 @@
 // Movement between a GPU and the host against the link: plain copies of pinned memory, and the
-// engine's, which map and unmap what they move; each way alone and both at once, interleaved,
-// medians of several rounds. Needs a device; takes some seconds.
+// engine's, which map and unmap what they move, or prefetch managed memory; each way alone and both
+// at once, interleaved, medians of several rounds. Needs a device; takes some seconds.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/units.h"
+#include "execute/gpu/managed_driver.h"
 #include "execute/gpu/pool_engine.h"
 
 namespace sentinel::gpu {
@@ -63,9 +64,9 @@ class Plain {
 };
 
 // The arena has three times as many granules as the budget chunks. A third of them is resident.
-class Pools {
+class Engine {
  public:
-  explicit Pools(Driver& driver)
+  explicit Engine(Driver& driver)
       : driver_(driver),
         engine_(driver, {.arena_bytes = 3 * kBlocks * kGranule, .granule_bytes = kGranule}),
         stream_(driver.make_stream()),
@@ -158,15 +159,19 @@ void print(const char* name, const std::vector<Rates>& rates, const std::vector<
 int run() {
   const auto driver = open_driver(0);
   Plain plain(*driver);
-  Pools pools(*driver);
-  std::vector<Rates> link, engine;
+  Engine pools(*driver);
+  const auto prefetching = make_managed_driver(open_driver(0));
+  Engine managed(*prefetching);
+  std::vector<Rates> link, mapped, prefetched;
   for (int round = 0; round < kRounds; ++round) {
     link.push_back(plain.measure());
-    engine.push_back(pools.measure());
+    mapped.push_back(pools.measure());
+    prefetched.push_back(managed.measure());
   }
   fmt::print("GB/s, and of plain copies     {:>13}  {:>13}  {:>13}\n", "in", "out", "both at once");
   print("plain copies, 2 MiB, pinned", link, link);
-  print("engine, mapped and unmapped", engine, link);
+  print("engine, mapped and unmapped", mapped, link);
+  print("engine, managed, prefetched", prefetched, link);
   return 0;
 }
 
