@@ -258,14 +258,17 @@ std::unique_ptr<at::ObserverContext> start(const at::RecordFunction& fn) {
   return nullptr;
 }
 
-void end(const at::RecordFunction&, at::ObserverContext*) {
+void end(const at::RecordFunction& fn, at::ObserverContext*) {
   if (thread.frames.empty()) return;
   const auto frame = thread.frames.back();
   thread.frames.pop_back();
   if (frame == Frame::backward) --thread.backward;
   if (frame == Frame::optimizer) --thread.optimizer;
   if (frame == Frame::inner || frame == Frame::op) --thread.inside;
-  if (frame == Frame::op) sentinel_op_end();
+  if (frame != Frame::op) return;
+  if (gpu >= 0)  // what it made is its outputs, and may leave; not so what a library keeps
+    for (const c10::IValue& output : fn.outputs()) name_tensors(output, SENTINEL_WRITE);
+  sentinel_op_end();
 }
 
 }  // namespace
@@ -288,6 +291,7 @@ EXPORT int sentinel_torch_attach(int on_gpu) {
   if (code > 0) return code;
   at::addGlobalCallback(at::RecordFunctionCallback(&start, &end)
                             .needsInputs(true)
+                            .needsOutputs(gpu >= 0)
                             .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION,
                                      at::RecordScope::USER_SCOPE}));
   return 0;

@@ -55,11 +55,6 @@ Bucket::Bucket(Profile profile, Plan plan, OpOrder order, Space& space, std::opt
     const bool away = std::find(away_.begin(), away_.end(), TensorId(t)) != away_.end();
     if (!tensor.alloc_op && !tensor.foreign && !away) here_.push_back(TensorId(t));
   }
-  named_.resize(profile_.tensors.size());
-  for (std::size_t op = 0; op < profile_.ops.size(); ++op)
-    for (const auto* list : {&profile_.ops[op].in, &profile_.ops[op].out})
-      for (const auto id : *list)
-        if (profile_.tensors[id.index()].alloc_op != OpId(op)) named_[id.index()] = true;
   if (plan_.moves.empty()) return;
   for (std::size_t op = 0; op < profile_.ops.size(); ++op) {
     used_[op] = profile_.ops[op].in;

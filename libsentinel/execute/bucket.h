@@ -34,8 +34,6 @@ class Bucket {
   void op_start(OpId op, std::vector<Move>& moves) { controller_->op_start(op, moves); }
   void op_end(OpId op, std::vector<Move>& moves) { controller_->op_end(op, moves); }
 
-  // Whether an op after the one that makes it names it.
-  bool named(std::uint32_t tensor) const { return named_[tensor]; }
   // The live tensor that plays this role now, or null.
   LiveTensor* live(TensorId, Space&) const;
   // What has to be there before the op computes / what it uses.
@@ -65,7 +63,6 @@ class Bucket {
   std::vector<std::uintptr_t> persistent_;             // per tensor: its address, 0 for others
   std::vector<std::vector<TensorId>> awaited_, used_;  // per op
   std::vector<TensorId> away_, here_;
-  std::vector<bool> named_;
   std::vector<std::vector<Accesses>> accesses_;  // per op
   plan::Intervals intervals_;
   Trials trials_;

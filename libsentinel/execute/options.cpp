@@ -13,7 +13,6 @@
 #include "execute/backing.h"
 #include "execute/slow_file.h"
 #include "sentinel/error.h"
-#include "sim/machine_file.h"
 
 namespace sentinel {
 namespace {
@@ -78,28 +77,6 @@ std::string local_machine(const SessionOptions& options) {
   return "local-" + print(*options.nodes) + (options.granule_bytes == 4_KiB ? "-4k" : "");
 }
 
-namespace {
-
-// Of both, where both have been measured: what moves faster in both directions at once.
-std::string gpu_memory_of(SessionOptions options) {
-  if (options.gpu_memory == "pools" || options.gpu_memory == "managed") return options.gpu_memory;
-  if (options.gpu_memory != "auto")
-    throw Error(fmt::format("--gpu-memory {}: pools, managed or auto", options.gpu_memory));
-  double most = 0;
-  std::string best = "pools";
-  for (const char* way : {"pools", "managed"}) {
-    options.gpu_memory = way;
-    const auto path = sim::local_machine_path(local_machine(options));
-    if (access(path.c_str(), R_OK) != 0) return "pools";
-    const auto link = sim::find_machine(path).links.at(0);
-    if (link.bw > most) best = way;
-    most = std::max(most, link.bw);
-  }
-  return best;
-}
-
-}  // namespace
-
 std::optional<int> parse_gpu_tier(const std::string& text) {
   constexpr std::string_view key = "fast=gpu", host = ",slow=host";
   if (text.find("fast=gpu") == text.npos) return std::nullopt;
@@ -145,7 +122,8 @@ SessionOptions options_from_environment() {
   options.arena_bytes = round_up(parse_bytes(value_of("SENTINEL_ARENA")), kGranule);
   options.gpu = parse_gpu_tier(value_of("SENTINEL_TIERS"));
   if (!options.gpu) options.nodes = parse_node_tiers(value_of("SENTINEL_TIERS"));
-  if (options.gpu) options.gpu_memory = gpu_memory_of(options);
+  if (options.gpu_memory != "pools" && options.gpu_memory != "managed")
+    throw Error(fmt::format("--gpu-memory {}: pools or managed", options.gpu_memory));
   options.granule_bytes = options.nodes ? granule_of(value_of("SENTINEL_GRANULE")) : kGranule;
   return options;
 }

@@ -129,8 +129,7 @@ void* Session::allocate(std::size_t bytes) noexcept {
   auto* tensor = space_.allocate(bytes, slot, own_pages);
   if (tensor == nullptr) return nullptr;
   if (trains) step_hash_ = extended(step_hash_, allocation_event(worker.name, bytes), order_);
-  const bool will_be_named = tensor->slot != LiveTensor::kUnplanned && active_->named(tensor->slot);
-  if (!engine_->guarded() && !will_be_named) stay(*tensor);
+  if (!engine_->guarded()) stay(*tensor);
   if (trains && recording())
     tensor->record = recorder_.allocated(worker.op, bytes, tensor->address - engine_->arena());
   if (counted_) arm(*tensor);

@@ -47,7 +47,7 @@ class Session {
   struct Memory {
     std::uint64_t live_bytes, most_live_bytes, held_bytes, most_held_bytes, budget_bytes;
   };
-  Memory memory(bool reset = false);  // the most is what is now, from then on
+  Memory memory(bool reset = false);  // the most alive is what is now, from then on
   bool owns(const void* address) const { return engine_->contains(address); }
   void release(void* address) noexcept;
 

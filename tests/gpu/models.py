@@ -121,12 +121,19 @@ class Gan(nn.Module):
 # ---------------------------------------------------------------- tasks
 
 
+_drawn = {}
+VARIANTS = 4  # of a step's data
+
+
 def draw(number, *shape, high=None, device=None):
-    """The same data in every run: drawn on the processor by the step's number."""
-    generator = torch.Generator().manual_seed(1000 + number)
-    data = (torch.randn(shape, generator=generator) if high is None
-            else torch.randint(high, shape, generator=generator))
-    return data.to(device)
+    """The same data in every run: drawn on the processor by the step's number, once, and copied in each step."""
+    key = number % VARIANTS, shape, high
+    if key not in _drawn:
+        generator = torch.Generator().manual_seed(1000 + key[0])
+        data = (torch.randn(shape, generator=generator) if high is None
+                else torch.randint(high, shape, generator=generator))
+        _drawn[key] = data.pin_memory() if device != "cpu" else data
+    return _drawn[key].to(device, non_blocking=True)
 
 
 def classifier(model, batch, side, classes, device):

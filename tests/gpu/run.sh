@@ -44,5 +44,5 @@ elif [ -x "$root/build/bin/sentinel" ] && "$root/build/bin/sentinel" --version >
 else
   echo "no sentinel that runs here ($travel/runtime, build/bin): the others are measured alone" >&2
 fi
-"$python" "$root/tests/gpu/compare.py" "${sentinel[@]}" --seconds $((500 - SECONDS)) \
+"$python" "$root/tests/gpu/compare.py" "${sentinel[@]}" --seconds $((510 - SECONDS)) \
   --json "$results/training.json" | tee "$results/training.txt"

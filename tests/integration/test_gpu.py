@@ -28,8 +28,7 @@ def test_a_pytorch_without_cuda(sentinel, build, python, tmp_path):
                                 SENTINEL_CUDA=str(build / "lib" / "libsentinel_fake_cuda.so")))
     assert outcome.status == 125 and "trains" not in outcome.out
     assert "is built without CUDA" in outcome.err
-    measured = {path.name for path in (tmp_path / "sentinel").glob("local-gpu0-*.toml")}  # once, for the next run
-    assert measured == {"local-gpu0-pools.toml", "local-gpu0-managed.toml"}
+    assert (tmp_path / "sentinel" / "local-gpu0-pools.toml").exists()  # measured once, for the next run
 
 
 def test_the_comparison_runs_without_a_device(python, tmp_path):

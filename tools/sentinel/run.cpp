@@ -101,14 +101,6 @@ void measure_once(const SessionOptions& options) {
   }
 }
 
-// So that the faster one is taken, now and from then on.
-void measure_both_ways(SessionOptions options) {
-  for (const char* way : {"pools", "managed"}) {
-    options.gpu_memory = way;
-    measure_once(options);
-  }
-}
-
 void check_summary(const std::string& path) {
   if (path.empty()) return;
   const auto folder = fs::absolute(path).parent_path();
@@ -131,10 +123,7 @@ void prepare_run(Launch& launch) {
   if (drives && (limited || launch.given("SENTINEL_DIR") || launch.given("SENTINEL_TIERS")))
     check_slow_tier(options, profile);
   if (limited && !profile) check_budget(options, profile);
-  if (options.gpu && !launch.given("SENTINEL_GPU_MEMORY"))
-    measure_both_ways(options);
-  else if (limited || !drives)
-    measure_once(options);
+  if (limited || !drives) measure_once(options);
   if (limited && profile) check_budget(options, profile);
 }
 

@@ -164,10 +164,10 @@ class CudaDriver final : public Driver {
     const Here here(*this);
     CHECKED(cuMemFree_v2, address);
   }
-  void prefer_device(std::uintptr_t address, std::uint64_t bytes, bool device) override {
+  void prefer_device(std::uintptr_t address, std::uint64_t bytes) override {
     const Here here(*this);
     constexpr int kSetPreferredLocation = 3;
-    CHECKED(cuMemAdvise, address, bytes, kSetPreferredLocation, device ? device_ : kHost);
+    CHECKED(cuMemAdvise, address, bytes, kSetPreferredLocation, device_);
   }
   void prefetch(std::uintptr_t address, std::uint64_t bytes, bool to_device,
                 Stream stream) override {

@@ -44,11 +44,11 @@ class Driver {
   virtual void map(std::uintptr_t address, std::uint64_t bytes, Chunk) = 0;
   virtual void unmap(std::uintptr_t address, std::uint64_t bytes) = 0;
 
-  // Managed memory (managed_driver.h), where a driver has it: a range, where a part of it belongs,
-  // and its way to the device or the host in a stream's order.
+  // Managed memory (managed_driver.h), where a driver has it: a range, the advice that it
+  // belongs on the device, and a part's way to the device or the host in a stream's order.
   virtual std::uintptr_t manage(std::uint64_t bytes);
   virtual void unmanage(std::uintptr_t) {}
-  virtual void prefer_device(std::uintptr_t, std::uint64_t, bool) {}
+  virtual void prefer_device(std::uintptr_t, std::uint64_t) {}
   virtual void prefetch(std::uintptr_t, std::uint64_t, bool /*to_device*/, Stream) {}
 
   // Page-locked memory of the host.

@@ -12,8 +12,7 @@ namespace {
 class ManagedDriver final : public Driver {
  public:
   explicit ManagedDriver(std::unique_ptr<Driver> device)
-      : device_(std::move(device)), left_(device_->free_bytes()), away_(device_->make_stream()) {}
-  ~ManagedDriver() override { device_->destroy_stream(away_); }
+      : device_(std::move(device)), left_(device_->free_bytes()) {}
 
   std::uint64_t granularity() override { return device_->granularity(); }
   std::uint64_t free_bytes() override { return device_->free_bytes(); }
@@ -23,6 +22,7 @@ class ManagedDriver final : public Driver {
     if (bytes > left_)
       throw Error("managed memory beyond what the device has free is not asked for", ENOMEM);
     const auto address = device_->manage(bytes);
+    device_->prefer_device(address, bytes);
     ranges_[address] = bytes;
     left_ -= bytes;
     return address;
@@ -40,14 +40,9 @@ class ManagedDriver final : public Driver {
     return ++chunks_;
   }
   void destroy(Chunk) override {}
-  void map(std::uintptr_t address, std::uint64_t bytes, Chunk) override {
-    device_->prefer_device(address, bytes, true);
-  }
-  // What died is still there: it makes room, whatever it holds.
-  void unmap(std::uintptr_t address, std::uint64_t bytes) override {
-    device_->prefer_device(address, bytes, false);
-    device_->prefetch(address, bytes, false, away_);
-  }
+  // What died may lie on the device on: all of the managed memory has room there.
+  void map(std::uintptr_t, std::uint64_t, Chunk) override {}
+  void unmap(std::uintptr_t, std::uint64_t) override {}
 
   // Places on the host are addresses with nothing behind them: a page has one copy.
   void* pin(std::uint64_t bytes) override {
@@ -95,7 +90,6 @@ class ManagedDriver final : public Driver {
   std::map<std::uintptr_t, std::uint64_t> ranges_;
   std::map<void*, std::uint64_t> places_;
   Chunk chunks_ = 0;
-  Stream away_;  // of what makes room
 };
 
 }  // namespace
