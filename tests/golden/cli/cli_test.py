@@ -36,9 +36,9 @@ read_bw = "1GB/s"
 write_bw = "1GB/s"
 """
 SAYS_SIGNAL = """
-import signal, sys, time
-def said(number, frame):
-    print(signal.Signals(number).name, flush=True)
+import os, signal, sys, time
+def said(number, frame):  # it may come while "ready" is being printed
+    os.write(1, (signal.Signals(number).name + "\n").encode())
     sys.exit(9)
 for name in sys.argv[1:]:
     signal.signal(getattr(signal, name), said)
