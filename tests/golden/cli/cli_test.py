@@ -38,7 +38,7 @@ write_bw = "1GB/s"
 SAYS_SIGNAL = """
 import os, signal, sys, time
 def said(number, frame):  # it may come while "ready" is being printed
-    os.write(1, (signal.Signals(number).name + "\n").encode())
+    os.write(1, signal.Signals(number).name.encode() + b"\\n")
     sys.exit(9)
 for name in sys.argv[1:]:
     signal.signal(getattr(signal, name), said)
