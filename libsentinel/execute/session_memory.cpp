@@ -1,0 +1,85 @@
+// Tensors that begin and end, and what is told of their memory.
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "base/units.h"
+#include "execute/session.h"
+
+namespace sentinel {
+
+void* Session::allocate(std::size_t bytes) noexcept {
+  if (bytes == 0) return nullptr;
+  if (in_child_) return engine_->guarded() ? aligned_alloc(64, round_up(bytes, 64)) : nullptr;
+  const Guard guard(lock_);
+  auto& worker = here();
+  const bool trains = this->trains(worker);
+  const auto slot = trains ? planned_slot(worker, bytes) : LiveTensor::kUnplanned;
+  const bool own_pages = state_ == State::warmup || state_ == State::profiling;
+  auto* tensor = space_.allocate(bytes, slot, own_pages);
+  if (tensor == nullptr) return nullptr;
+  if (trains) step_hash_ = extended(step_hash_, allocation_event(worker.name, bytes), order_);
+  if (!engine_->guarded()) stay(*tensor);
+  if (trains && recording())
+    tensor->record = recorder_.allocated(worker.op, bytes, tensor->address - engine_->arena());
+  if (counted_) arm(*tensor);
+  if (watch_) watch_->cover(tensor->address + bytes);
+  return reinterpret_cast<void*>(tensor->address);
+}
+
+std::string Session::why_full(std::size_t bytes) {
+  if (engine_->guarded()) return "the arena's addresses are used up; raise SENTINEL_ARENA";
+  if (in_child_) return "a forked child cannot use its parent's GPU";
+  const auto now = memory();
+  return fmt::format(
+      "gpu{} has no room for {} beside what the running op uses: {} of tensors are alive, {} are "
+      "held on the device{}",
+      gpu(), print_bytes(bytes), print_bytes(now.live_bytes), print_bytes(now.held_bytes),
+      now.budget_bytes != 0 ? fmt::format(" within a budget of {}", print_bytes(now.budget_bytes))
+                            : "");
+}
+
+Session::Memory Session::memory(bool reset) {
+  const Guard guard(lock_);
+  const auto counters = engine_->counters();
+  const Memory memory{.live_bytes = space_.live_bytes(),
+                      .most_live_bytes = space_.most_live_bytes(),
+                      .held_bytes = counters.held_bytes,
+                      .most_held_bytes = counters.peak_bytes,
+                      .budget_bytes = summary_.fast_limit_bytes};
+  if (reset) space_.reset_most_live_bytes();
+  return memory;
+}
+
+// Until an op names it. What none ever does (a library's workspace) is used by kernels all the
+// same.
+void Session::stay(LiveTensor& tensor) {
+  tensor.stays = true;
+  engine_->stay(tensor.address, tensor.bytes);
+}
+
+void Session::may_leave(LiveTensor& tensor) {
+  if (std::exchange(tensor.stays, false)) engine_->may_leave(tensor.address, tensor.bytes);
+}
+
+void Session::release(void* address) noexcept {
+  if (address == nullptr) return;
+  if (!owns(address)) return ::free(address);  // a forked child's own
+  if (in_child_) return;
+  const Guard guard(lock_);
+  auto* tensor = space_.find(address);
+  if (tensor == nullptr) {
+    say("a pointer was freed that is no live tensor; the program is at fault, or freed it twice");
+    abort();
+  }
+  may_leave(*tensor);
+  if (counted_) disarm(*tensor);
+  if (recording() && tensor->record != StepRecorder::kNone) recorder_.freed(tensor->record);
+  if (auto& worker = this_thread();
+      engine_->in_place() && trains(worker) && tensor->slot != LiveTensor::kUnplanned)
+    worker.died.push_back({tensor->slot, fast_share(*tensor)});
+  space_.release(reinterpret_cast<std::uintptr_t>(address));
+}
+
+}  // namespace sentinel
