@@ -39,7 +39,10 @@ StepMatcher::StepMatcher(const Profile& profile, OpOrder order) : order_(order) 
     for (const auto& [ordinal, t] : by_op[i]) {
       allocations_.push_back({profile.tensors[t].bytes, t});
       const auto event = allocation_event(ops_[i], profile.tensors[t].bytes);
-      allocation_events_.insert(event);
+      auto& alike = by_event_[event];
+      ++alike.expected;
+      alike.bytes = profile.tensors[t].bytes;
+      expected_bytes_ += alike.bytes;
       signature_ = extended(signature_, event, order_);
     }
   }
@@ -55,6 +58,8 @@ void StepMatcher::begin_step() {
   std::fill(std::begin(recent_), std::end(recent_), 0);
   followed_ = 0;
   for (auto& [name, namesakes] : by_name_) namesakes.seen = 0;
+  for (auto& [event, alike] : by_event_) alike.seen = 0;
+  seen_bytes_ = alike_bytes_ = 0;
   jump(0);
 }
 
@@ -89,9 +94,28 @@ StepMatcher::Place StepMatcher::take_over(const StepMatcher& from, std::uint64_t
     namesakes.seen =
         other == from.by_name_.end() ? 0 : std::min(other->second.seen, namesakes.positions.size());
   }
+  seen_bytes_ = from.seen_bytes_;
+  alike_bytes_ = 0;
+  for (auto& [event, alike] : by_event_) {
+    const auto other = from.by_event_.find(event);
+    alike.seen = other == from.by_event_.end() ? 0 : other->second.seen;
+    alike_bytes_ += std::min(alike.seen, alike.expected) * alike.bytes;
+  }
   const auto found = by_name_.find(name);
   if (found == by_name_.end() || found->second.seen == 0) return {};
   return place(found->second.positions[found->second.seen - 1]);
+}
+
+void StepMatcher::allocated(std::uint64_t event, std::uint64_t bytes) {
+  seen_bytes_ += bytes;
+  const auto found = by_event_.find(event);
+  if (found != by_event_.end() && found->second.seen++ < found->second.expected)
+    alike_bytes_ += bytes;
+}
+
+bool StepMatcher::resembles() const {
+  const auto larger = std::max(expected_bytes_, seen_bytes_);
+  return order_ == OpOrder::any && alike_bytes_ >= larger - larger / 20;
 }
 
 std::uint32_t StepMatcher::in_sequence(std::uint64_t name) {

@@ -11,7 +11,6 @@
 
 #include <cstdint>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "capture/recorder.h"
@@ -51,7 +50,12 @@ class StepMatcher {
   std::uint32_t allocation(Place&, std::uint64_t bytes) const;
 
   // Whether an op of the profiled step allocates so: an allocation_event().
-  bool allocates(std::uint64_t event) const { return allocation_events_.contains(event); }
+  bool allocates(std::uint64_t event) const { return by_event_.contains(event); }
+  // In any order. Notes an allocation of the step that runs.
+  void allocated(std::uint64_t event, std::uint64_t bytes);
+  // In any order. Whether the step so far allocates what the profiled one does, but for a twentieth
+  // of the larger one's bytes: which op reuses another's memory depends on their order.
+  bool resembles() const;
 
   // In sequence. Ops that have followed one another as profiled, up to this one.
   std::uint32_t followed() const { return followed_; }
@@ -79,7 +83,13 @@ class StepMatcher {
   std::vector<std::uint64_t> prefixes_;          // per op
   std::vector<std::uint32_t> first_allocation_;  // per op, and one past the end
   std::vector<Expected> allocations_;
-  std::unordered_set<std::uint64_t> allocation_events_;
+  struct Alike {
+    std::uint32_t expected = 0, seen = 0;  // in a step
+    std::uint64_t bytes = 0;               // of each
+  };
+  std::unordered_map<std::uint64_t, Alike> by_event_;
+  // Of a step's allocations: profiled, those so far, and of these those that are as profiled.
+  std::uint64_t expected_bytes_ = 0, seen_bytes_ = 0, alike_bytes_ = 0;
   std::unordered_multimap<std::uint64_t, std::uint32_t>
       grams_;  // of the ops up to and with that one
   struct Namesakes {

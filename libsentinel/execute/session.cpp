@@ -173,26 +173,42 @@ void Session::end_warmup_step() {
   last_signature_ = signature;
   ++warmups_;
   if (!buckets_.empty()) {  // from files: the plan is tried, and kept once its step is seen
-    const bool seen = buckets_.front()->plan().profile_signature == signature;
-    if (seen || warmups_ < kPatience) activate(*buckets_.front());
-    if (seen) state_ = State::steady;
-    record_ = wants_tensors_ = !seen;
-    if (seen || warmups_ < kPatience) return;
-    active_ = nullptr;
-    if (!options_.plan.empty())
-      throw Error(
-          fmt::format("{} was made for another model, batch or program: no step so far equals the "
-                      "one it plans. Leave out --plan to profile this one",
-                      options_.plan));
-    say(fmt::format("{} is of another step than this program's; profiling again",
-                    options_.profile));
-    buckets_.clear();
-    summary_.forget_plans();  // but the limit holds until there is another
+    const bool seen = knows(signature), alike = as_profiled(signature);
+    const bool keep = seen || (alike && !options_.plan.empty()), wait = warmups_ < kPatience;
+    if (keep || (wait && !alike)) activate(*buckets_.front());
+    if (keep) state_ = State::steady;
+    record_ = wants_tensors_ = !keep;
+    if (keep || (wait && !alike)) return;
+    forget_files(alike);
   }
   if (!equal && warmups_ < kMostWarmups) return;
   if (manual_) return;
   state_ = State::profiling;
   count_next_ = true;
+}
+
+// The step that ends is of a known kind. In any order it need not be the same to the last buffer.
+bool Session::as_profiled(std::uint64_t signature) const {
+  return knows(signature) || (active_ != nullptr && active_->matcher().resembles());
+}
+
+// A plan for this process's order of ops is better than that of another's: a stored profile then
+// gives the limit, and a plan for the steps until there is one.
+void Session::forget_files(bool alike) {
+  active_ = nullptr;
+  if (!options_.plan.empty())
+    throw Error(
+        fmt::format("{} was made for another model, batch or program: no step so far equals the "
+                    "one it plans. Leave out --plan to profile this one",
+                    options_.plan));
+  say(alike ? fmt::format("{} is of this step with its ops in another order, which {} chooses "
+                          "anew in each process; profiling again, within the same limit",
+                          options_.profile, framework_)
+            : fmt::format("{} is of another step than this program's; profiling again",
+                          options_.profile));
+  buckets_.clear();
+  keeps_limit_ = alike;
+  summary_.forget_plans();  // but the limit holds until there is another
 }
 
 // A fork ends counting: the next step is tried, and in the end op inputs and outputs are taken.
@@ -230,7 +246,7 @@ void Session::end_steady_step() {
     end_trial_step();
   else
     note_step("steady");
-  if (knows(step_hash_)) {
+  if (as_profiled(step_hash_)) {
     if (unknown_steps_ > 0 && --unknown_steps_ == 0) record_ = false;
   } else if (buckets_.size() < kMostBuckets) {
     constexpr std::uint32_t kWatch = 64;  // steps to go on recording after a new kind

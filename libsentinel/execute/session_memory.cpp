@@ -19,13 +19,18 @@ void* Session::allocate(std::size_t bytes) noexcept {
   const bool own_pages = state_ == State::warmup || state_ == State::profiling;
   auto* tensor = space_.allocate(bytes, slot, own_pages);
   if (tensor == nullptr) return nullptr;
-  if (trains) step_hash_ = extended(step_hash_, allocation_event(worker.name, bytes), order_);
+  if (trains) note_allocation(allocation_event(worker.name, bytes), bytes);
   if (!engine_->guarded()) stay(*tensor);
   if (trains && recording())
     tensor->record = recorder_.allocated(worker.op, bytes, tensor->address - engine_->arena());
   if (counted_) arm(*tensor);
   if (watch_) watch_->cover(tensor->address + bytes);
   return reinterpret_cast<void*>(tensor->address);
+}
+
+void Session::note_allocation(std::uint64_t event, std::size_t bytes) {
+  step_hash_ = extended(step_hash_, event, order_);
+  if (active_ != nullptr && order_ == OpOrder::any) active_->matcher().allocated(event, bytes);
 }
 
 std::string Session::why_full(std::size_t bytes) {

@@ -40,7 +40,8 @@ void Session::hold_warmup_budget() {
 
 // The first kind of step that was profiled settles it for all others.
 std::uint64_t Session::fast_bytes(const Profile& profile) const {
-  if (!buckets_.empty() && summary_.fast_limit_bytes != 0) return summary_.fast_limit_bytes;
+  if ((!buckets_.empty() || keeps_limit_) && summary_.fast_limit_bytes != 0)
+    return summary_.fast_limit_bytes;
   if (options_.fast.percent > 0)
     return static_cast<std::uint64_t>(static_cast<double>(peak_live_bytes(profile)) *
                                       options_.fast.percent / 100);

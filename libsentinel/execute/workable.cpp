@@ -29,10 +29,10 @@ std::uint64_t smallest(const SessionOptions& options) {
                     print_bytes(fast_bytes), print_bytes(least), bounds));
   const bool finer = options.nodes && options.granule_bytes == kGranule;
   throw Error(
-      fmt::format("a budget of {} cannot work: the smallest that does is {} ({} bytes), frames in "
-                  "flight and what one instruction of each of {} threads can touch; {}{}",
-                  print_bytes(fast_bytes), print_bytes(least), least, thread_count(), bounds,
-                  finer ? ". With --granule 4K less works" : ""));
+      fmt::format("a budget of {} ({} bytes) cannot work: the smallest that does is {} ({} bytes), "
+                  "frames in flight and what one instruction of each of {} threads can touch; {}{}",
+                  print_bytes(fast_bytes), fast_bytes, print_bytes(least), least, thread_count(),
+                  bounds, finer ? ". With --granule 4K less works" : ""));
 }
 
 }  // namespace

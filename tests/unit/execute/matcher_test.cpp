@@ -106,6 +106,35 @@ TEST(StepMatcherInAnyOrder, NamesakesAreCounted) {
   EXPECT_EQ(matcher.op(name_hash("b")).position, 2u);
 }
 
+TEST(StepMatcherInAnyOrder, ResemblesAStepThatDiffersInAFewBuffers) {
+  const auto profile = step();
+  std::uint64_t all = 0;
+  for (const auto& tensor : profile.tensors) all += tensor.bytes;
+  StepMatcher matcher(profile, OpOrder::any);
+  // The step without what `without` allocates, and with `more` bytes of an op's that the profile
+  // lacks.
+  const auto comes = [&](std::uint32_t without, std::uint64_t more) {
+    matcher.begin_step();
+    for (std::uint32_t op = kOps; op-- > 0;)
+      if (const auto bytes = profile.tensors[op].bytes; op != without)
+        matcher.allocated(
+            allocation_event(op == 0 ? name_hash(StepRecorder::kPrelude) : name(op), bytes), bytes);
+    matcher.allocated(allocation_event(name_hash("new"), more), more);
+    return matcher.resembles();
+  };
+  EXPECT_TRUE(comes(kOps, 0));
+  EXPECT_TRUE(comes(1, 0)) << "a small one was reused";
+  EXPECT_TRUE(comes(kOps, all / 20));
+  EXPECT_FALSE(comes(kOps, all / 10));
+  matcher.begin_step();
+  EXPECT_FALSE(matcher.resembles()) << "nothing came";
+  for (std::uint32_t op = 1; op < kOps; ++op)
+    for (int times = 0; times < 2; ++times)
+      matcher.allocated(allocation_event(name(op), 4096 * (op + 1)), 4096 * (op + 1));
+  EXPECT_FALSE(matcher.resembles()) << "twice each";
+  EXPECT_FALSE(StepMatcher(profile).resembles()) << "in sequence";
+}
+
 // Two kinds of step with the same ops: which it is shows in what an op allocates.
 TEST(StepMatcherInAnyOrder, TakesOverFromAnotherKind) {
   Profile large, small;
