@@ -77,6 +77,8 @@ class Engine {
   virtual void release(std::uintptr_t address, std::uint64_t bytes) noexcept {
     demote(address, bytes);
   }
+  // What has been demoted belongs in the tier below the slow one, where there is one.
+  virtual void sink(std::uintptr_t, std::uint64_t) noexcept {}
   virtual void promote(std::uintptr_t address, std::uint64_t bytes) noexcept = 0;
   // The op about to run writes all of this tensor and reads nothing: its contents may be lost.
   virtual void overwrite(std::uintptr_t, std::uint64_t) noexcept {}

@@ -213,6 +213,38 @@ Machine measure_machine(const SessionOptions& options) {
   return measure_machine(options.slow_directory, options.allow_tmpfs);
 }
 
+SessionOptions of_drive(SessionOptions options) {
+  options.gpu.reset();
+  options.driver.reset();
+  options.machine.clear();
+  return options;
+}
+
+gpu::HostOptions host_options(const SessionOptions& options) {
+  return {.bytes = options.host_bytes,
+          .directory = options.slow_directory,
+          .allow_memory = options.allow_tmpfs,
+          .io = parse_io_backend(options.io),
+          .depth = options.depth,
+          .inject = options.inject};
+}
+
+// What goes between the device and either crosses the link to the host.
+void put_drive_below(Machine& machine, const SessionOptions& options) {
+  auto& tiers = machine.tiers;
+  if (tiers.size() < 2) throw Error(fmt::format("machine {} has no host's memory", machine.name));
+  tiers[1].capacity = gpu::HostStore::capacity(host_options(options), kGranule);
+  if (tiers.size() > 2) return;
+  const auto drive = of_drive(options);
+  const auto below =
+      is_measured(drive) ? sim::find_machine(local_machine(drive)) : measure_machine(drive);
+  tiers.push_back(below.tiers.back());
+  for (auto& link : machine.links)
+    if (link.tiers == std::vector{tiers[1].name})
+      link.tiers = {tiers[0].name, tiers[1].name, tiers[2].name};
+  machine.links.insert(machine.links.end(), below.links.begin(), below.links.end());
+}
+
 bool is_measured(const SessionOptions& options) {
   const auto name = local_machine(options);
   if (access(sim::local_machine_path(name).c_str(), R_OK) != 0) return false;

@@ -11,6 +11,7 @@
 
 #include "base/files.h"
 #include "execute/backing.h"
+#include "execute/gpu/host_store.h"
 #include "execute/slow_file.h"
 #include "sentinel/error.h"
 
@@ -124,6 +125,15 @@ SessionOptions options_from_environment() {
   if (!options.gpu) options.nodes = parse_node_tiers(value_of("SENTINEL_TIERS"));
   if (options.gpu_memory != "pools" && options.gpu_memory != "managed")
     throw Error(fmt::format("--gpu-memory {}: pools or managed", options.gpu_memory));
+  if (const auto host = value_of("SENTINEL_HOST_MEMORY"); !host.empty()) {
+    if (!options.gpu || options.gpu_memory == "managed")
+      throw Error("--host-memory is for a GPU's pools: give --tiers fast=gpu0,slow=host as well");
+    options.host_bytes = parse_bytes(host) / kGranule * kGranule;
+    constexpr auto least = gpu::HostStore::kLeast * kGranule;
+    if (options.host_bytes < least)
+      throw Error(fmt::format("--host-memory {}: between a GPU and a file {} are the least", host,
+                              print_bytes(least)));
+  }
   options.granule_bytes = options.nodes ? granule_of(value_of("SENTINEL_GRANULE")) : kGranule;
   return options;
 }

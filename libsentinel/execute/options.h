@@ -36,6 +36,10 @@ inline constexpr std::array kOptionTable{
     OptionRow{"SENTINEL_CUDA", "libcuda.so.1", "the CUDA driver's library"},
     OptionRow{"SENTINEL_GPU_MEMORY", "pools",
               "how a GPU's memory is had: pools, or managed, which all tensors have to fit"},
+    OptionRow{
+        "SENTINEL_HOST_MEMORY", "",
+        "beside a GPU: the host's memory for tensors; what exceeds it lies in the slow tier's "
+        "directory"},
     OptionRow{"SENTINEL_GRANULE", "auto", "unit that NUMA tiers move: 4K, 2M, or auto"},
     OptionRow{"SENTINEL_SUMMARY", "", "where the JSON summary of a run goes"},
     OptionRow{"SENTINEL_MACHINE", "", "machine file for planning; default: as measured"},
@@ -77,6 +81,7 @@ struct SessionOptions {
   std::size_t depth = 8;
   std::uint64_t rated_tb = 600;
   std::uint64_t arena_bytes = 0, granule_bytes = 0;
+  std::uint64_t host_bytes = 0;  // below a GPU's memory and above the slow tier's; 0: no limit
 };
 
 SessionOptions options_from_environment();  // throws Error

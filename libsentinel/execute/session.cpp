@@ -40,7 +40,8 @@ std::unique_ptr<Engine> make_engine(const SessionOptions& options, gpu::Driver* 
     return std::make_unique<gpu::PoolEngine>(
         *driver, gpu::PoolOptions{.arena_bytes = managed ? std::min(options.arena_bytes, most)
                                                          : options.arena_bytes,
-                                  .granule_bytes = kGranule});
+                                  .granule_bytes = kGranule,
+                                  .host = host_options(options)});
   }
   if (options.nodes) {
     if (!on_one_node(options.inject)) check_tiers(*options.nodes, numa_nodes());
@@ -73,7 +74,9 @@ Session::Session(SessionOptions options, std::string framework, OpOrder order)
     throw Error("on a GPU nothing can be had without its ops: SENTINEL_MODE=arena is not for it");
   if (driver_) source_refused_ = "nothing counts a GPU's accesses page by page";
   summary_.policy = options_.policy;
-  if (options_.gpu) summary_.tiers = {fmt::format("gpu{}", *options_.gpu), "host"};
+  if (options_.gpu)
+    summary_.tiers = {fmt::format("gpu{}", *options_.gpu), "host",
+                      options_.host_bytes != 0 ? options_.slow_directory : ""};
   if (options_.nodes)
     summary_.tiers = {fmt::format("node{}", options_.nodes->fast),
                       fmt::format("node{}", options_.nodes->slow)};

@@ -183,7 +183,7 @@ class Session {
   bool manual_ = false;              // profiling was asked for by the program
   std::uint32_t steps_ = 0, warmups_ = 0;
   std::uint64_t last_signature_ = 0;
-  bool keeps_limit_ = false;  // there will be another plan for the step that settled it
+  bool keeps_limit_ = false;          // there will be another plan for the step that settled it
   StepRecorder::Times normal_times_;  // of the last step that was not counted
   double normal_us_ = 0;
   double told_us_ = now_us();  // when the last line of progress was said

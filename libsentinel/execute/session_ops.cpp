@@ -288,6 +288,7 @@ void Session::apply(const std::vector<Move>& moves) {
       engine_->release(tensor->address, tensor->bytes);
     else
       engine_->demote(tensor->address, tensor->bytes);
+    if (!wanted && move.tier > 1) engine_->sink(tensor->address, tensor->bytes);
   }
 }
 

@@ -66,6 +66,7 @@ Machine Session::machine() const {
       !options_.machine.empty() || access(sim::local_machine_path(local).c_str(), R_OK) == 0;
   auto machine = measured ? sim::find_machine(options_.machine.empty() ? local : options_.machine)
                           : measure_machine(options_);
+  if (options_.host_bytes != 0) put_drive_below(machine, options_);
   machine.granule_bytes = engine_->granule();  // whatever the description says
   return machine;
 }

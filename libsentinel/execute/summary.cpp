@@ -52,9 +52,10 @@ double Summary::steady_ms() const {
 }
 
 double Summary::steady_written_bytes() const {
-  if (tiers) return 0;
-  return steady_median(steps,
-                       [](const StepRow& row) { return static_cast<double>(row.demoted_bytes); });
+  if (tiers && tiers->below.empty()) return 0;
+  return steady_median(steps, [this](const StepRow& row) {
+    return static_cast<double>(tiers ? row.writing.bytes : row.demoted_bytes);
+  });
 }
 
 double Summary::drive_days() const {
@@ -158,6 +159,7 @@ void Summary::write(const std::string& path,
                     {"drive_days", days}};
   if (tiers) {
     json["tiers"] = {{"fast", tiers->fast}, {"slow", tiers->slow}};
+    if (!tiers->below.empty()) json["tiers"]["below"] = tiers->below;
     json["granule_bytes"] = granule_bytes;
     json["moves"] = moves_json(before_);
     json["intervals"] = json_of(intervals);

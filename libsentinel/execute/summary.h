@@ -33,6 +33,7 @@ struct StepRow {
 
 struct TierNames {
   std::string fast, slow;  // "node0", "gpu0"; "node1", "host"
+  std::string below = {};  // of a GPU: the directory below the host's memory; else empty
 };
 
 struct Summary {

@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
-# Gathers what run.sh needs where nothing can be installed: GoogleTest's sources and {fmt}'s headers,
-# from Debian's googletest and libfmt-dev; and, of the build that is here, the command, the library
+# Gathers what run.sh needs where nothing can be installed: GoogleTest's sources, {fmt}'s headers and
+# liburing, from Debian's googletest, libfmt-dev and liburing-dev; and, of the build that is here, the command, the library
 # and what both are linked with. Into FOLDER (build/gpu-travel if not given).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 folder=${1:-$root/build/gpu-travel}
-for part in /usr/src/googletest /usr/include/fmt; do
-  if [ ! -d "$part" ]; then
-    echo "$part is missing; install googletest and libfmt-dev" >&2
+uring=/usr/lib/$(uname -m)-linux-gnu/liburing.a
+for part in /usr/src/googletest /usr/include/fmt /usr/include/liburing.h "$uring"; do
+  if [ ! -e "$part" ]; then
+    echo "$part is missing; install googletest, libfmt-dev and liburing-dev" >&2
     exit 1
   fi
 done
 rm -rf "$folder"
 mkdir -p "$folder"
-cp -r /usr/src/googletest /usr/include/fmt "$folder/"
+cp -r /usr/src/googletest /usr/include/{fmt,liburing,liburing.h} "$uring" "$folder/"
 if [ -x "$root/build/bin/sentinel" ]; then
   mkdir -p "$folder/runtime/bin" "$folder/runtime/lib" "$folder/runtime/needs"
   strip -o "$folder/runtime/bin/sentinel" "$root/build/bin/sentinel"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # On a machine with an NVIDIA GPU: builds what needs one, tests it, and measures it. Takes what a bare
-# CUDA image has (CMake, ninja, a C++20 compiler); GoogleTest and {fmt} come from build/gpu-travel
+# CUDA image has (CMake, ninja, a C++20 compiler); GoogleTest, {fmt} and liburing come from build/gpu-travel
 # (pack.sh, on a machine that has them) or else from the system. Nothing of it changes the device.
 #
 #   tests/gpu/run.sh [FOLDER]     what was measured goes to FOLDER too, with device and driver

@@ -46,6 +46,7 @@ constexpr LaunchRow kLaunchRows[] = {
     {"--inspect", "SENTINEL_INSPECT", "", kRun, Kind::flag},
     {"--watch", "SENTINEL_WATCH", "N", kRun},
     {"--gpu-memory", "SENTINEL_GPU_MEMORY", "HOW", kRun},
+    {"--host-memory", "SENTINEL_HOST_MEMORY", "BYTES", kRun},
     {"--machine", "SENTINEL_MACHINE", "NAME|FILE", kRun},
     {"--io", "SENTINEL_IO", "BACKEND", kRun},
     {"--move", "SENTINEL_MOVE", "HOW", kRun},

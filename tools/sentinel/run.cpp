@@ -73,9 +73,10 @@ std::optional<Profile> start_profile(Launch& launch, const SessionOptions& optio
 // With a profile it is known how much will leave memory; without one, the engine's first slots.
 void check_slow_tier(const SessionOptions& options, const std::optional<Profile>& profile) {
   std::uint64_t need = 0;
-  if (profile) {
-    const auto peak = peak_live_bytes(*profile), fast = budget_bytes(options.fast, *profile);
-    need = peak > fast ? peak - fast : 0;
+  if (profile && !options.fast.unlimited()) {
+    const auto peak = peak_live_bytes(*profile),
+               above = budget_bytes(options.fast, *profile) + options.host_bytes;
+    need = peak > above ? peak - above : 0;
   }
   SlowFile({.directory = options.slow_directory,
             .frame_bytes = kGranule,
@@ -119,11 +120,13 @@ void prepare_run(Launch& launch) {
   check_summary(options.summary);
   if (!options.output.empty()) require_writable_profile(options.output);
   const bool limited = !options.fast.unlimited();
-  const bool drives = !options.nodes && !options.gpu;
-  if (drives && (limited || launch.given("SENTINEL_DIR") || launch.given("SENTINEL_TIERS")))
+  const bool below = options.host_bytes != 0, drives = !options.nodes && (!options.gpu || below);
+  if (drives &&
+      (limited || below || launch.given("SENTINEL_DIR") || launch.given("SENTINEL_TIERS")))
     check_slow_tier(options, profile);
   if (limited && !profile) check_budget(options, profile);
-  if (limited || !drives) measure_once(options);
+  if (limited || options.nodes || options.gpu) measure_once(options);
+  if (below) measure_once(of_drive(options));
   if (limited && profile) check_budget(options, profile);
 }
 

@@ -26,7 +26,8 @@ bool PoolEngine::make_chunk(Chunk& chunk) {
   return true;
 }
 
-// Room for one granule, `now` or not at all. Waits only while chunks are on their way out.
+// Room for one granule, `now` or not at all. Waits only while chunks are on their way out, or for a
+// place on the host for what has to go that way.
 bool PoolEngine::find_chunk(Chunk& chunk, bool now, Guard& guard) {
   while (true) {
     drop_surplus();
@@ -48,32 +49,63 @@ bool PoolEngine::find_chunk(Chunk& chunk, bool now, Guard& guard) {
       continue;
     }
     if (!now) return false;
-    while (under_way_ <= waiting_ && evict_one()) {
+    while (free_.empty() && under_way_ <= waiting_ && evict_one(guard)) {
     }
+    if (!free_.empty()) continue;
     if (under_way_ == 0)  // what was full once may have room again
       return chunks_ < budget_ && make_chunk(chunk);
-    const auto begin = Clock::now();
     ++waiting_;
-    freed_.wait(guard);
+    wait_for_room(guard);
     --waiting_;
-    counters_.stall_us += 1e6 * seconds_since(begin);
   }
 }
 
+void PoolEngine::wait_for_room(Guard& guard) {
+  const auto begin = Clock::now();
+  freed_.wait(guard);
+  counters_.stall_us += 1e6 * seconds_since(begin);
+}
+
+// A place on the host for what has to leave. Waits where its memory is used up; null where nothing
+// has to leave any more.
+HostStore::Place* PoolEngine::find_place(Guard& guard) {
+  HostStore::Place* place = try_place();
+  if (place != nullptr) return place;
+  store_->want(1);
+  while ((place = try_place()) == nullptr && free_.empty() && dead_.empty()) wait_for_room(guard);
+  store_->want(-1);
+  work_.notify_one();
+  return place;
+}
+
+HostStore::Place* PoolEngine::try_place() {
+  collect_arrivals();
+  return store_->take();
+}
+
 // What died first, then what no plan wants, then what was used longest ago; never what the op uses
-// that runs, nor what stays.
-bool PoolEngine::evict_one() {
-  if (!dead_.empty()) return leave(dead_.front()), true;
+// that runs, nor what stays. The lock may be released before it is chosen. False: nothing can.
+bool PoolEngine::evict_one(Guard& guard) {
+  if (!dead_.empty()) return leave(dead_.front(), nullptr), true;
+  if (choose_victim() == by_use_.end()) return false;
+  auto* place = find_place(guard);
+  const auto victim = choose_victim();
+  if (place != nullptr && free_.empty() && dead_.empty() && victim != by_use_.end())
+    return leave(*victim, place), true;
+  if (place != nullptr) store_->give(place);
+  if (!free_.empty()) return true;
+  if (dead_.empty()) return false;
+  return leave(dead_.front(), nullptr), true;
+}
+
+std::list<PoolEngine::Index>::iterator PoolEngine::choose_victim() {
   const auto now = clock_.load(std::memory_order_relaxed);
   const auto idle = [&](Index index) {
     return blocks_[index].used != now && blocks_[index].stays == 0;
   };
   auto victim = std::ranges::find_if(
       by_use_, [&](Index index) { return idle(index) && blocks_[index].wanted == 0; });
-  if (victim == by_use_.end()) victim = std::ranges::find_if(by_use_, idle);
-  if (victim == by_use_.end()) return false;
-  leave(*victim);
-  return true;
+  return victim != by_use_.end() ? victim : std::ranges::find_if(by_use_, idle);
 }
 
 void PoolEngine::hold(Index index, Chunk chunk) {

@@ -51,6 +51,25 @@ PoolEngine::PoolEngine(Driver& driver, const PoolOptions& options) : driver_(dri
   blocks_.resize(arena_bytes_ / granule_);
   arena_ = driver_.reserve(arena_bytes_);
   for (Stream* stream : {&in_, &out_, &join_}) *stream = driver_.make_stream();
+  HostStore::Events events;
+  events.room = [this] {
+    room_ = true;
+    freed_.notify_all();
+    work_.notify_one();
+  };
+  events.came = [this](Index index, Guard& guard) {
+    if (over_) return;
+    if (blocks_[index].queued) queued_.push_back(index);
+    fetch_queued(guard);
+    freed_.notify_all();
+  };
+  events.failed = [this](const std::exception& error) {
+    checked([&] {
+      driver_.free_bytes();  // where the driver is gone, so is the process
+      stop_training(error.what());
+    });
+  };
+  store_ = std::make_unique<HostStore>(driver_, lock_, granule_, options.host, std::move(events));
   thread_ = quiet_thread([this] { checked([this] { helper(); }); });
 }
 
@@ -77,10 +96,11 @@ PoolEngine::~PoolEngine() {
       driver_.unmap(at(i), granule_);
       free_.push_back(b.chunk);
     }
+    store_.reset();
     for (auto& departure : departures_) give_event(departure.event);
+    for (auto& arrival : arrivals_) give_event(arrival.event);
     for (Event event : events_) driver_.destroy_event(event);
     for (Chunk chunk : free_) driver_.destroy(chunk);
-    for (void* slab : slabs_) driver_.unpin(slab);
     for (Stream stream : {in_, out_, join_}) driver_.destroy_stream(stream);
     driver_.unreserve(arena_, arena_bytes_);
   });
@@ -130,14 +150,14 @@ void PoolEngine::set_budget(std::uint64_t bytes) {
   Guard guard(lock_);
   const auto before = std::exchange(budget_, bytes == 0 ? ~0ull : bytes / granule_);
   device_ = ~0ull;  // others may have left it
+  const auto none_comes = [this] { return under_way_ == 0 && free_.empty(); };
   for (drop_surplus(); chunks_ > budget_; drop_surplus()) {
-    if (under_way_ > 0 || evict_one()) {
-      freed_.wait(guard);
-    } else {
+    if (none_comes() && !evict_one(guard) && none_comes()) {
       budget_ = before;
       throw Error(fmt::format("a budget of {} does not hold what the op that runs uses",
                               print_bytes(bytes)));
     }
+    if (free_.empty()) freed_.wait(guard);
   }
   counters_.peak_bytes = chunks_ * granule_;
 }
@@ -199,8 +219,19 @@ void PoolEngine::demote(std::uintptr_t address, std::uint64_t bytes) noexcept {
     const Guard guard(lock_);
     for_blocks(address, bytes, [&](Index index) {
       --blocks_[index].wanted;
-      leave_unwanted(index);
+      blocks_[index].sinks = false;
+      if (!leave_unwanted(index)) leave_later(index);
     });
+  });
+}
+
+void PoolEngine::sink(std::uintptr_t address, std::uint64_t bytes) noexcept {
+  const Guard guard(lock_);
+  for_blocks(address, bytes, [&](Index index) {
+    Block& b = blocks_[index];
+    if (b.wanted > 0) return;  // by another tensor
+    b.sinks = true;
+    if (b.state == State::absent) store_->sink(b.lies);
   });
 }
 
@@ -213,7 +244,8 @@ void PoolEngine::promote(std::uintptr_t address, std::uint64_t bytes) noexcept {
       if (b.state == State::leaving) return recall(index);
       if (b.state != State::absent || b.queued) return;
       b.queued = true;
-      queued_.push_back(index);
+      store_->read(b.lies, false);
+      if (store_->here(b.lies)) queued_.push_back(index);
     });
     fetch_queued(guard);
   });
@@ -224,13 +256,15 @@ void PoolEngine::await(std::uintptr_t address, std::uint64_t bytes) noexcept {
     Guard guard(lock_);
     for_blocks(address, bytes, [&](Index index) {
       Block& b = blocks_[index];
+      if (b.live != 0 && b.state == State::absent) ++counters_.demand_faults;
       while (b.live != 0 && b.state != State::resident) {
         if (b.state == State::leaving) {
           recall(index);
           continue;
         }
-        ++counters_.demand_faults;
-        if (b.state == State::empty || !fetch(index, true, guard))
+        if (b.state == State::absent && !store_->here(b.lies))
+          bring_near(index, guard);
+        else if (b.state == State::empty || !fetch(index, true, guard))
           throw Error(fmt::format("an op uses more than the {} of the device's memory that it may",
                                   print_bytes(chunks_ * granule_)));
       }
@@ -256,6 +290,8 @@ EngineCounters PoolEngine::counters() const {
   const Guard guard(lock_);
   auto counters = counters_;
   counters.held_bytes = chunks_ * granule_;
+  counters.reading = store_->reading();
+  counters.writing = store_->writing();
   return counters;
 }
 

@@ -1,11 +1,13 @@
 // The engine of a GPU's memory over the host's: tensors keep their addresses, while the physical
 // memory behind these comes and goes in chunks of a granule (cuMemMap), within a budget. What
-// leaves is copied to pinned memory of the host and back on streams of the engine's own.
+// leaves is copied to pinned memory of the host and back on streams of the engine's own; where that
+// memory is limited, a file lies below it (host_store.h).
 //
 // A GPU has no guard: memory must be there when a kernel is launched. So occupy() and await() leave
 // tensors resident, as far as the host can know: the stream that computes is made to wait for
 // copies under way by events, the calling thread never is. It waits only for a chunk, where the
-// budget is used up and chunks are on their way out (counted as a stall).
+// budget is used up and chunks are on their way out, for a place on the host for what has to leave,
+// and for what lies in the file (counted as a stall).
 //
 //            occupy                demote             copied, and no kernel uses it
 //   empty ----------> resident ------------> leaving --------------------------> absent
@@ -31,12 +33,14 @@
 
 #include "execute/engine.h"
 #include "execute/gpu/driver.h"
+#include "execute/gpu/host_store.h"
 
 namespace sentinel::gpu {
 
 struct PoolOptions {
   std::uint64_t arena_bytes = 0;  // addresses, rounded up to granules
   std::uint64_t granule_bytes = 2u << 20;
+  HostOptions host = {};
 };
 
 class PoolEngine final : public Engine {
@@ -66,6 +70,7 @@ class PoolEngine final : public Engine {
   bool vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept override;
   void touch(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void demote(std::uintptr_t address, std::uint64_t bytes) noexcept override;
+  void sink(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void promote(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   // Ends the process where there is no room for what the op uses: session plans see to it that
   // there is.
@@ -91,14 +96,16 @@ class PoolEngine final : public Engine {
 
   struct Block {
     State state = State::empty;
-    bool queued = false;  // absent: a promotion waits for room
+    bool queued = false;  // absent: a promotion waits for room, or for the file
     bool dead = false;    // resident: nothing lives in it
+    bool late = false;    // in late_
+    bool sinks = false;   // while no plan wants it here: it belongs below the host's memory
     std::uint32_t live = 0, wanted = 0;
-    std::uint32_t stays = 0;   // tensors in it that may not leave
-    std::uint64_t used = 0;    // the op that used it last
-    std::uint64_t ticket = 0;  // leaving: of its departure
-    Chunk chunk = 0;           // resident, leaving
-    void* slot = nullptr;      // its place in the host's memory, once it has left
+    std::uint32_t stays = 0;           // tensors in it that may not leave
+    std::uint64_t used = 0;            // the op that used it last
+    std::uint64_t ticket = 0;          // leaving: of its departure
+    Chunk chunk = 0;                   // resident, leaving
+    HostStore::Place* lies = nullptr;  // leaving, absent: where on the host
     // resident: its copy in, until what computes waits for it; dead: its last use; leaving: its
     // departure's, which owns it.
     Event event = nullptr;
@@ -106,12 +113,17 @@ class PoolEngine final : public Engine {
   };
 
   // What the helper waits for. A departure that was recalled finds another ticket in its block, and
-  // takes care of the slot that is still being written.
+  // takes care of the place that is still being written.
   struct Departure {
     Index index;
     std::uint64_t ticket;
     Event event;
-    void* slot;
+    HostStore::Place* place;  // null: what left was dead
+  };
+  // A copy in, after which its place on the host is free.
+  struct Arrival {
+    Event event;
+    HostStore::Place* place;
   };
 
   template <class F>
@@ -122,12 +134,20 @@ class PoolEngine final : public Engine {
   void drop_surplus();
   bool make_chunk(Chunk&);
   bool find_chunk(Chunk&, bool now, Guard&);
-  bool evict_one();
+  bool evict_one(Guard&);
   void hold(Index, Chunk);
   bool fetch(Index, bool now, Guard&);
   bool make_resident(Index, Guard&);
-  void leave(Index);
-  void leave_unwanted(Index);
+  std::list<Index>::iterator choose_victim();
+  HostStore::Place* find_place(Guard&);
+  HostStore::Place* try_place();
+  void leave(Index, HostStore::Place*);
+  bool leave_unwanted(Index);
+  void leave_later(Index);
+  void leave_at_last();
+  void bring_near(Index, Guard&);
+  void wait_for_room(Guard&);
+  void collect_arrivals();
   void recall(Index);
   void end(Index, bool wanted);
   void die(Index);
@@ -141,7 +161,6 @@ class PoolEngine final : public Engine {
   Event last_use(Block&);
   Event take_event();
   void give_event(Event&);
-  void* take_slot();
   template <class F>
   static void checked(F&& f) noexcept;
 
@@ -151,18 +170,21 @@ class PoolEngine final : public Engine {
   std::vector<Block> blocks_;
   std::list<Index> by_use_, dead_;  // used longest ago first; died longest ago first
   std::deque<Departure> departures_;
+  std::deque<Arrival> arrivals_;
   std::deque<Index> queued_;
+  std::deque<Index> late_;  // no plan wants them here, and there was no place for them
+  bool room_ = false;       // there may be again
   std::uint64_t tickets_ = 0, under_way_ = 0;  // departures: ever; that have not ended
   unsigned waiting_ = 0;                       // threads in want of a chunk
   std::vector<Chunk> free_;
   // Chunks: that exist; that may; that the device had room for.
   std::uint64_t chunks_ = 0, budget_ = ~0ull, device_ = ~0ull;
-  std::vector<Event> events_;         // of no use now
-  std::vector<void*> slots_, slabs_;  // free; what they are parts of
-  std::vector<Stream> computing_;     // all that were ever computed on
+  std::vector<Event> events_;      // of no use now
+  std::vector<Stream> computing_;  // all that were ever computed on
   Stream in_ = nullptr, out_ = nullptr, join_ = nullptr;
   EngineCounters counters_;
   bool over_ = false, in_child_ = false;
+  std::unique_ptr<HostStore> store_;
   std::thread thread_;
 };
 

@@ -5,12 +5,6 @@
 #include "execute/gpu/pool_engine.h"
 
 namespace sentinel::gpu {
-namespace {
-
-constexpr std::uint64_t kSlotsASlab = 16;
-
-}  // namespace
-
 void PoolEngine::use(Index index) {
   Block& b = blocks_[index];
   join();
@@ -30,20 +24,31 @@ void PoolEngine::join() {
   computing_.push_back(stream);
 }
 
+// True also where it has to be looked at again.
 bool PoolEngine::fetch(Index index, bool now, Guard& guard) {
   Chunk chunk;
   if (!find_chunk(chunk, now, guard)) return false;
   Block& b = blocks_[index];
-  if (b.state != State::absent) {  // while the lock was released
+  if (b.state != State::absent || !store_->here(b.lies)) {  // while the lock was released
     free_.push_back(chunk);
     return true;
   }
   hold(index, chunk);
-  driver_.copy(reinterpret_cast<void*>(at(index)), b.slot, granule_, in_);
+  store_->use(b.lies);
+  driver_.copy(reinterpret_cast<void*>(at(index)), store_->memory(b.lies), granule_, in_);
   b.event = take_event();
   driver_.record(b.event, in_);
+  arrivals_.push_back({take_event(), std::exchange(b.lies, nullptr)});
+  driver_.record(arrivals_.back().event, in_);
+  if (store_->limited()) work_.notify_one();
   counters_.promoted_bytes += granule_;
   return true;
+}
+
+// From below into the host's memory, while the calling thread waits.
+void PoolEngine::bring_near(Index index, Guard& guard) {
+  store_->read(blocks_[index].lies, true);
+  wait_for_room(guard);
 }
 
 // For a tensor that begins.
@@ -53,8 +58,13 @@ bool PoolEngine::make_resident(Index index, Guard& guard) {
     Chunk chunk;
     if (b.state == State::leaving) {
       recall(index);
+    } else if (b.state == State::absent && !store_->here(b.lies)) {
+      bring_near(index, guard);
     } else if (b.state == State::absent) {
-      if (!fetch(index, true, guard)) return false;
+      if (!fetch(index, true, guard)) {
+        if (b.state == State::absent) store_->forgo(b.lies);
+        return false;
+      }
     } else if (!find_chunk(chunk, true, guard)) {
       return false;
     } else if (b.state == State::empty) {
@@ -69,27 +79,27 @@ bool PoolEngine::make_resident(Index index, Guard& guard) {
   return true;
 }
 
-// The copy out waits for all that was launched until now, and for its copy in.
-void PoolEngine::leave(Index index) {
+// The copy out waits for all that was launched until now, and for its copy in. `place`: for it, if
+// it lives.
+void PoolEngine::leave(Index index, HostStore::Place* place) {
   Block& b = blocks_[index];
-  Departure departure{index, ++tickets_, nullptr, nullptr};
+  Departure departure{index, ++tickets_, nullptr, place};
   if (b.live == 0) {
     departure.event = b.event;
     (b.dead ? dead_ : by_use_).erase(b.place);
     b.dead = false;
   } else {
-    if (b.slot == nullptr) b.slot = take_slot();  // it may be refused: nothing has changed yet
     departure.event = last_use(b);
     driver_.wait(out_, departure.event);
-    driver_.copy(b.slot, reinterpret_cast<void*>(at(index)), granule_, out_);
+    driver_.copy(store_->memory(place), reinterpret_cast<void*>(at(index)), granule_, out_);
     driver_.record(departure.event, out_);
-    departure.slot = b.slot;
     counters_.demoted_bytes += granule_;
     by_use_.erase(b.place);
   }
   b.state = State::leaving;
   b.ticket = departure.ticket;
   b.event = departure.event;
+  b.lies = place;
   departures_.push_back(departure);
   ++under_way_;
   work_.notify_one();
@@ -100,10 +110,10 @@ void PoolEngine::leave(Index index) {
 // use.
 void PoolEngine::recall(Index index) {
   Block& b = blocks_[index];
-  driver_.wait(join_, b.event);  // the departure's, as is the slot
+  driver_.wait(join_, b.event);  // the departure's, as is the place
   b.event = take_event();
   driver_.record(b.event, join_);
-  b.slot = nullptr;
+  b.lies = nullptr;
   b.ticket = 0;
   b.state = State::resident;
   b.place = by_use_.insert(by_use_.end(), index);
@@ -116,37 +126,62 @@ void PoolEngine::end(Index index, bool wanted) {
   b.wanted -= wanted ? 1 : 0;
   if (--b.live == 0) return die(index);
   if (b.state == State::resident && computing_.size() > 1) b.event = last_use(b);
-  if (b.used != clock_.load(std::memory_order_relaxed)) leave_unwanted(index);
+  if (b.used != clock_.load(std::memory_order_relaxed) && !leave_unwanted(index))
+    leave_later(index);
 }
 
-void PoolEngine::leave_unwanted(Index index) {
+// False: there is no place for it.
+bool PoolEngine::leave_unwanted(Index index) {
   Block& b = blocks_[index];
-  if (b.wanted > 0 || b.stays > 0) return;
+  if (b.wanted > 0 || b.stays > 0) return true;
   b.queued = false;
-  if (b.state == State::resident) leave(index);
+  if (b.state != State::resident || b.live == 0) return true;
+  auto* place = try_place();
+  if (place != nullptr) leave(index, place);
+  return place != nullptr;
+}
+
+// When there is a place, or when somebody needs its chunk.
+void PoolEngine::leave_later(Index index) {
+  if (!std::exchange(blocks_[index].late, true)) late_.push_back(index);
+}
+
+void PoolEngine::leave_at_last() {
+  room_ = false;
+  for (auto count = late_.size(); count > 0; --count) {
+    const Index index = late_.front();
+    const bool in_use = blocks_[index].used == clock_.load(std::memory_order_relaxed);
+    if (!in_use && !leave_unwanted(index)) return;
+    late_.pop_front();
+    blocks_[index].late = in_use;
+    if (in_use) late_.push_back(index);
+  }
 }
 
 // Nothing lives in it any more.
 void PoolEngine::die(Index index) {
   Block& b = blocks_[index];
-  b.queued = false;
+  b.queued = b.sinks = false;
   if (b.state == State::resident) {
-    // Where a copy in still reads the slot, what it brings is of no use any more.
-    if (b.slot != nullptr) slots_.push_back(std::exchange(b.slot, nullptr));
     b.event = last_use(b);
     b.dead = true;
     dead_.splice(dead_.end(), by_use_, b.place);
   } else if (b.state == State::absent) {
-    slots_.push_back(std::exchange(b.slot, nullptr));
     b.state = State::empty;
+    store_->give(std::exchange(b.lies, nullptr));
   }
 }
 
 void PoolEngine::fetch_queued(Guard& guard) {
-  while (!queued_.empty() && waiting_ == 0) {  // demand goes first
+  while (!queued_.empty() && waiting_ == 0 && !store_->wanted()) {  // demand goes first
     const Index index = queued_.front();
     const Block& b = blocks_[index];
-    if (b.queued && b.state == State::absent && !fetch(index, false, guard)) return;
+    if (b.queued && b.state == State::absent) {
+      if (!store_->here(b.lies))
+        store_->read(b.lies, false);  // it went down again; once it comes it is queued
+      else if (!fetch(index, false, guard))
+        return;
+    }
     queued_.pop_front();
   }
 }
@@ -155,17 +190,33 @@ void PoolEngine::fetch_queued(Guard& guard) {
 
 void PoolEngine::helper() {
   Guard guard(lock_);
+  const auto arrivals_matter = [this] { return store_->limited() && !arrivals_.empty(); };
+  const auto late_may_leave = [this] { return room_ && !late_.empty() && !store_->wanted(); };
   while (true) {
-    work_.wait(guard, [this] { return over_ || !departures_.empty(); });
+    work_.wait(guard, [&] {
+      return over_ || !departures_.empty() || arrivals_matter() || late_may_leave();
+    });
     if (over_) return;
-    Departure departure = departures_.front();
-    departures_.pop_front();
-    guard.unlock();
-    driver_.synchronize(departure.event);
-    guard.lock();
-    gone(departure);
-    give_event(departure.event);
-    fetch_queued(guard);
+    if (late_may_leave()) {
+      leave_at_last();
+    } else if (!departures_.empty()) {
+      Departure departure = departures_.front();
+      departures_.pop_front();
+      guard.unlock();
+      driver_.synchronize(departure.event);
+      guard.lock();
+      gone(departure);
+      give_event(departure.event);
+      collect_arrivals();
+      fetch_queued(guard);
+    } else {
+      // If another thread finds it done first and it is used again, this waits for that.
+      const Event event = arrivals_.front().event;
+      guard.unlock();
+      driver_.synchronize(event);
+      guard.lock();
+      collect_arrivals();
+    }
     freed_.notify_all();
   }
 }
@@ -174,7 +225,7 @@ void PoolEngine::gone(const Departure& departure) {
   --under_way_;
   Block& b = blocks_[departure.index];
   if (b.ticket != departure.ticket) {
-    if (departure.slot != nullptr) slots_.push_back(departure.slot);
+    if (departure.place != nullptr) store_->give(departure.place);
     return;
   }
   b.ticket = 0;
@@ -182,10 +233,23 @@ void PoolEngine::gone(const Departure& departure) {
   driver_.unmap(at(departure.index), granule_);
   free_.push_back(b.chunk);
   b.state = b.live > 0 ? State::absent : State::empty;
-  if (b.live == 0 && b.slot != nullptr) slots_.push_back(std::exchange(b.slot, nullptr));
+  if (b.lies == nullptr) return;
+  if (b.live > 0)
+    store_->rest(b.lies, departure.index, b.sinks);
+  else
+    store_->give(std::exchange(b.lies, nullptr));
 }
 
-// ---------------------------------------------------------------- events and slots
+// Places of what has been copied in.
+void PoolEngine::collect_arrivals() {
+  while (!arrivals_.empty() && driver_.done(arrivals_.front().event)) {
+    store_->give(arrivals_.front().place);
+    give_event(arrivals_.front().event);
+    arrivals_.pop_front();
+  }
+}
+
+// ---------------------------------------------------------------- events
 
 // What this thread computes on waits for what the block's event stands for.
 void PoolEngine::await_event(Block& b) {
@@ -217,16 +281,5 @@ Event PoolEngine::take_event() {
 }
 
 void PoolEngine::give_event(Event& event) { events_.push_back(std::exchange(event, nullptr)); }
-
-void* PoolEngine::take_slot() {
-  if (slots_.empty()) {
-    auto* slab = static_cast<char*>(driver_.pin(kSlotsASlab * granule_));
-    slabs_.push_back(slab);
-    for (std::uint64_t i = 0; i < kSlotsASlab; ++i) slots_.push_back(slab + i * granule_);
-  }
-  void* slot = slots_.back();
-  slots_.pop_back();
-  return slot;
-}
 
 }  // namespace sentinel::gpu

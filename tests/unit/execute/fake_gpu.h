@@ -141,7 +141,7 @@ class FakeGpu final : public Driver {
   void* pin(std::uint64_t bytes) override {
     const std::lock_guard guard(lock_);
     called("cuMemHostAlloc");
-    return std::malloc(bytes);
+    return std::aligned_alloc(4096, bytes);
   }
   void unpin(void* memory) override { std::free(memory); }
 

@@ -105,6 +105,59 @@ TEST_P(GpuSession, ComputesTheSameInAShareOfTheMemory) {
 }
 INSTANTIATE_TEST_SUITE_P(InOneThreadAndInTwo, GpuSession, testing::Bool());
 
+// A device of 40 %, a host that holds a little, and a file: one plan over three tiers.
+TEST(GpuSessionOverAFile, ComputesTheSame) {
+  const auto steps = [](Training& training) {
+    for (std::uint64_t i = 0; i < 8; ++i) training.step(i, i == 6 ? 0.5 : 1);
+  };
+  const auto machine = scratch("-three.toml");
+  std::ofstream(machine) << R"(name = "three"
+source = "a test's"
+granule = "2MiB"
+[[tier]]
+name = "hbm"
+capacity = "1GiB"
+read_bw = "100GB/s"
+write_bw = "100GB/s"
+byte_addressable = true
+[[tier]]
+name = "host"
+capacity = "48MiB"
+read_bw = "10GB/s"
+write_bw = "10GB/s"
+[[tier]]
+name = "ssd"
+read_bw = "2GB/s"
+write_bw = "2GB/s"
+)";
+  for (const unsigned seed : {0u, 1u, 2u, 3u}) {
+    auto options = options_with("40%");
+    options.policy = seed == 3 ? "g10" : "sentinel";
+    options.host_bytes = 48_MiB;
+    options.slow_directory = testing::TempDir();
+    options.allow_tmpfs = true;
+    options.machine = machine;
+    const auto device = seed == 0 ? nullptr : std::make_shared<gpu::FakeGpu>(seed, 400, 2_MiB);
+    options.driver = device;
+    Session& session = begin(std::move(options));
+    ManagedMemory memory(session, device.get());
+    Training training(memory);
+    steps(training);
+    const auto sum = training.sum();
+    session.finish("over");
+    if (device) device->finish();
+    if (device) EXPECT_THAT(device->complaints(), testing::IsEmpty());
+    EXPECT_EQ(*sum, plain(steps)) << "seed " << seed;
+    std::ifstream file(scratch(".json"));
+    const auto summary = nlohmann::json::parse(file);
+    EXPECT_EQ(summary["tiers"]["below"], testing::TempDir());
+    const auto& last = summary["steps"].back();
+    EXPECT_GT(last["promoted_bytes"], 0);
+    EXPECT_GT(last["writing"]["bytes"], 0);
+    EXPECT_GT(last["reading"]["bytes"], 0);
+  }
+}
+
 // Kernels and copies run when the device pleases, in every order that streams and events allow.
 class LateGpuSession : public testing::TestWithParam<unsigned> {};
 
@@ -363,6 +416,23 @@ TEST(GpuMemory, IsOfPoolsOrManaged) {
   setenv("SENTINEL_GPU_MEMORY", "both", 1);
   EXPECT_THROW(options_from_environment(), Error);
   unsetenv("SENTINEL_GPU_MEMORY");
+}
+
+TEST(HostMemory, IsBesideAGpusPools) {
+  EXPECT_EQ(options_from_environment().host_bytes, 0u);
+  setenv("SENTINEL_HOST_MEMORY", "65M", 1);
+  EXPECT_THROW(options_from_environment(), Error);
+  setenv("SENTINEL_TIERS", "fast=gpu0,slow=host", 1);
+  EXPECT_EQ(options_from_environment().host_bytes, 64_MiB);
+  for (const char* too_little : {"0", "31M", "-1", "much"}) {
+    setenv("SENTINEL_HOST_MEMORY", too_little, 1);
+    EXPECT_THROW(options_from_environment(), Error) << too_little;
+  }
+  setenv("SENTINEL_HOST_MEMORY", "64M", 1);
+  setenv("SENTINEL_GPU_MEMORY", "managed", 1);
+  EXPECT_THROW(options_from_environment(), Error);
+  for (const char* name : {"SENTINEL_HOST_MEMORY", "SENTINEL_TIERS", "SENTINEL_GPU_MEMORY"})
+    unsetenv(name);
 }
 
 }  // namespace

@@ -16,11 +16,11 @@ constexpr std::uint64_t kWords = kUnit / 8;
 
 class PoolEngineTest : public ::testing::Test {
  protected:
-  void make(unsigned seed, std::uint64_t device_chunks = 1000) {
+  void make(unsigned seed, std::uint64_t device_chunks = 1000, const HostOptions& host = {}) {
     end();
     gpu = std::make_unique<FakeGpu>(seed, device_chunks);
     engine = std::make_unique<PoolEngine>(
-        *gpu, PoolOptions{.arena_bytes = 256 * kUnit, .granule_bytes = kUnit});
+        *gpu, PoolOptions{.arena_bytes = 256 * kUnit, .granule_bytes = kUnit, .host = host});
     stream = gpu->make_stream();
     engine->compute_on(stream);
   }
@@ -31,6 +31,10 @@ class PoolEngineTest : public ::testing::Test {
   }
   void TearDown() override { end(); }
 
+  // Some granules of the host's memory above a file.
+  static HostOptions little_memory(std::uint64_t granules = HostStore::kLeast) {
+    return {.bytes = granules * kUnit, .directory = ::testing::TempDir(), .allow_memory = true};
+  }
   std::uintptr_t at(std::uint64_t block) const { return engine->arena() + block * kUnit; }
   std::uint64_t* words(std::uint64_t block) const {
     return reinterpret_cast<std::uint64_t*>(at(block));
@@ -80,8 +84,8 @@ TEST_F(PoolEngineTest, WhatLeavesComesBackAsItWas) {
 // budget, with the device's work done in every order that is allowed.
 class RandomTraining {
  public:
-  RandomTraining(unsigned seed, FakeGpu& gpu, PoolEngine& engine)
-      : random_(seed), gpu_(gpu), engine_(engine) {
+  RandomTraining(unsigned seed, FakeGpu& gpu, PoolEngine& engine, std::size_t tensors = 12)
+      : random_(seed), gpu_(gpu), engine_(engine), tensors_(tensors) {
     for (Stream& stream : streams_) stream = gpu.make_stream();
   }
   ~RandomTraining() {
@@ -95,7 +99,7 @@ class RandomTraining {
     engine_.tick();
     stream_ = streams_[random_() % 2];
     engine_.compute_on(stream_);
-    if (live_.size() < 12 && random_() % 3 != 0)
+    if (live_.size() < tensors_ && random_() % 3 != 0)
       begin();
     else if (!live_.empty())
       change(live_[random_() % live_.size()]);
@@ -162,6 +166,7 @@ class RandomTraining {
   std::mt19937 random_;
   FakeGpu& gpu_;
   PoolEngine& engine_;
+  const std::size_t tensors_;  // alive at once, at most
   Stream streams_[2] = {}, stream_ = nullptr;
   std::vector<Tensor> live_, free_;
   std::vector<Event> events_;
@@ -181,6 +186,75 @@ TEST_F(PoolEngineTest, RandomTrainingsComputeTheSame) {
     ASSERT_LE(gpu->most_chunks(), full ? 9 : 9 + seed % 4);
     ASSERT_FALSE(gpu->was_waited_for_by(std::this_thread::get_id()));
   }
+}
+
+// The same, where the host holds some of it only.
+TEST_F(PoolEngineTest, RandomTrainingsComputeTheSameOverAFile) {
+  std::uint64_t written = 0, read = 0;
+  for (unsigned seed = 0; seed < 150; ++seed) {
+    auto host = little_memory(HostStore::kLeast + seed % 3);
+    host.io = seed % 2 == 0 ? IoBackend::automatic : IoBackend::threads;
+    host.depth = 1 + seed % 8;
+    make(seed, 1000, host);
+    engine->set_budget((9 + seed % 4) * kUnit);
+    RandomTraining training(seed, *gpu, *engine, 24);
+    for (int op = 0; op < 150; ++op) training.op();
+    gpu->finish();
+    ASSERT_EQ(training.wrong(), 0u) << "seed " << seed;
+    ASSERT_THAT(gpu->complaints(), IsEmpty()) << "seed " << seed;
+    ASSERT_FALSE(gpu->was_waited_for_by(std::this_thread::get_id()));
+    written += engine->counters().writing.bytes;
+    read += engine->counters().reading.bytes;
+  }
+  EXPECT_GT(written, 1000 * kUnit);
+  EXPECT_GT(read, 1000 * kUnit);
+}
+
+TEST_F(PoolEngineTest, WhatSinksComesBackFromTheFile) {
+  constexpr std::uint64_t kBlocks = 10;
+  make(9, 1000, little_memory(64));
+  engine->set_budget(3 * kUnit);
+  for (std::uint64_t block = 0; block < kBlocks; ++block) {
+    engine->tick();
+    ASSERT_TRUE(engine->occupy(at(block), kUnit));
+    fill(block, 1, 100 + block, stream);
+    engine->demote(at(block), kUnit);
+    engine->sink(at(block), kUnit);
+  }
+  while (engine->counters().writing.bytes < kBlocks * kUnit)  // there is memory for all of them
+    std::this_thread::yield();
+  for (std::uint64_t block = 0; block < kBlocks; ++block) {
+    engine->tick();
+    engine->promote(at(block), kUnit);
+    engine->await(at(block), kUnit);
+    expect(block, 1, 100 + block, stream);
+    engine->vacate(at(block), kUnit, true);
+  }
+  gpu->finish();
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_EQ(engine->counters().reading.bytes, kBlocks * kUnit);
+}
+
+// Copies in keep their places until they are over; nothing leaves that would look for one.
+TEST_F(PoolEngineTest, WhatComesInGivesItsPlaceToWhatIsRead) {
+  constexpr std::uint64_t kBlocks = HostStore::kLeast + 8;
+  make(12, 1000, little_memory());
+  for (std::uint64_t block = 0; block < kBlocks; ++block) {
+    engine->tick();
+    ASSERT_TRUE(engine->occupy(at(block), kUnit));
+    fill(block, 1, 100 + block, stream);
+    engine->demote(at(block), kUnit);
+  }
+  engine->tick();
+  engine->settle();
+  engine->await(at(0), kBlocks * kUnit);
+  for (std::uint64_t block = 0; block < kBlocks; ++block) expect(block, 1, 100 + block, stream);
+  gpu->finish();
+  EXPECT_EQ(wrong, 0u);
+}
+
+TEST_F(PoolEngineTest, TooLittleOfTheHostIsRefused) {
+  EXPECT_THROW(make(10, 1000, little_memory(HostStore::kLeast - 1)), Error);
 }
 
 // What the op that runs uses stays; what does not fit beside it is refused, and nothing has begun.
@@ -381,6 +455,33 @@ TEST_F(PoolEngineDeathTest, ARefusedCallEndsTheProcessWithItsName) {
   EXPECT_EXIT(engine->occupy(at(0), kUnit), ::testing::ExitedWithCode(125),
               "training stopped: cuMemMap: CUDA_ERROR_OUT_OF_MEMORY.*No wrong number");
   gpu->refuse("");
+}
+
+// Injected into the file's transfers: what cannot be written or read back ends training.
+TEST_F(PoolEngineDeathTest, AFileThatFailsEndsTheProcess) {
+  for (const char* fault : {"write:2:ENOSPC", "read:1:short", "read:2:EIO"})
+    EXPECT_EXIT(
+        {
+          auto host = little_memory(64);
+          host.inject = fault;
+          make(11, 1000, host);
+          engine->set_budget(2 * kUnit);
+          for (std::uint64_t block = 0; block < 4; ++block) {
+            engine->tick();
+            if (!engine->occupy(at(block), kUnit)) std::exit(1);
+            engine->demote(at(block), kUnit);
+            engine->sink(at(block), kUnit);
+          }
+          while (engine->counters().writing.bytes < 4 * kUnit) std::this_thread::yield();
+          for (std::uint64_t block = 0; block < 4; ++block) {
+            engine->tick();
+            engine->await(at(block), kUnit);
+            engine->demote(at(block), kUnit);
+          }
+          std::exit(1);
+        },
+        ::testing::ExitedWithCode(125), "training stopped: could not (write|read).*No wrong number")
+        << fault;
 }
 
 TEST_F(PoolEngineDeathTest, AnOpThatUsesMoreThanTheBudgetEndsTheProcess) {

@@ -1,0 +1,318 @@
+#include "execute/gpu/host_store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "base/quiet_thread.h"
+#include "base/units.h"
+
+namespace sentinel::gpu {
+namespace {
+
+constexpr std::uint64_t kSlab = 16;  // granules that are pinned together
+
+std::uint64_t ahead(const HostOptions& options, std::uint64_t granule) {
+  return std::min<std::uint64_t>(options.depth, options.bytes / granule / 4);
+}
+
+}  // namespace
+
+std::uint64_t HostStore::capacity(const HostOptions& options, std::uint64_t granule) {
+  return options.bytes - ahead(options, granule) * granule;
+}
+
+struct HostStore::Place {
+  void* memory = nullptr;
+  std::int64_t slot = -1;  // of the file: has the contents, unless they are on their way there
+  std::uint32_t owner = 0;
+  enum class Way : std::uint8_t { none, down, up } way = Way::none;
+  bool resting = false, queued = false;
+  bool kept = false;    // somebody waits for it: it may not go down
+  bool staged = false;  // came up for a plan: goes down only where something has to leave
+  bool used = false;    // it is copied from
+  bool sinks = false;   // it belongs below
+  bool ended = false;   // given back while it was on its way
+  std::list<Place*>::iterator at;
+};
+
+HostStore::HostStore(Driver& driver, std::mutex& mutex, std::uint64_t granule,
+                     const HostOptions& options, Events events)
+    : driver_(driver),
+      mutex_(mutex),
+      granule_(granule),
+      most_(options.bytes == 0 ? ~0ull : options.bytes / granule),
+      events_(std::move(events)) {
+  if (options.bytes == 0) return;
+  if (most_ < kLeast)
+    throw Error(
+        fmt::format("{} of the host's memory are too little between a GPU and a file; give "
+                    "it {} or more",
+                    print_bytes(options.bytes), print_bytes(kLeast * granule)));
+  ahead_ = ahead(options, granule);
+  file_ = std::make_unique<SlowFile>(SlowFile::Options{.directory = options.directory,
+                                                       .frame_bytes = granule,
+                                                       .allow_memory = options.allow_memory});
+  executor_ = make_executor(*file_, {.backend = options.io,
+                                     .depth = options.depth,
+                                     .frame_bytes = granule,
+                                     .inject = options.inject});
+  thread_ = quiet_thread([this] { run(); });
+}
+
+HostStore::~HostStore() {
+  if (thread_.joinable()) {
+    {
+      const Lock lock(mutex_);
+      over_ = true;
+      wake();
+    }
+    thread_.join();
+  }
+  try {
+    for (void* slab : slabs_) driver_.unpin(slab);
+  } catch (const Error&) {  // the driver went first
+  }
+}
+
+// ---------------------------------------------------------------- what the engine calls
+
+HostStore::Place* HostStore::take() {
+  void* memory = find_memory();
+  wake();  // memory is kept free ahead of the need
+  if (memory == nullptr) return nullptr;
+  if (unused_.empty()) {
+    places_.push_back(std::make_unique<Place>());
+    unused_.push_back(places_.back().get());
+  }
+  Place* place = unused_.back();
+  unused_.pop_back();
+  *place = {.memory = memory};
+  return place;
+}
+
+void HostStore::want(int change) {
+  wanting_ += change;
+  wake();
+}
+
+void* HostStore::memory(const Place* place) const { return place->memory; }
+
+void HostStore::rest(Place* place, std::uint32_t owner, bool sinks) {
+  place->owner = owner;
+  place->sinks = file_ && sinks;
+  enter_rest(place);
+}
+
+void HostStore::enter_rest(Place* place) {
+  place->resting = true;
+  place->at = at_rest_.insert(place->sinks ? at_rest_.begin() : at_rest_.end(), place);
+  sinking_ += place->sinks;
+  wake();
+}
+
+void HostStore::sink(Place* place) {
+  if (!file_ || !place->resting || place->sinks) return;
+  place->sinks = true;
+  ++sinking_;
+  at_rest_.splice(at_rest_.begin(), at_rest_, place->at);
+  wake();
+}
+
+bool HostStore::here(const Place* place) const {
+  return place->memory != nullptr && place->way != Place::Way::up;
+}
+
+void HostStore::read(Place* place, bool now) {
+  if (place->queued && now && !place->kept) ++awaited_;
+  place->kept |= now;
+  if (place->resting && place->sinks) {
+    place->sinks = false;
+    --sinking_;
+    at_rest_.splice(at_rest_.end(), at_rest_, place->at);
+  }
+  if (here(place) || place->way == Place::Way::up) return;
+  if (place->queued && now) std::erase(reads_, place);
+  if (!place->queued || now) reads_.insert(now ? reads_.begin() : reads_.end(), place);
+  if (!std::exchange(place->queued, true)) awaited_ += place->kept;
+  wake();
+}
+
+void HostStore::forgo(Place* place) {
+  if (std::exchange(place->kept, false) && place->queued) --awaited_;
+  wake();
+}
+
+void HostStore::use(Place* place) {
+  if (place->resting) leave_rest(place);
+  place->kept = place->staged = false;
+  place->used = true;
+}
+
+void HostStore::give(Place* place) {
+  if (place->way == Place::Way::none)
+    end(place);
+  else
+    place->ended = true;
+}
+
+// ---------------------------------------------------------------- memory
+
+void* HostStore::find_memory() {
+  if (free_.empty() && pinned_ < most_) {
+    const auto count = std::min(kSlab, most_ - pinned_);
+    auto* slab = static_cast<char*>(driver_.pin(count * granule_));
+    slabs_.push_back(slab);
+    pinned_ += count;
+    for (std::uint64_t i = count; i-- > 0;) free_.push_back(slab + i * granule_);
+  }
+  if (free_.empty()) return nullptr;
+  void* memory = free_.back();
+  free_.pop_back();
+  return memory;
+}
+
+void HostStore::free_memory(Place* place) {
+  free_.push_back(std::exchange(place->memory, nullptr));
+  if (file_) events_.room();
+}
+
+// Nothing is on its way any more.
+void HostStore::end(Place* place) {
+  if (place->resting) leave_rest(place);
+  if (place->queued) {
+    std::erase(reads_, place);
+    awaited_ -= place->kept;
+  }
+  if (place->slot >= 0) file_->release(place->slot);
+  if (place->memory != nullptr) free_memory(place);
+  unused_.push_back(place);
+  wake();  // what is to be read may have memory now
+}
+
+void HostStore::leave_rest(Place* place) {
+  at_rest_.erase(place->at);
+  place->resting = false;
+  sinking_ -= place->sinks;
+}
+
+// ---------------------------------------------------------------- the file's thread
+
+void HostStore::wake() {
+  if (executor_ && (over_ || !reads_.empty() || sinking_ > 0 || is_short())) executor_->wake();
+}
+
+void HostStore::run() {
+  std::array<Completion, 16> done;
+  Lock lock(mutex_);
+  try {
+    while (!over_) {
+      start();
+      lock.unlock();
+      const auto count = executor_->wait(done);
+      lock.lock();
+      for (std::size_t i = 0; i < count; ++i) finished(done[i], lock);
+    }
+    while (reading_now_ + writing_now_ > 0) {  // they use the memory
+      const auto count = executor_->wait(done);
+      for (std::size_t i = 0; i < count; ++i) {
+        const auto* place = reinterpret_cast<const Place*>(done[i].cookie);
+        --(place->way == Place::Way::up ? reading_now_ : writing_now_);
+      }
+    }
+  } catch (const std::exception& error) {
+    events_.failed(error);
+  }
+}
+
+bool HostStore::is_urgent() const { return wanting_ > 0 || awaited_ > 0; }
+
+// Some memory is to be free before anybody asks for it.
+bool HostStore::is_short() const {
+  return free_.size() + (most_ - pinned_) + writing_now_ <
+         static_cast<std::uint64_t>(wanting_) + awaited_ + ahead_;
+}
+
+HostStore::Place* HostStore::next_down() const {
+  const bool any = is_short();
+  if (!any && sinking_ == 0) return nullptr;
+  const bool urgent = is_urgent();
+  const auto next = std::ranges::find_if(at_rest_, [=](const Place* p) {
+    return !p->kept && (any || p->sinks) && (urgent || !p->staged);
+  });
+  return next == at_rest_.end() ? nullptr : *next;
+}
+
+// Reads first, of what a plan wants only into memory to spare; writes take half of the transfers at
+// most, so that reads do not wait for them.
+void HostStore::start() {
+  while (!reads_.empty() && reading_now_ + writing_now_ < executor_->depth()) {
+    Place* place = reads_.front();
+    if (!place->kept && free_.size() + (most_ - pinned_) <= ahead_ / 2) break;
+    if ((place->memory = find_memory()) == nullptr) break;
+    reads_.pop_front();
+    place->queued = false;
+    awaited_ -= place->kept;
+    place->staged = !place->kept;
+    place->way = Place::Way::up;
+    ++reading_now_;
+    reading_.started();
+    if (const int code = executor_->submit(
+            {false, place->slot, place->memory, reinterpret_cast<std::uint64_t>(place)});
+        code != 0)
+      throw Error("could not start a read", -code);
+  }
+  const auto most_writes = std::max<std::size_t>(1, executor_->depth() / 2);
+  while (writing_now_ < most_writes && reading_now_ + writing_now_ < executor_->depth()) {
+    Place* place = next_down();
+    if (place == nullptr) return;
+    go_down(place);
+  }
+}
+
+// What came back and was not used since is in the file still.
+void HostStore::go_down(Place* place) {
+  leave_rest(place);
+  place->sinks = place->staged = false;
+  if (place->slot >= 0) {
+    free_memory(place);
+    return wake();  // for what is to be read
+  }
+  place->slot = file_->reserve();
+  if (place->slot < 0)
+    throw Error(
+        "no space for what neither the GPU nor the host's memory holds; free some, give "
+        "--host-memory more, or name another directory with --slow",
+        static_cast<int>(-place->slot));
+  place->way = Place::Way::down;
+  ++writing_now_;
+  writing_.started();
+  if (const int code = executor_->submit(
+          {true, place->slot, place->memory, reinterpret_cast<std::uint64_t>(place)});
+      code != 0)
+    throw Error("could not start a write", -code);
+}
+
+void HostStore::finished(const Completion& done, Lock& lock) {
+  auto* place = reinterpret_cast<Place*>(done.cookie);
+  const bool up = place->way == Place::Way::up;
+  --(up ? reading_now_ : writing_now_);
+  (up ? reading_ : writing_).finished(1, granule_);
+  if (done.error != 0)
+    throw Error(up ? "could not read back what lay in the file of the slow tier"
+                   : "could not write to the file of the slow tier",
+                done.error);
+  place->way = Place::Way::none;
+  if (place->ended) return end(place);
+  if (up) {
+    enter_rest(place);
+    return events_.came(place->owner, lock);
+  }
+  if (!place->used && !place->kept) return free_memory(place);
+  if (!place->used) enter_rest(place);  // asked for while it was written
+}
+
+}  // namespace sentinel::gpu

@@ -1,0 +1,117 @@
+// Where granules lie that have left the device: pinned memory of the host and, where that is
+// limited, a file below it. What has lain in memory longest goes down, ahead of the need; what
+// comes back is read into memory before it is copied to the device. (G10, section 4, moves in one
+// step between GPU and SSD; here every byte passes the host's memory, through which an SSD's
+// transfers go anyway but for GPUDirect Storage.)
+//
+//        take               rest              memory is short            written
+//   ---------> open ----------------> at rest ----------------> going ----------> below
+//                ^                      |  ^                      |                 |
+//                +-------- use ---------+  +--- come <--- read --------------------+
+//                +-------- use -------------------------------------+
+//
+// All calls are made under the engine's lock, whose mutex the store is given: its own thread takes
+// it, too, and lets it go while it waits for transfers. It calls back with the lock held.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "execute/executors.h"
+#include "execute/flow.h"
+#include "execute/gpu/driver.h"
+
+namespace sentinel::gpu {
+
+struct HostOptions {
+  std::uint64_t bytes = 0;  // of memory at most; 0: no limit, and no file
+  std::string directory;    // of the file, or several (SlowFile::Options)
+  bool allow_memory = false;
+  IoBackend io = IoBackend::automatic;
+  std::size_t depth = 8;
+  std::string inject;  // of ExecutorOptions
+};
+
+class HostStore {
+ public:
+  struct Place;  // of one granule
+  using Lock = std::unique_lock<std::mutex>;
+  struct Events {
+    std::function<void()> room;                         // memory may be had again
+    std::function<void(std::uint32_t, Lock&)> came;     // that owner's granule is here
+    std::function<void(const std::exception&)> failed;  // a transfer: what lay there is lost
+  };
+  static constexpr std::uint64_t kLeast = 16;  // granules of memory
+  // Bytes that a plan may count on: the rest is kept free for what is on its way.
+  static std::uint64_t capacity(const HostOptions&, std::uint64_t granule);
+
+  // Throws Error where the file cannot be had, or `bytes` are less than kLeast granules.
+  HostStore(Driver&, std::mutex&, std::uint64_t granule, const HostOptions&, Events);
+  ~HostStore();  // without the lock; gives back all memory
+  HostStore(const HostStore&) = delete;
+  HostStore& operator=(const HostStore&) = delete;
+
+  // A place with memory, or null while none is left.
+  Place* take();
+  // Threads in want of memory for what has to leave, now one more or less.
+  void want(int change);
+  bool wanted() const { return wanting_ > 0; }
+  bool limited() const { return file_ != nullptr; }
+
+  void* memory(const Place* place) const;
+  // Its contents, the owner's, are complete and may go down. `sinks`: that is where they belong.
+  void rest(Place*, std::uint32_t owner, bool sinks);
+  void sink(Place*);  // they belong below
+  // Whether it can be copied from; the way to that, with which it belongs below no more. `now`:
+  // somebody waits, and it stays once it has come.
+  bool here(const Place*) const;
+  void read(Place*, bool now);
+  void forgo(Place*);  // nobody waits any more
+  void use(Place*);    // it is copied from, until it is given back
+  void give(Place*);   // nobody needs it any more
+
+  Flow reading() const { return reading_.flow(); }
+  Flow writing() const { return writing_.flow(); }
+
+ private:
+  void* find_memory();
+  bool is_urgent() const;
+  bool is_short() const;
+  Place* next_down() const;
+  void start();
+  void go_down(Place*);
+  void finished(const Completion&, Lock&);
+  void end(Place*);
+  void free_memory(Place*);
+  void enter_rest(Place*);
+  void leave_rest(Place*);
+  void wake();
+  void run();
+
+  Driver& driver_;
+  std::mutex& mutex_;
+  const std::uint64_t granule_, most_;  // granules of memory
+  Events events_;
+  std::unique_ptr<SlowFile> file_;
+  std::unique_ptr<Executor> executor_;
+  std::vector<std::unique_ptr<Place>> places_;
+  std::vector<Place*> unused_;
+  std::vector<void*> free_, slabs_;
+  std::uint64_t pinned_ = 0, ahead_ = 0;  // granules; those to have free ahead of the need
+  std::list<Place*> at_rest_;             // what goes down first, first
+  std::deque<Place*> reads_;              // those for which somebody waits first
+  std::size_t reading_now_ = 0, writing_now_ = 0;
+  std::size_t sinking_ = 0, awaited_ = 0;  // at rest and belong below; to be read, and awaited
+  int wanting_ = 0;
+  FlowMeter reading_, writing_;
+  bool over_ = false;
+  std::thread thread_;  // where there is a file
+};
+
+}  // namespace sentinel::gpu
