@@ -126,7 +126,7 @@ def swapped_pages():
 
 
 def train(contender, model, args, limit, pace):
-    """The record of a training, with processor seconds and the bytes that moved. `limit`: bytes that a limited one
+    """The record of a training, with the kernel's processor seconds and the bytes that moved. `limit`: bytes that a limited one
     may hold; `pace`: bytes a second, in and out, at which fio goes beside one that pays the drive's toll."""
     with tempfile.TemporaryDirectory(prefix="sentinel-live-") as name, contextlib.ExitStack() as stack:
         folder = pathlib.Path(name)
@@ -150,7 +150,7 @@ def train(contender, model, args, limit, pace):
             killed = done.returncode in (-9, 137)
             return {"failure": "killed: out of memory" if killed else (done.stderr.strip() or "failed")[-300:]}
         record = json.loads((folder / "run.json").read_text())
-        record["cpu_s"] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        record["system_s"] = after.ru_stime - before.ru_stime
         record["swapped"] = [(now - then) * PAGE for now, then in zip(swapped_pages(), swapped)]
         if beside:
             record["disk_gb_s"] = beside.stop()
@@ -177,6 +177,20 @@ def moved_gb(record):
             return None
         return [statistics.median(step[key] for step in steady) / 1e9 for key in ("promoted_bytes", "demoted_bytes")]
     return [size / len(record["steps"]) / 1e9 for size in record["swapped"]]
+
+
+def of_plan(record):
+    """Bytes moved in the settled step as a part of those that its plan moves; None where that moves nothing."""
+    planned = sum(record["summary"][f"planned_{way}_bytes"] for way in ("promoted", "demoted"))
+    moved = moved_gb(record)
+    return sum(moved) * 1e9 / planned if planned and moved else None
+
+
+def system_s_per_gb(record, unlimited):
+    """The kernel's processor seconds that a training takes more than the unlimited one, for each GB that it moved."""
+    steps = record["summary"]["steps"]
+    moved = sum(step["promoted_bytes"] + step["demoted_bytes"] for step in steps) / 1e9
+    return (record["system_s"] - unlimited["system_s"] * len(steps) / len(unlimited["steps"])) / moved if moved else None
 
 
 def while_moving_gb_s(records):
@@ -209,7 +223,7 @@ def losses(record):
 
 
 def row_of(contender, records, reference, step, figures, unlimited):
-    """One line of the table. `unlimited`: of Sentinel, its measured and its predicted ms a step; None without."""
+    """One line of the table. `unlimited`: records of Sentinel's, maybe none."""
     row = {"label": contender.label, "kind": contender.kind, "share": contender.share, "ms": None,
            "limit_ms": None}
     good = [record for record in records if "failure" not in record]
@@ -227,20 +241,24 @@ def row_of(contender, records, reference, step, figures, unlimited):
         steady = [one for record in good for one in record["summary"]["steps"] if one["phase"] == "steady"]
         row["demand_faults"] = statistics.median(one["demand_faults"] for one in steady) if steady else None
     if contender.limited and unlimited:
-        row["limit_ms"] = step.limit_ms(contender.share / 100 * step.peak, unlimited[0], figures["write_bw"],
-                                        figures["read_bw"])
+        ms = statistics.median(ms for record in unlimited for ms in settled(record))
+        row["limit_ms"] = step.limit_ms(contender.share / 100 * step.peak, ms, figures["write_bw"], figures["read_bw"])
         if "summary" in good[0]:  # the simulator says how long is waited; computing takes what it took
-            waits = statistics.median(record["summary"]["predicted_ms"] for record in good) - unlimited[1]
-            row["predicted_ms"] = unlimited[0] + waits
+            predicted, at_best = (statistics.median(record["summary"]["predicted_ms"] for record in those)
+                                  for those in (good, unlimited))
+            row["predicted_ms"] = ms + predicted - at_best
+            row["of_plan"] = of_plan(good[0])
+            row["system_s_per_gb"] = system_s_per_gb(good[0], unlimited[0])
     return row
 
 
 def table(model, result):
     best = min((row["ms"] for row in result["rows"] if row["ms"] and row["share"] is None), default=None)
-    lines = [["contender", "ms a step", "of the best", "limit ms", "of the limit", "predicted", "off by", "GB in", "GB out", "peak MB", "losses"]]
+    lines = [["contender", "ms a step", "of the best", "limit ms", "of the limit", "predicted", "off by", "GB in", "GB out",
+              "of plan", "cpu-s a GB", "peak MB", "losses"]]
     for row in result["rows"]:
         if row["ms"] is None:
-            lines.append([row["label"], row["failure"]] + [""] * 9)
+            lines.append([row["label"], row["failure"]] + [""] * 11)
             continue
         moved = row["moved_gb"] or (0, 0)
         lines.append([row["label"], f"{row['ms']:.0f}", f"{best / row['ms']:.2f}" if best else "",
@@ -248,7 +266,9 @@ def table(model, result):
                       f"{row['limit_ms'] / row['ms']:.2f}" if row["limit_ms"] else "",
                       f"{row['predicted_ms']:.0f}" if row.get("predicted_ms") else "",
                       f"{100 * (row['predicted_ms'] / row['ms'] - 1):+.0f} %" if row.get("predicted_ms") else "",
-                      f"{moved[0]:.2f}", f"{moved[1]:.2f}", f"{row['peak_rss_mb']:.0f}",
+                      f"{moved[0]:.2f}", f"{moved[1]:.2f}", f"{row['of_plan']:.2f}" if row.get("of_plan") else "",
+                      f"{row['system_s_per_gb']:.3f}" if row.get("system_s_per_gb") is not None else "",
+                      f"{row['peak_rss_mb']:.0f}",
                       "same" if row["same_losses"] else "differ"])
     widths = [max(len(line[i]) for line in lines if len(line[1]) < 40) for i in range(len(lines[0]))]
     text = "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines)
@@ -300,10 +320,8 @@ def compare(model, args, figures, folder):
     plain = next((record for one in chosen if one.kind == "plain" for record in records[one]
                   if "failure" not in record), None)
     reference = plain or next(record for one in chosen for record in records[one] if "failure" not in record)
-    ours = [record for one in chosen if one.kind == "sentinel" and one.share is None for record in records[one]
-            if "failure" not in record]
-    unlimited = (statistics.median(ms for record in ours for ms in settled(record)),
-                 statistics.median(record["summary"]["predicted_ms"] for record in ours)) if ours else None
+    unlimited = [record for one in chosen if one.kind == "sentinel" and one.share is None for record in records[one]
+                 if "failure" not in record]
     rows = [row_of(one, records[one], reference, step, figures, unlimited) for one in chosen]
     return {"peak_gb": step.peak / 1e9, "process_gb": base / 1e9, "rows": rows}
 

@@ -1,7 +1,7 @@
 """The table as a picture: step time of each contender over the best unlimited one, a panel a model."""
 
 COLOURS = {"plain": "#9aa5b1", "checkpoint": "#c98b2e", "offload": "#8e5bb5", "swap": "#b5382a",
-           "fio": "#6b7785", "sentinel": "#1f7a8c"}
+           "fio": "#6b7785", "sentinel": "#1f7a8c", "toll": "#7fb7c2"}
 
 
 def draw(results, path):

@@ -1,0 +1,67 @@
+"""The table and the picture of tests/bench/live, of what a comparison leaves behind; the comparison itself takes
+an hour."""
+import json
+import pathlib
+import sys
+
+import pytest
+
+LIVE = pathlib.Path(__file__).resolve().parent.parent / "bench" / "live"
+sys.path.insert(0, str(LIVE))
+import contenders  # noqa: E402
+import live  # noqa: E402
+
+MB = 10 ** 6
+
+
+class Step:
+    peak = 100 * MB
+
+    @staticmethod
+    def limit_ms(fast_bytes, compute_ms, write_bw, read_bw):
+        assert fast_bytes == 20 * MB
+        return compute_ms
+
+
+def record(kind, ms, moved=0, system_s=1.0):
+    """Of a training of six steps."""
+    steps = [{"ms": ms, "loss": 1 / (number + 1)} for number in range(6)]
+    run = {"steps": steps, "peak_rss_kb": 1024, "swapped": [0, 0], "system_s": system_s}
+    if kind in ("sentinel", "toll"):
+        each = {"ms": ms, "phase": "steady", "promoted_bytes": moved, "demoted_bytes": moved, "demand_faults": 0}
+        run["summary"] = {"steps": [dict(each) for _ in steps], "predicted_ms": ms - 10,
+                          "planned_promoted_bytes": moved, "planned_demoted_bytes": moved // 2}
+    return run
+
+
+@pytest.fixture(scope="module")
+def result():
+    unlimited = [record("sentinel", 100)]
+    rows = []
+    for one in contenders.contenders([20]):
+        if one.kind == "offload":
+            records = [{"failure": "killed: out of memory"}]
+        else:
+            records = [record(one.kind, 100 if one.share is None else 125, 500 * MB if one.limited else 0,
+                              1.0 if one.share is None else 1.6)]
+        rows.append(live.row_of(one, records, record("plain", 90), Step, {"write_bw": 1, "read_bw": 1}, unlimited))
+    return {"peak_gb": 0.1, "process_gb": 0.01, "rows": rows}
+
+
+def test_table(result):
+    row = next(row for row in result["rows"] if row["label"] == "Sentinel 20 %")
+    assert row["of_plan"] == pytest.approx(4 / 3)
+    assert row["system_s_per_gb"] == pytest.approx(0.6 / 6)
+    assert row["predicted_ms"] == 125 and row["limit_ms"] == 100 and row["same_losses"]
+    lines = live.table("model", result).splitlines()
+    assert any(line.split()[:1] == ["Sentinel"] and "1.33" in line and "0.100" in line for line in lines)
+    assert any("killed: out of memory" in line for line in lines)
+
+
+def test_picture(result, tmp_path):
+    pytest.importorskip("matplotlib", reason="python3-matplotlib is not installed")
+    from picture import draw
+    path = tmp_path / "live.svg"
+    draw({"model": json.loads(json.dumps(result))}, path)
+    text = path.read_text()
+    assert all(row["label"] in text or row["ms"] is None for row in result["rows"])
