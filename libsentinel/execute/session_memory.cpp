@@ -34,8 +34,14 @@ void Session::note_allocation(std::uint64_t event, std::size_t bytes) {
 }
 
 std::string Session::why_full(std::size_t bytes) {
-  if (engine_->guarded()) return "the arena's addresses are used up; raise SENTINEL_ARENA";
-  if (in_child_) return "a forked child cannot use its parent's GPU";
+  if (in_child_ && !engine_->guarded()) return "a forked child cannot use its parent's GPU";
+  Guard guard(lock_);
+  const bool no_addresses = engine_->guarded() || space_.out_of_addresses();
+  guard.unlock();
+  if (no_addresses && options_.gpu_memory == "managed" && driver_)
+    return "managed memory has no more addresses than the device had bytes free; take "
+           "--gpu-memory pools";
+  if (no_addresses) return "the arena's addresses are used up; raise SENTINEL_ARENA";
   const auto now = memory();
   return fmt::format(
       "gpu{} has no room for {} beside what the running op uses: {} of tensors are alive, {} are "

@@ -113,6 +113,7 @@ void Space::Planned::unclaim(std::uint32_t index, bool memory) {
 
 LiveTensor* Space::allocate(std::uint64_t bytes, std::uint32_t slot, bool own_pages) {
   LiveTensor tensor{.bytes = bytes, .birth = births_++};
+  out_of_addresses_ = false;
   if (slot != LiveTensor::kUnplanned && plans_[active_].claim(slot)) {
     tensor.plan = active_;
     tensor.slot = slot;
@@ -122,7 +123,7 @@ LiveTensor* Space::allocate(std::uint64_t bytes, std::uint32_t slot, bool own_pa
     tensor.reserved = own_pages ? round_up(bytes, kPage) : bytes;
     tensor.address =
         heap_.allocate(tensor.reserved, own_pages ? std::max(kPage, alignment) : alignment);
-    if (tensor.address == 0) return nullptr;
+    if ((out_of_addresses_ = tensor.address == 0)) return nullptr;
   }
   tensor.wanted = engine_.occupy(tensor.address, bytes);
   if (!tensor.wanted && !engine_.guarded()) return give_back(tensor, false), nullptr;

@@ -53,6 +53,7 @@ class Space {
   }
   AddressTable& table() { return table_; }
   std::uint64_t live_bytes() const { return live_bytes_; }
+  bool out_of_addresses() const { return out_of_addresses_; }  // why the last one was refused
   std::uint64_t most_live_bytes() const { return most_live_bytes_; }
   void reset_most_live_bytes() { most_live_bytes_ = live_bytes_; }
 
@@ -86,6 +87,7 @@ class Space {
   Heap heap_;
   AddressTable table_;
   std::uint64_t births_ = 0, live_bytes_ = 0, most_live_bytes_ = 0;
+  bool out_of_addresses_ = false;
   std::vector<Planned> plans_;
   std::uint32_t active_ = LiveTensor::kUnplanned;
 };

@@ -3,7 +3,7 @@
 (torch.autograd.graph.save_on_cpu), activation checkpointing, and Sentinel with 20, 40 and 60 % of the peak; then
 the largest batch within a fixed budget. Prints a table a model, and writes all of it as JSON.
 
-    compare.py --sentinel BIN [--models A,B] [--shares 40,20,60] [--seconds 420] [--json FILE]
+    compare.py --sentinel BIN [--models A,B] [--shares 40,20,60] [--host-memory 8G] [--seconds 420] [--json FILE]
 """
 import argparse
 import json
@@ -31,6 +31,8 @@ def options():
     parser.add_argument("--tiny", action="store_true", help="small models, to test this script")
     parser.add_argument("--largest", default="BERT-large", help="the model whose largest batch is looked for; none: ''")
     parser.add_argument("--gpu-memory", default="pools", choices=("pools", "managed"))
+    parser.add_argument("--host-memory", help="bytes (8G): of the first share, also with so much of the host's memory "
+                        "and a file below it")
     parser.add_argument("--json", type=pathlib.Path)
     return parser.parse_args()
 
@@ -61,9 +63,9 @@ def measured(words, record, summary, seconds):
     return row
 
 
-def under(args, fast, folder, words):
+def under(args, fast, folder, words, host=None):
     """The words under `sentinel run`."""
-    budget = ["--fast", fast] if fast else []
+    budget = (["--fast", fast] if fast else []) + (["--host-memory", host] if host else [])
     return [args.sentinel, "run", "--tiers", "fast=gpu0,slow=host", "--gpu-memory", args.gpu_memory, *budget,
             "--quiet", "--summary", folder / "summary.json", "--", *words]
 
@@ -75,6 +77,10 @@ def contenders(args, model, folder):
         for share in [*args.shares, None]:
             yield (f"Sentinel {share} %" if share else "Sentinel",
                    under(args, f"{share}%" if share else None, folder, training(args, model)))
+        if args.host_memory:
+            share = args.shares[0]
+            yield (f"{share} %, file below",
+                   under(args, f"{share}%", folder, training(args, model), args.host_memory))
     for technique in ("save_on_cpu", "checkpoint"):
         yield technique, training(args, model, "--technique", technique)
 

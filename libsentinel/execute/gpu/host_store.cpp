@@ -14,6 +14,7 @@ namespace sentinel::gpu {
 namespace {
 
 constexpr std::uint64_t kSlab = 16;  // granules that are pinned together
+constexpr int kOutOfMemory = 2;      // CUDA_ERROR_OUT_OF_MEMORY
 
 std::uint64_t ahead(const HostOptions& options, std::uint64_t granule) {
   return std::min<std::uint64_t>(options.depth, options.bytes / granule / 4);
@@ -162,17 +163,24 @@ void HostStore::give(Place* place) {
 // ---------------------------------------------------------------- memory
 
 void* HostStore::find_memory() {
-  if (free_.empty() && pinned_ < most_) {
-    const auto count = std::min(kSlab, most_ - pinned_);
-    auto* slab = static_cast<char*>(driver_.pin(count * granule_));
-    slabs_.push_back(slab);
-    pinned_ += count;
-    for (std::uint64_t i = count; i-- > 0;) free_.push_back(slab + i * granule_);
-  }
+  if (free_.empty() && pinned_ < most_) pin(std::min(kSlab, most_ - pinned_));
   if (free_.empty()) return nullptr;
   void* memory = free_.back();
   free_.pop_back();
   return memory;
+}
+
+void HostStore::pin(std::uint64_t granules) try {
+  auto* slab = static_cast<char*>(driver_.pin(granules * granule_));
+  slabs_.push_back(slab);
+  pinned_ += granules;
+  for (std::uint64_t i = granules; i-- > 0;) free_.push_back(slab + i * granule_);
+} catch (const DriverError& error) {
+  if (error.status != kOutOfMemory) throw;
+  throw Error(fmt::format(
+      "the host has no memory for what leaves the GPU beside the {} that it "
+      "holds ({}); {} --host-memory, and a file in --slow holds the rest",
+      print_bytes(pinned_ * granule_), error.what(), file_ ? "give less as" : "limit it with"));
 }
 
 void HostStore::free_memory(Place* place) {

@@ -81,6 +81,7 @@ class HostStore {
 
  private:
   void* find_memory();
+  void pin(std::uint64_t granules);
   bool is_urgent() const;
   bool is_short() const;
   Place* next_down() const;

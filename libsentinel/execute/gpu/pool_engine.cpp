@@ -49,8 +49,6 @@ PoolEngine::PoolEngine(Driver& driver, const PoolOptions& options) : driver_(dri
   granule_ = round_up(options.granule_bytes, driver.granularity());
   arena_bytes_ = round_up(options.arena_bytes, granule_);
   blocks_.resize(arena_bytes_ / granule_);
-  arena_ = driver_.reserve(arena_bytes_);
-  for (Stream* stream : {&in_, &out_, &join_}) *stream = driver_.make_stream();
   HostStore::Events events;
   events.room = [this] {
     room_ = true;
@@ -70,6 +68,8 @@ PoolEngine::PoolEngine(Driver& driver, const PoolOptions& options) : driver_(dri
     });
   };
   store_ = std::make_unique<HostStore>(driver_, lock_, granule_, options.host, std::move(events));
+  arena_ = driver_.reserve(arena_bytes_);
+  for (Stream* stream : {&in_, &out_, &join_}) *stream = driver_.make_stream();
   thread_ = quiet_thread([this] { checked([this] { helper(); }); });
 }
 

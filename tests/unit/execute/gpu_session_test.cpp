@@ -327,6 +327,8 @@ TEST(GpuSessionTest, WhatDoesNotFitIsRefusedAndTrainingGoesOn) {
     ASSERT_NE(first, nullptr);
     EXPECT_EQ(memory.allocate(100 * kWords), nullptr);
     EXPECT_THAT(session.why_full(600), HasSubstr("budget of 64.0 MiB"));
+    EXPECT_EQ(memory.allocate(16_GiB / sizeof(std::uint64_t)), nullptr);
+    EXPECT_THAT(session.why_full(16_GiB), HasSubstr("SENTINEL_ARENA"));
     for (std::size_t i = 0; i < 4 * kWords; i += kEach) first[i] = i;
     memory.release(first);
   });

@@ -457,6 +457,17 @@ TEST_F(PoolEngineDeathTest, ARefusedCallEndsTheProcessWithItsName) {
   gpu->refuse("");
 }
 
+TEST_F(PoolEngineDeathTest, AHostWithoutMemorySaysWhatToDo) {
+  make(13);
+  engine->tick();
+  ASSERT_TRUE(engine->occupy(at(0), kUnit));
+  engine->tick();
+  gpu->refuse("cuMemHostAlloc");
+  EXPECT_EXIT(engine->demote(at(0), kUnit), ::testing::ExitedWithCode(125),
+              "cuMemHostAlloc: CUDA_ERROR_OUT_OF_MEMORY.*limit it with --host-memory");
+  gpu->refuse("");
+}
+
 // Injected into the file's transfers: what cannot be written or read back ends training.
 TEST_F(PoolEngineDeathTest, AFileThatFailsEndsTheProcess) {
   for (const char* fault : {"write:2:ENOSPC", "read:1:short", "read:2:EIO"})
