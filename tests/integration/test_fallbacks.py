@@ -24,6 +24,17 @@ def test_the_same_numbers(name, plain, under, expect_same):
     assert "cannot be counted" not in outcome.err
 
 
+def test_several_disks(plain, under, expect_same, tmp_path):
+    """Blocks lie in two directories in turn, each named as one of the disks."""
+    folders = [tmp_path / name for name in ("a", "b")]
+    for folder in folders:
+        folder.mkdir()
+    outcome = under("20%", SCRIPT, *FLAGS, options=("--tiers", f"slow={folders[0]},{folders[1]}", "--allow-tmpfs"))
+    expect_same(plain(SCRIPT, *FLAGS), outcome)
+    assert outcome.summary["steps"][-1]["demoted_bytes"] > 0
+    assert outcome.summary["wear"]["drives"] == 2
+
+
 @pytest.mark.parametrize("io, ring", [("threads", False), ("auto", True)])
 def test_threads_use_no_ring(io, ring, sentinel, python):
     outcome = sentinel("run", "--fast", "64M", "--", python, SMALL, "--open-files", env={"SENTINEL_IO": io})
