@@ -229,7 +229,9 @@ gpu::HostOptions host_options(const SessionOptions& options) {
           .inject = options.inject};
 }
 
-// What goes between the device and either crosses the link to the host.
+// What goes between the device and either crosses the link to the host. Where that was measured as
+// slower one way, both ways count as the faster one's from here on (LinkSpec): it is no port any
+// more.
 void put_drive_below(Machine& machine, const SessionOptions& options) {
   auto& tiers = machine.tiers;
   if (tiers.size() < 2) throw Error(fmt::format("machine {} has no host's memory", machine.name));

@@ -177,11 +177,12 @@ void Session::end_warmup_step() {
   ++warmups_;
   if (!buckets_.empty()) {  // from files: the plan is tried, and kept once its step is seen
     const bool seen = knows(signature), alike = as_profiled(signature);
-    const bool keep = seen || (alike && !options_.plan.empty()), wait = warmups_ < kPatience;
-    if (keep || (wait && !alike)) activate(*buckets_.front());
+    const bool keep = seen || (alike && !options_.plan.empty());
+    const bool wait = warmups_ < kPatience && !(alike && equal);  // the next may be the very same
+    if (keep || wait) activate(*buckets_.front());
     if (keep) state_ = State::steady;
     record_ = wants_tensors_ = !keep;
-    if (keep || (wait && !alike)) return;
+    if (keep || wait) return;
     forget_files(alike);
   }
   if (!equal && warmups_ < kMostWarmups) return;
@@ -192,11 +193,11 @@ void Session::end_warmup_step() {
 
 // The step that ends is of a known kind. In any order it need not be the same to the last buffer.
 bool Session::as_profiled(std::uint64_t signature) const {
-  return knows(signature) || (active_ != nullptr && active_->matcher().resembles());
+  return knows(signature) || (active_ != nullptr && !diverged_ && active_->matcher().resembles());
 }
 
-// A plan for this process's order of ops is better than that of another's: a stored profile then
-// gives the limit, and a plan for the steps until there is one.
+// A plan for this process's order of ops is better than that of another's: of a stored profile that
+// is alike only the limit stays.
 void Session::forget_files(bool alike) {
   active_ = nullptr;
   if (!options_.plan.empty())
@@ -323,7 +324,8 @@ void Session::watch(StepRow& ended) {
 void Session::end_trial_step() {
   auto& trials = active_->trials();
   note_step(trials.trying() ? "trial" : "steady");
-  const bool whole = !diverged_ && step_hash_ == active_->matcher().signature();
+  const auto& matcher = active_->matcher();
+  const bool whole = !diverged_ && (step_hash_ == matcher.signature() || matcher.resembles());
   trials.end_step(now_us(), whole);
 }
 

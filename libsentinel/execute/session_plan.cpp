@@ -123,8 +123,8 @@ void Session::adopt_plan(Profile profile, Plan plan) {
   engine_->tick();  // the step's last op is over
   if (limit != 0) engine_->set_budget(limit);
   summary_.fast_limit_bytes = limit;
-  if (limit != 0) summary_.peak_fast_bytes = 0;  // of the time under the limit
-  const bool seen = state_ != State::warmup;     // from a file: its step has yet to be seen
+  if (limit != 0 && !keeps_limit_) summary_.peak_fast_bytes = 0;  // of the time under the limit
+  const bool seen = state_ != State::warmup;  // from a file: its step has yet to be seen
   if (seen) state_ = State::steady;
   activate(*buckets_.back());
   record_ = wants_tensors_ = !seen;

@@ -79,7 +79,7 @@ def contenders(args, model, folder):
                    under(args, f"{share}%" if share else None, folder, training(args, model)))
         if args.host_memory:
             share = args.shares[0]
-            yield (f"{share} %, file below",
+            yield (f"Sentinel {share} %, file",
                    under(args, f"{share}%", folder, training(args, model), args.host_memory))
     for technique in ("save_on_cpu", "checkpoint"):
         yield technique, training(args, model, "--technique", technique)
@@ -108,15 +108,15 @@ def same(row, rows):
 
 
 def table(model, rows):
-    lines = [f"\n{model}", f"{'':16} {'ms a step':>10} {'of plain':>9} {'GB on the device':>17}  losses"]
+    lines = [f"\n{model}", f"{'':20} {'ms a step':>10} {'of plain':>9} {'GB on the device':>17}  losses"]
     for label, row in rows.items():
         if "failure" in row:
-            lines.append(f"{label:16} {row['failure']}")
+            lines.append(f"{label:20} {row['failure']}")
             continue
         held = row.get("summary", {}).get("peak_fast_bytes") or row["peak_bytes"]
         share = f"{rows['plain']['ms'] / row['ms']:.2f}" if "ms" in rows["plain"] else ""
         losses = {True: "same", False: "differ", None: "?"}[same(row, rows)]
-        lines.append(f"{label:16} {row['ms']:10.1f} {share:>9} {held / 1e9:17.2f}  {losses}")
+        lines.append(f"{label:20} {row['ms']:10.1f} {share:>9} {held / 1e9:17.2f}  {losses}")
     return "\n".join(lines)
 
 

@@ -25,7 +25,7 @@ def test_the_same_numbers(name, plain, under, expect_same):
 
 
 def test_several_disks(plain, under, expect_same, tmp_path):
-    """Blocks lie in two directories in turn, each named as one of the disks."""
+    """A slow tier over two directories, which count as two drives; where blocks lie is slow_tier_test.cpp's."""
     folders = [tmp_path / name for name in ("a", "b")]
     for folder in folders:
         folder.mkdir()

@@ -130,9 +130,8 @@ bool HostStore::here(const Place* place) const {
 void HostStore::read(Place* place, bool now) {
   if (place->queued && now && !place->kept) ++awaited_;
   place->kept |= now;
-  if (place->resting && place->sinks) {
-    place->sinks = false;
-    --sinking_;
+  if (place->resting) {  // it goes down last
+    sinking_ -= std::exchange(place->sinks, false);
     at_rest_.splice(at_rest_.end(), at_rest_, place->at);
   }
   if (here(place) || place->way == Place::Way::up) return;
@@ -145,6 +144,12 @@ void HostStore::read(Place* place, bool now) {
 void HostStore::forgo(Place* place) {
   if (std::exchange(place->kept, false) && place->queued) --awaited_;
   wake();
+}
+
+void HostStore::withdraw(Place* place) {
+  if (place->kept) return;
+  place->staged = false;
+  if (std::exchange(place->queued, false)) std::erase(reads_, place);
 }
 
 void HostStore::use(Place* place) {
@@ -236,8 +241,6 @@ void HostStore::run() {
   }
 }
 
-bool HostStore::is_urgent() const { return wanting_ > 0 || awaited_ > 0; }
-
 // Some memory is to be free before anybody asks for it.
 bool HostStore::is_short() const {
   return free_.size() + (most_ - pinned_) + writing_now_ <
@@ -247,7 +250,7 @@ bool HostStore::is_short() const {
 HostStore::Place* HostStore::next_down() const {
   const bool any = is_short();
   if (!any && sinking_ == 0) return nullptr;
-  const bool urgent = is_urgent();
+  const bool urgent = wanted();
   const auto next = std::ranges::find_if(at_rest_, [=](const Place* p) {
     return !p->kept && (any || p->sinks) && (urgent || !p->staged);
   });
@@ -263,8 +266,8 @@ void HostStore::start() {
     if ((place->memory = find_memory()) == nullptr) break;
     reads_.pop_front();
     place->queued = false;
-    awaited_ -= place->kept;
     place->staged = !place->kept;
+    if (place->kept && --awaited_ == 0) events_.room();  // for others again
     place->way = Place::Way::up;
     ++reading_now_;
     reading_.started();

@@ -59,9 +59,10 @@ class HostStore {
 
   // A place with memory, or null while none is left.
   Place* take();
-  // Threads in want of memory for what has to leave, now one more or less.
+  // Threads in want of memory for what has to leave, now one more or less. Whether any thread waits
+  // for memory, those included that wait for a read.
   void want(int change);
-  bool wanted() const { return wanting_ > 0; }
+  bool wanted() const { return wanting_ > 0 || awaited_ > 0; }
   bool limited() const { return file_ != nullptr; }
 
   void* memory(const Place* place) const;
@@ -72,9 +73,10 @@ class HostStore {
   // somebody waits, and it stays once it has come.
   bool here(const Place*) const;
   void read(Place*, bool now);
-  void forgo(Place*);  // nobody waits any more
-  void use(Place*);    // it is copied from, until it is given back
-  void give(Place*);   // nobody needs it any more
+  void forgo(Place*);     // nobody waits any more
+  void withdraw(Place*);  // no plan wants it any more; who waits still does
+  void use(Place*);       // it is copied from, until it is given back
+  void give(Place*);      // nobody needs it any more
 
   Flow reading() const { return reading_.flow(); }
   Flow writing() const { return writing_.flow(); }
@@ -82,7 +84,6 @@ class HostStore {
  private:
   void* find_memory();
   void pin(std::uint64_t granules);
-  bool is_urgent() const;
   bool is_short() const;
   Place* next_down() const;
   void start();

@@ -135,6 +135,7 @@ bool PoolEngine::leave_unwanted(Index index) {
   Block& b = blocks_[index];
   if (b.wanted > 0 || b.stays > 0) return true;
   b.queued = false;
+  if (b.state == State::absent) store_->withdraw(b.lies);
   if (b.state != State::resident || b.live == 0) return true;
   auto* place = try_place();
   if (place != nullptr) leave(index, place);
@@ -235,7 +236,7 @@ void PoolEngine::gone(const Departure& departure) {
   b.state = b.live > 0 ? State::absent : State::empty;
   if (b.lies == nullptr) return;
   if (b.live > 0)
-    store_->rest(b.lies, departure.index, b.sinks);
+    store_->rest(b.lies, departure.index, b.sinks && b.wanted == 0);
   else
     store_->give(std::exchange(b.lies, nullptr));
 }

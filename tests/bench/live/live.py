@@ -240,6 +240,7 @@ def row_of(contender, records, reference, step, figures, unlimited):
     if "summary" in good[0]:
         steady = [one for record in good for one in record["summary"]["steps"] if one["phase"] == "steady"]
         row["demand_faults"] = statistics.median(one["demand_faults"] for one in steady) if steady else None
+        row["of_plan"] = of_plan(good[0])
     if contender.limited and unlimited:
         ms = statistics.median(ms for record in unlimited for ms in settled(record))
         row["limit_ms"] = step.limit_ms(contender.share / 100 * step.peak, ms, figures["write_bw"], figures["read_bw"])
@@ -247,7 +248,6 @@ def row_of(contender, records, reference, step, figures, unlimited):
             predicted, at_best = (statistics.median(record["summary"]["predicted_ms"] for record in those)
                                   for those in (good, unlimited))
             row["predicted_ms"] = ms + predicted - at_best
-            row["of_plan"] = of_plan(good[0])
             row["system_s_per_gb"] = system_s_per_gb(good[0], unlimited[0])
     return row
 
@@ -255,7 +255,7 @@ def row_of(contender, records, reference, step, figures, unlimited):
 def table(model, result):
     best = min((row["ms"] for row in result["rows"] if row["ms"] and row["share"] is None), default=None)
     lines = [["contender", "ms a step", "of the best", "limit ms", "of the limit", "predicted", "off by", "GB in", "GB out",
-              "of plan", "cpu-s a GB", "peak MB", "losses"]]
+              "of plan", "system-s a GB", "peak MB", "losses"]]
     for row in result["rows"]:
         if row["ms"] is None:
             lines.append([row["label"], row["failure"]] + [""] * 11)

@@ -148,7 +148,10 @@ class RandomTraining {
   }
   void want(Tensor& t, bool wanted) {
     if (wanted && !t.wanted) engine_.promote(t.address, t.bytes);
-    if (!wanted && t.wanted) engine_.demote(t.address, t.bytes);
+    if (!wanted && t.wanted) {
+      engine_.demote(t.address, t.bytes);
+      if (random_() % 3 == 0) engine_.sink(t.address, t.bytes);
+    }
     t.wanted = wanted;
   }
   void change(Tensor& t) {
