@@ -39,6 +39,9 @@ struct Machine {
   std::uint64_t fault_batch_bytes = 4096;
   std::uint64_t granule_bytes =
       4096;  // unit in which space is held and moved (2 MiB on the SSD tier)
+  // What comes into fast memory gives up its copy below, so that leaving it is written again,
+  // changed or not: exclusive tiers, as those of a runtime that does not track what is dirty.
+  bool exclusive = false;
   // Seconds of computation lost for each GB moved, in or out: LogGOPS's O, of a runtime whose
   // movers share the processors with the program (Hoefler et al., HPDC 2010).
   double cpu_s_per_gb = 0;

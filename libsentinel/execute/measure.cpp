@@ -191,6 +191,7 @@ Machine measure_machine(const std::string& directory, bool allow_memory) {
                   .fault_us = std::max(0.0, fault_us),
                   .fault_batch_bytes = kGranule,
                   .granule_bytes = kGranule,
+                  .exclusive = true,
                   .cpu_s_per_gb = cpu_s_per_gb(directory, allow_memory)};
   machine.tiers.push_back({.name = "dram",
                            .capacity = physical_bytes(),

@@ -130,7 +130,8 @@ Machine measure_gpu(gpu::Driver& driver, const std::string& name) {
                   .source = "measured",
                   .fault_us = std::max(0.0, granule_us),
                   .fault_batch_bytes = kGranule,
-                  .granule_bytes = kGranule};
+                  .granule_bytes = kGranule,
+                  .exclusive = true};
   machine.tiers.push_back({.name = "hbm",
                            .capacity = capacity,
                            .read_bw = within,

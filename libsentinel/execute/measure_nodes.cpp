@@ -193,7 +193,8 @@ Machine measure_nodes(const NodeTiers& nodes, std::uint64_t granule_bytes) {
                  .bw = demoted == 0 ? promoted : std::min(promoted, demoted),
                  .tiers = {fmt::format("node{}", nodes.fast), fmt::format("node{}", nodes.slow)}}},
       .fault_batch_bytes = granule_bytes,
-      .granule_bytes = granule_bytes};
+      .granule_bytes = granule_bytes,
+      .exclusive = true};
 }
 
 }  // namespace sentinel

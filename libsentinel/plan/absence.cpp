@@ -17,8 +17,9 @@ Demand demand_of(const Profile& profile, const Machine& machine,
 
 Absences::Absences(const Profile& profile, const Machine& machine)
     : profile_(profile),
+      exclusive_(machine.exclusive),
       storages_(plan::storages(profile)),
-      gaps_(idle_gaps(profile, storages_)),
+      gaps_(idle_gaps(profile, storages_, machine)),
       first_gap_(storages_.size() + 1, 0),
       bytes_(storages_.size(), 0),
       out_(gaps_.size(), 0),

@@ -71,6 +71,7 @@ class Absences {
   bool written_before(std::uint32_t gap) const;
 
   const Profile& profile_;
+  bool exclusive_;  // the machine
   std::vector<Storage> storages_;
   std::vector<IdleGap> gaps_;
   std::vector<std::uint32_t> first_gap_;
@@ -85,6 +86,7 @@ class Absences {
 
 template <class Swapped>
 bool Absences::dirty(std::uint32_t gap, Swapped swapped) const {
+  if (exclusive_) return true;
   const auto [first, last] = gaps_of(gaps_[gap].storage);
   const bool cyclic = storage_of(gap).persistent;
   for (std::uint32_t g = gap, seen = 0; seen < last - first; ++seen) {

@@ -49,7 +49,7 @@ void AutoTmModel::find_uses(const Profile& profile) {
       const Op& o = profile.ops[op.index()];
       const bool named_in = std::ranges::binary_search(o.in, t),
                  named_out = std::ranges::binary_search(o.out, t);
-      if (writes(t, op)) epoch = static_cast<std::uint32_t>(uses.size());
+      if (machine_.exclusive || writes(t, op)) epoch = static_cast<std::uint32_t>(uses.size());
       const auto pages = openings.of(op, i, named_in || !named_out, named_out);
       uses.push_back({.fast = !in_place_,
                       .in_place_us = in_place_ ? openings.in_place_us(machine_, 1, pages) : 0,

@@ -15,10 +15,11 @@
 namespace sentinel::plan {
 
 struct AutoTmUse {
-  bool fast = false;        // in fast memory during the use
-  bool kept = false;        // and until the next one (of the next step, after the last)
-  double in_place_us = 0;   // what the use costs in the slower tier
-  std::uint32_t epoch = 0;  // the use of the same storage that wrote last; its own index if it does
+  bool fast = false;       // in fast memory during the use
+  bool kept = false;       // and until the next one (of the next step, after the last)
+  double in_place_us = 0;  // what the use costs in the slower tier
+  // The use of the same storage that wrote last; its own index if it does, or on exclusive tiers.
+  std::uint32_t epoch = 0;
 };
 
 class AutoTmModel {

@@ -19,12 +19,13 @@ struct Use {
 
 class Facts {
  public:
-  Facts(const Profile& profile, std::uint64_t granule, std::uint64_t fast_bytes, bool recompute)
+  Facts(const Profile& profile, const Machine& machine, std::uint64_t fast_bytes, bool recompute)
       : profile_(profile),
+        exclusive_(machine.exclusive),
         ops_(static_cast<std::uint32_t>(profile.ops.size())),
         idle_change_(2 * std::size_t{ops_} + 1, 0) {
     facts_.storages = storages(profile);
-    find_operands(granule, fast_bytes);
+    find_operands(machine.granule_bytes, fast_bytes);
     saved_.assign(facts_.storages.size(), false);
     if (recompute) replays_.emplace(profile);
     if (recompute) find_saved();
@@ -91,15 +92,24 @@ class Facts {
   void add_versions(std::uint32_t storage) {
     const Storage& s = facts_.storages[storage];
     const auto uses = uses_of(s);
+    if (uses.empty()) return;
+    // What is never written counts as copied on exclusive tiers too: when its copy of the step
+    // before could have been made is not said here.
+    const bool always = saved_[storage] || (s.persistent && !uses.front().written);
     Version version{.storage = storage};
+    std::uint32_t made = 0;  // by the op that wrote last
     for (std::size_t u = 0; u + 1 < uses.size(); ++u) {
       const bool begins = u == 0 || uses[u].written;
+      if (begins) made = uses[u].position;
       if (begins || uses[u].streamed) {
         add(std::move(version));
-        version = {.storage = storage,
-                   .made = uses[u].position,
-                   .copied = uses[u].streamed || saved_[storage] ||
-                             (s.persistent && !uses[u].written && begins)};
+        version = {
+            .storage = storage, .made = uses[u].position, .copied = uses[u].streamed || always};
+      } else if (exclusive_) {
+        add(version);
+        version.gaps.clear();
+        version.made = made;
+        version.copied = always;
       }
       if (uses[u + 1].read) add_gap(version, s, uses[u], uses[u + 1]);
     }
@@ -126,6 +136,7 @@ class Facts {
   }
 
   const Profile& profile_;
+  bool exclusive_;  // each gap needs a copy of its own
   std::uint32_t ops_;
   std::optional<ReplayCost> replays_;
   std::vector<bool> saved_;          // per storage
@@ -137,7 +148,7 @@ class Facts {
 
 StepFacts step_facts(const Profile& profile, const Machine& machine, std::uint64_t fast_bytes,
                      bool recompute) {
-  return Facts(profile, machine.granule_bytes, fast_bytes, recompute).run();
+  return Facts(profile, machine, fast_bytes, recompute).run();
 }
 
 namespace {

@@ -19,7 +19,8 @@ struct WantedGap {
   std::vector<std::uint32_t> replays;  // ops that making it again replays; empty: impossible
 };
 
-// The contents of a storage between two writes: what is away must have been copied out once.
+// The contents of a storage between two writes, or on exclusive tiers between two uses: what is
+// away must have been copied out once.
 struct Version {
   std::uint32_t storage = 0;
   std::uint32_t made = 0;  // position of the op that wrote it

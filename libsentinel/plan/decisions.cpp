@@ -74,6 +74,7 @@ class Planner {
   void require_fit() const;
   void fetch_early(const Pace*);
   Level slowed(const Pace&);
+  const Eviction* evicted_before(const Eviction&) const;
   bool dirty(const Eviction&) const;
   std::uint32_t lead(const Eviction&) const;
   void emit(Plan&) const;
@@ -292,22 +293,27 @@ void Planner::require_fit() const {
                           print_bytes(static_cast<std::uint64_t>(level_.at(*over) - limit()))));
 }
 
+// The eviction of its storage before it, which may be the last one of the step before (itself, if
+// it is the only one). Null: the step makes the storage, and this is its first.
+const Planner::Eviction* Planner::evicted_before(const Eviction& e) const {
+  const auto storage = e.decision.storage;
+  if (&e != &evictions_[first_eviction_[storage]]) return &e - 1;
+  return storages_[storage].persistent ? &evictions_[first_eviction_[storage + 1] - 1] : nullptr;
+}
+
 // Whether its contents differ from what the eviction before it left in a slower tier.
 bool Planner::dirty(const Eviction& e) const {
   const Storage& s = storages_[e.decision.storage];
-  const Eviction* first = &evictions_[first_eviction_[e.decision.storage]];
-  const Eviction* last = &evictions_[first_eviction_[e.decision.storage + 1] - 1];
-  if (&e == first && !s.persistent) return true;
-  const Eviction& before = &e == first ? *last : *(&e - 1);
-  if (before.recomputed) return true;
+  const Eviction* earlier = evicted_before(e);
+  if (machine_.exclusive || earlier == nullptr || earlier->recomputed) return true;
   const auto written = [&](auto from, auto to) {
     return std::any_of(from, to, [&](std::uint32_t use) { return writes(profile_, s, use); });
   };
   const auto after = [&](const Eviction& of) {
     return std::ranges::upper_bound(s.uses, of.decision.use);
   };
-  if (&e == first) return written(after(before), s.uses.end()) || written(s.uses.begin(), after(e));
-  return written(after(before), after(e));
+  if (earlier < &e) return written(after(*earlier), after(e));
+  return written(after(*earlier), s.uses.end()) || written(s.uses.begin(), after(e));
 }
 
 // For how many ops before it leaves nothing writes it: so long ago a copy could have begun.
@@ -324,9 +330,10 @@ std::uint32_t Planner::lead(const Eviction& e) const {
     const auto before = std::find_if(s.uses.rbegin(), std::reverse_iterator(after), writing);
     if (before != std::reverse_iterator(after)) lead = use + ops_ - *before;
   }
-  // What was remade is there from then on.
-  if (&e != &evictions_[first_eviction_[e.decision.storage]] && (&e - 1)->recomputed)
-    lead = std::min(lead, use - (&e - 1)->decision.next);
+  // What was remade is there from then on, and on exclusive tiers what came back.
+  const Eviction* earlier = evicted_before(e);
+  if (earlier != nullptr && (machine_.exclusive || earlier->recomputed))
+    lead = std::min(lead, use + (earlier < &e ? 0 : ops_) - earlier->decision.next);
   return lead;
 }
 
@@ -454,7 +461,8 @@ DecidedPlan Planner::plan(const std::vector<Decision>& decisions, const Pace* pa
 
 }  // namespace
 
-std::vector<IdleGap> idle_gaps(const Profile& profile, const std::vector<Storage>& storages) {
+std::vector<IdleGap> idle_gaps(const Profile& profile, const std::vector<Storage>& storages,
+                               const Machine& machine) {
   const auto ops = static_cast<std::uint32_t>(profile.ops.size());
   std::vector<IdleGap> gaps;
   for (std::uint32_t i = 0; i < storages.size(); ++i) {
@@ -466,7 +474,7 @@ std::vector<IdleGap> idle_gaps(const Profile& profile, const std::vector<Storage
       dirty = std::ranges::any_of(s.uses, [&](auto u) { return writes(profile, s, u); });
     const auto add = [&](std::uint32_t use, std::uint32_t next, bool needed) {
       if (next < use + 2) return;
-      gaps.push_back({i, use, next, s.bytes, dirty, needed});
+      gaps.push_back({i, use, next, s.bytes, dirty || machine.exclusive, needed});
       dirty = false;
     };
     for (std::size_t u = 0; u < s.uses.size(); ++u) {

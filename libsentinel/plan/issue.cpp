@@ -35,12 +35,13 @@ IssueLists issue_lists(const ScheduleInput& in, const Schedule& schedule,
 }
 
 std::vector<bool> clean_gaps(const ScheduleInput& in, const Schedule& schedule,
-                             const Writes& writes) {
+                             const Writes& writes, bool exclusive) {
   const auto ops = static_cast<std::uint32_t>(in.profile.ops.size());
   std::vector<std::vector<std::uint32_t>> by_storage(in.storages.size());
   for (std::uint32_t g = 0; g < schedule.gaps.size(); ++g)
     by_storage[schedule.gaps[g].storage].push_back(g);
   std::vector<bool> clean(schedule.gaps.size(), false);
+  if (exclusive) return clean;
   for (std::size_t i = 0; i < by_storage.size(); ++i) {
     const auto& mine = by_storage[i];
     const Storage& s = in.storages[i];

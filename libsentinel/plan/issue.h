@@ -21,7 +21,7 @@ IssueLists issue_lists(const ScheduleInput&, const Schedule&, const Intervals&, 
 
 // Per gap: the storage was not written since it was last promoted, so the slow tier still holds its
 // bytes and the demotion moves nothing.
-std::vector<bool> clean_gaps(const ScheduleInput&, const Schedule&, const Writes&);
+std::vector<bool> clean_gaps(const ScheduleInput&, const Schedule&, const Writes&, bool exclusive);
 
 struct TierRates {  // bytes per microsecond, per tier of the machine; [0] is not used
   std::vector<double> in, out;

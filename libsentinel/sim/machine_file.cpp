@@ -131,10 +131,12 @@ LinkSpec read_link(const Section& s, const Machine& machine) {
 }
 
 Machine read_machine(const Section& s) {
-  s.allow({"name", "source", "fault_us", "fault_batch", "granule", "cpu_s_per_gb", "tier", "link"});
+  s.allow({"name", "source", "fault_us", "fault_batch", "granule", "exclusive", "cpu_s_per_gb",
+           "tier", "link"});
   Machine machine{.name = s.text("name", true),
                   .source = s.text("source"),
                   .fault_us = s.number("fault_us"),
+                  .exclusive = s.flag("exclusive"),
                   .cpu_s_per_gb = s.number("cpu_s_per_gb")};
   if (const auto batch = s.size("fault_batch")) machine.fault_batch_bytes = batch;
   if (const auto granule = s.size("granule")) machine.granule_bytes = granule;
@@ -191,8 +193,10 @@ Machine find_machine(const std::string& name) {
     if (m.name == name) return parse_machine(m.toml, name);
   if (name == "local" || name.starts_with("local-")) {
     const std::string path = local_machine_path(name);
-    return parse_machine(
+    auto machine = parse_machine(
         read_all(path, "; `sentinel bench --tiers` measures this machine and writes it"), path);
+    machine.exclusive = true;  // as engines are, whatever older files say
+    return machine;
   }
   if (name.find('/') == std::string::npos && !name.ends_with(".toml"))
     throw Error(fmt::format("there is no machine \"{}\"; known are {}", name, known_names()));
@@ -202,10 +206,11 @@ Machine find_machine(const std::string& name) {
 std::string machine_to_toml(const Machine& machine) {
   std::string text = fmt::format(
       "name = {}\n{}fault_us = {}\nfault_batch = {}\ngranule = {}\n"
-      "cpu_s_per_gb = {}\n",
+      "exclusive = {}\ncpu_s_per_gb = {}\n",
       toml_text(machine.name),
       machine.source.empty() ? "" : fmt::format("source = {}\n", toml_text(machine.source)),
-      machine.fault_us, machine.fault_batch_bytes, machine.granule_bytes, machine.cpu_s_per_gb);
+      machine.fault_us, machine.fault_batch_bytes, machine.granule_bytes, machine.exclusive,
+      machine.cpu_s_per_gb);
   for (const TierSpec& t : machine.tiers)
     text += fmt::format(
         "\n[[tier]]\nname = {}\ncapacity = {}\nread_bw = {}\nwrite_bw = {}\nlatency_us = {}\n"

@@ -234,6 +234,7 @@ void Residence::arrived(StorageId s, Lane& lane) {
   Body& b = body(s);
   lane.busy = b.transfer = 0;
   b.copied = true;
+  if (commons_.machine().exclusive) forget_copy(s);
   touch(s);
   set_place(s, Place::fast);
 }

@@ -12,9 +12,7 @@
 namespace sentinel::sim {
 namespace {
 
-constexpr std::size_t kGroup = 4;         // blocks in one transfer, where several are known
-constexpr std::size_t kCommands = 64;     // looked at ahead of the lanes
-constexpr std::uint64_t kFreeBlocks = 8;  // that pre-eviction keeps free
+constexpr std::size_t kGroup = 4;  // blocks in one transfer, where several are known
 
 // Sets the bits [first, last); how many were not set.
 template <std::size_t N>
@@ -206,7 +204,7 @@ void UnifiedMemory::serve_faults() {
 // that is behind it.
 void UnifiedMemory::fetch_ahead() {
   if (demand_.busy || !faults_.empty()) return;
-  while (commands_.size() < kCommands) {
+  while (commands_.size() < kPagerCommands) {
     const auto next = pager_.prefetch(*this);
     if (!next) break;
     commands_.push_back(*next);
@@ -271,7 +269,7 @@ void UnifiedMemory::arrived(const std::vector<BlockId>& ids, Lane& lane) {
 void UnifiedMemory::settle() {
   serve_faults();
   fetch_ahead();
-  if (pager_.pre_evicts()) make_room(kFreeBlocks * kBlockBytes, false);
+  if (pager_.pre_evicts()) make_room(kPagerFreeBlocks * kBlockBytes, false);
   start_writes();
 }
 

@@ -61,7 +61,7 @@ Facts::Facts(const Profile& whole_step, std::uint64_t bytes, const Profile& cut,
       options(o),
       storages(basis.storages),
       held(basis.demand.all),
-      gaps(idle_gaps(cut, storages)),
+      gaps(idle_gaps(cut, storages, m)),
       makers(find_makers(basis, gaps)),
       remake_us_per_byte(remake_costs(basis, gaps)) {}
 

@@ -71,7 +71,7 @@ std::uint32_t FlashNeuronPlanner::backward() const {
 std::vector<Offload> FlashNeuronPlanner::offloadable() const {
   const std::uint32_t begin = backward();
   std::vector<Offload> all;
-  for (const IdleGap& gap : idle_gaps(profile_, storages_)) {
+  for (const IdleGap& gap : idle_gaps(profile_, storages_, machine_)) {
     const Storage& s = storages_[gap.storage];
     if (s.persistent || s.carried || !gap.needed || gap.use >= begin || gap.next < begin) continue;
     if (const std::uint64_t bytes = freed_bytes(footprint_, s); bytes > 0)

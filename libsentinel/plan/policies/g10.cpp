@@ -101,7 +101,7 @@ class G10Planner {
 
 // Section 4.2. What lies compacted with others does not migrate.
 void G10Planner::find_periods() {
-  for (const IdleGap& gap : idle_gaps(profile_, storages_)) {
+  for (const IdleGap& gap : idle_gaps(profile_, storages_, machine_)) {
     const Storage& s = storages_[gap.storage];
     const std::uint64_t bytes = freed_bytes(footprint_, s);
     if (bytes == 0 || (variant_.unified && below_granule(s, machine_.granule_bytes))) continue;

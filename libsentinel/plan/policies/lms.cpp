@@ -42,7 +42,7 @@ class LmsPlanner {
         footprint_(profile, {}, machine.granule_bytes),
         alive_(whole_demand(profile, storages_, footprint_).all),
         ops_(static_cast<std::uint32_t>(profile.ops.size())) {
-    for (const IdleGap& gap : idle_gaps(profile, storages_)) {
+    for (const IdleGap& gap : idle_gaps(profile, storages_, machine)) {
       const Storage& s = storages_[gap.storage];
       if (s.persistent || s.carried || !gap.needed || below_granule(s, machine.granule_bytes))
         continue;

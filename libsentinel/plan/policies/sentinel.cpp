@@ -218,7 +218,7 @@ Attempt SentinelPlanner::attempt(std::uint32_t layers, const Writes& writes) con
   const ScheduleInput input = schedule_input();
   a.schedule = schedule(input, *a.intervals);
   a.lists = issue_lists(input, a.schedule, *a.intervals, machine_.tiers[1].byte_addressable);
-  a.clean = clean_gaps(input, a.schedule, writes);
+  a.clean = clean_gaps(input, a.schedule, writes, machine_.exclusive);
   a.tiers = choose_tiers(input, a.schedule, machine_);
   a.settled.fates.assign(a.schedule.gaps.size(), Fate::move);
   a.step_us = predicted_step_us(input, a.schedule, a.lists, a.clean, a.tiers, rates());

@@ -57,7 +57,7 @@ class SwapSearch {
         deadline_(Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                      std::chrono::duration<double>(0.9 * options.time_limit_s))),
         storages_(storages(profile)),
-        gaps_(idle_gaps(profile, storages_)),
+        gaps_(idle_gaps(profile, storages_, machine)),
         replay_(profile, storages_, gaps_, machine.granule_bytes),
         model_(cost_input(machine)),
         runs_([this] { return CostRun(model_); }) {}

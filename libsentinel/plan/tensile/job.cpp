@@ -135,8 +135,10 @@ bool Job::swap(std::uint32_t g, Channel& channel) {
   return true;
 }
 
-// The copy in the host stays until the tensor's last access, so that leaving again costs nothing.
+// The copy in the host stays until the tensor's last access, so that leaving again costs nothing;
+// but on exclusive tiers.
 void Job::swap_other_gaps(std::uint32_t g, Channel& channel) {
+  if (machine_.exclusive) return;
   const auto [first, last] = absences_.gaps_of(absences_.gaps()[g].storage);
   const bool cyclic = absences_.storage_of(g).persistent;
   bool written = false;

@@ -103,7 +103,8 @@ TEST(Bound, WhatIsNeverWrittenIsCopiedOnce) {
   EXPECT_THAT(lower_bound(two_weights(true), machine, options).step_us, DoubleNear(300, 4));
 }
 
-// x is read three times; between its uses others need the room. The second eviction is free.
+// x is read three times; between its uses others need the room. The second eviction is free, but on
+// exclusive tiers.
 TEST(Bound, CleanContentsLeaveForNothing) {
   ProfileBuilder b;
   const TensorId x = b.temporary(10 * kPage, 0, 6), y = b.temporary(10 * kPage, 1, 2),
@@ -120,6 +121,9 @@ TEST(Bound, CleanContentsLeaveForNothing) {
   const Bound bound = lower_bound(b.profile, machine, {.fast_bytes = 10 * kPage + 256});
   EXPECT_THAT(bound.step_us, DoubleNear(100, 8));  // one copy of 10 pages, not two
   EXPECT_THAT(bound.gaps, ::testing::SizeIs(2));
+  machine.exclusive = true;
+  EXPECT_THAT(lower_bound(b.profile, machine, {.fast_bytes = 10 * kPage + 256}).step_us,
+              DoubleNear(200, 8));
 }
 
 // Nothing is fetched for an op that overwrites it, nor copied.

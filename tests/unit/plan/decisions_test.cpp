@@ -57,13 +57,16 @@ TEST(Level, RangesMayCrossTheStepsEnd) {
 
 TEST(IdleGaps, OfEveryStorageCyclically) {
   Chained c;
-  const auto gaps = idle_gaps(c.b.profile, storages(c.b.profile));
+  const auto gaps = idle_gaps(c.b.profile, storages(c.b.profile), two_tiers(kPage));
   std::vector<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, bool, bool>> seen;
   for (const IdleGap& g : gaps) seen.emplace_back(g.storage, g.use, g.next, g.dirty, g.needed);
   const auto all = storages(c.b.profile);
   EXPECT_THAT(seen, ElementsAre(std::tuple(storage_of(c.b.profile, c.w), 0u, 6u, false, true),
                                 std::tuple(storage_of(c.b.profile, c.first), 1u, 5u, true, true),
                                 std::tuple(storage_of(c.b.profile, c.second), 2u, 4u, true, true)));
+  Machine exclusive = two_tiers(kPage);
+  exclusive.exclusive = true;
+  for (const IdleGap& g : idle_gaps(c.b.profile, all, exclusive)) EXPECT_TRUE(g.dirty);
 }
 
 // 13 pages live at op 2, 9 allowed: `first` leaves after op 1; op 2 has no room for the write, so
@@ -230,7 +233,7 @@ TEST_P(RandomDecisions, HoldOrAreRefused) {
       GetParam() % 2 ? random_graph(GetParam()) : random_training(GetParam()), random() % 2 << 20);
   const auto all = storages(profile);
   std::vector<Decision> decisions;
-  for (const IdleGap& g : idle_gaps(profile, all)) {
+  for (const IdleGap& g : idle_gaps(profile, all, two_tiers(kPage))) {
     const auto remedy = static_cast<Remedy>(random() % 3);
     const auto fetch = static_cast<std::uint32_t>(g.use + 1 + random() % (g.next - g.use));
     decisions.push_back({g.storage, g.use, g.next, remedy, 1, fetch});

@@ -58,7 +58,7 @@ TEST(SwapAdvisorPolicy, PutsOutTheFarthestNextUseOfAFullPool) {
 TEST(PoolReplay, ClassesDecideWhatLeaves) {
   const Profile profile = three_tensors(2);
   const auto all = storages(profile);
-  const auto gaps = idle_gaps(profile, all);
+  const auto gaps = idle_gaps(profile, all, two_tiers(kPage));
   const PoolReplay replay(profile, all, gaps, kPage);
   EXPECT_THAT(replay.sizes(), ElementsAre(2 * kPage, 10 * kPage));
   const Pools apart{{0, 1}, {2 * kPage, 10 * kPage}, {1, 1}}, together{{0, 0}, {10 * kPage}, {2}};
@@ -84,7 +84,7 @@ TEST(PoolReplay, WeightsLeaveAcrossTheStepEnd) {
   b.op(2, 10, {}, {x});
   b.op(3, 10, {x}, {y});
   const auto all = storages(b.profile);
-  const auto gaps = idle_gaps(b.profile, all);
+  const auto gaps = idle_gaps(b.profile, all, two_tiers(kPage));
   const PoolReplay replay(b.profile, all, gaps, kPage);
   ASSERT_THAT(gaps, SizeIs(1));
   EXPECT_EQ(gaps[0].next, 5u);

@@ -69,6 +69,7 @@ Machine random_machine(std::mt19937_64& random) {
   Machine m = two_tiers(kGranule, 1.024);
   m.fault_us = 0;
   m.cpu_s_per_gb = random() % 2 == 0 ? 0 : 0.2;
+  m.exclusive = random() % 2 == 0;
   if (random() % 3 == 0) m.tiers[1].write_bw *= 2;
   if (random() % 2) {
     if (random() % 2)

@@ -75,6 +75,13 @@ TEST(MachineFile, KeepsWhichLinksAreHalfDuplex) {
   EXPECT_DOUBLE_EQ(plan::rate(again, 0, 2), std::min(plan::rate(m, 0, 2), m.links[0].bw / 2e6));
 }
 
+TEST(MachineFile, KeepsWhetherCopiesStay) {
+  Machine m = find_machine("a100-g10");
+  EXPECT_FALSE(m.exclusive);
+  m.exclusive = true;
+  EXPECT_TRUE(parse_machine(machine_to_toml(m), "again").exclusive);
+}
+
 TEST(MachineFile, KeepsWhatMovingCostsTheProcessors) {
   Machine m = find_machine("a100-g10");
   EXPECT_EQ(m.cpu_s_per_gb, 0);

@@ -151,6 +151,17 @@ TEST(Simulator, DemandFaultsAndDirtyWritesAreStalls) {
                                      Traffic{"slow", "fast", 20 * kPage}));
 }
 
+// Where what came in gives up its copy, v is written too: 100 us more.
+TEST(Simulator, OnExclusiveTiersWhatIsCleanIsWritten) {
+  Silent controller;
+  Machine machine = slow_link();
+  machine.exclusive = true;
+  const SimResult r = simulate(two_weights(), machine, controller, {.fast_bytes = 10 * kPage});
+  EXPECT_NEAR(r.step_us, 1500, 1e-6);
+  EXPECT_THAT(r.traffic, ElementsAre(Traffic{"fast", "slow", 20 * kPage},
+                                     Traffic{"slow", "fast", 20 * kPage}));
+}
+
 // Room for both. w leaves after op 2, is written during op 0 of the next step and read back during
 // op 1: 100 us each behind 300.
 TEST(Simulator, PlannedMovesHideBehindOps) {
