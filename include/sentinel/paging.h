@@ -6,8 +6,11 @@
 // fetch ahead; it sees kernels by a hash of their name and arguments, faults, arrivals, and nothing
 // of what comes.
 //
-// Who calls what: a simulation (sim/paging.h) calls a pager from one thread, in the order of
-// execution. A pager's methods answer at once and throw nothing.
+// Who calls what: a simulation (sim/paging.h), or the engine of a GPU's memory under its lock,
+// calls a pager in the order of execution, never concurrently. Its methods answer at once and throw
+// nothing. The engine knows what a kernel needs, not what faults: there a fault is what an op
+// awaits and does not find, what an op makes is not named, and a victim may be refused, in which
+// case it arrives once more.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +21,12 @@
 
 namespace sentinel {
 
-using BlockId = Id<struct BlockTag>;  // address / kBlockBytes
+using BlockId = Id<struct BlockTag>;  // address / kBlockBytes; live, from the arena's begin
 
 constexpr std::uint64_t kBlockPages = 512, kPageBytes = 4096,
                         kBlockBytes = kBlockPages * kPageBytes;
+constexpr std::size_t kPagerCommands = 64;  // of a pager, looked at before there is room for them
+constexpr std::uint64_t kPagerFreeBlocks = 8;  // that room made ahead of need keeps free
 
 // What a pager can ask the driver.
 class BlockView {
@@ -45,7 +50,7 @@ class Pager {
 
   // Residency, as it changes.
   virtual void arrived(BlockId) = 0;
-  virtual void left(BlockId) = 0;  // for other reasons than victim()
+  virtual void left(BlockId) = 0;  // or may not be a victim; also said of what is not present
 
   // What to fetch next, in order; asked while no fault waits. Each command is given once, and again
   // after the next fault, which empties the driver's queue of commands.

@@ -34,7 +34,7 @@ struct Block {
   bool made = false;         // what lives in it began in the op that used it last
   bool stuck = false;        // could not be taken the last time (pinned): chosen last
   std::uint32_t live = 0;    // tensors that overlap it
-  std::uint32_t wanted = 0;  // of these, those that the plan wants in fast memory
+  std::uint32_t wanted = 0;  // those that the plan wants in fast memory, and kept borders
   Token token = kNoToken;    // leaving, arriving: the frame
   std::int64_t slot = -1;    // leaving, absent, arriving: its place in the slow tier; or kZeros
   std::uint64_t used = 0;    // when it was last known to be used; larger is later

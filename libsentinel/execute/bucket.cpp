@@ -44,6 +44,7 @@ Bucket::Bucket(Profile profile, Plan plan, OpOrder order, Space& space, std::opt
       awaited_(profile_.ops.size()),
       used_(profile_.ops.size()),
       accesses_(accesses_of(profile_)),
+      borders_(profile_, plan_),
       intervals_(profile_, plan_.interval_layers),
       trials_(intervals_.size(), late) {
   for (const auto& move : plan_.moves)

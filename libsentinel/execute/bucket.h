@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "execute/matcher.h"
+#include "execute/borders.h"
 #include "execute/space.h"
 #include "execute/trial.h"
 #include "plan/interval.h"
@@ -49,6 +50,7 @@ class Bucket {
   };
   const std::vector<Accesses>& accesses(OpId op) const { return accesses_[op.index()]; }
 
+  const Borders& borders() const { return borders_; }
   std::uint32_t interval(OpId op) const { return intervals_.of(op.value); }
   Trials& trials() { return trials_; }
   const Trials& trials() const { return trials_; }
@@ -64,6 +66,7 @@ class Bucket {
   std::vector<std::vector<TensorId>> awaited_, used_;  // per op
   std::vector<TensorId> away_, here_;
   std::vector<std::vector<Accesses>> accesses_;  // per op
+  Borders borders_;
   plan::Intervals intervals_;
   Trials trials_;
 };

@@ -10,9 +10,12 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 #include "capture/fault_loop.h"
 #include "execute/flow.h"
+#include "sentinel/error.h"
+#include "sentinel/paging.h"
 
 namespace sentinel {
 
@@ -67,6 +70,13 @@ class Engine {
   // wait until that has been computed which was launched there until now.
   virtual void compute_on(void* /*stream*/) {}
   virtual void finish() noexcept {}
+  // There: from now on a pager decides what leaves and what is fetched ahead, in the place of a
+  // plan. Throws Error where that cannot be. And: what is awaited from now on is for a kernel of
+  // this name and these arguments, as a hash.
+  virtual void page(std::unique_ptr<Pager>) {
+    throw Error("page faults decide on a GPU's memory only");
+  }
+  virtual void kernel(std::uint64_t /*hash*/) noexcept {}
   // There: a tensor that no op names, a library's workspace say, may not leave / may again.
   virtual void stay(std::uintptr_t, std::uint64_t) noexcept {}
   virtual void may_leave(std::uintptr_t, std::uint64_t) noexcept {}

@@ -219,7 +219,7 @@ void FrameEngine::demote(std::uintptr_t address, std::uint64_t bytes) noexcept {
     auto& block = blocks_[index];
     if (--block.wanted != 0) return;
     read_no_more(index);
-    if (block.state == BlockState::resident) evict(index);
+    if (block.state == BlockState::resident && block.live != 0) evict(index);
   });
 }
 

@@ -84,6 +84,7 @@ Session::Session(SessionOptions options, std::string framework, OpOrder order)
   summary_.drives = split_directories(options_.slow_directory).size();
   summary_.granule_bytes = options_.granule_bytes;
   if (options_.mode == Mode::run) {
+    require_policy(options_);
     if (driver_) machine_ = machine();  // while the device still has room to be measured
     hold_warmup_budget();
     start_from_files();
@@ -124,6 +125,7 @@ Session::Worker& Session::here() {
 // What a step begins with is known to the recorder as present, in the order of birth.
 void Session::begin_step() {
   ++begun_;
+  let_go_of_borders(UINT32_MAX);
   changed_ = false;
   step_hash_ = 0;
   step_ops_ = 0;
@@ -235,12 +237,12 @@ void Session::end_profile_step() {
   auto profile = take_profile(true, "");
   has_counts_ = false;
   store(profile);
-  const bool wanted = options_.mode == Mode::run && !knows(profile.meta.signature);
+  const bool wanted = options_.mode == Mode::run && !pages_ && !knows(profile.meta.signature);
   if (wanted && buckets_.size() < kMostBuckets)
     adopt(std::move(profile));
   else
-    state_ = buckets_.empty() ? State::idle : State::steady;
-  if (state_ == State::steady && active_ == nullptr) activate(*buckets_.front());
+    state_ = manages() ? State::steady : State::idle;
+  if (!buckets_.empty() && active_ == nullptr) activate(*buckets_.front());
   record_ = wants_tensors_ = false;
 }
 
@@ -250,6 +252,7 @@ void Session::end_steady_step() {
     end_trial_step();
   else
     note_step("steady");
+  if (pages_) return;
   if (as_profiled(step_hash_)) {
     if (unknown_steps_ > 0 && --unknown_steps_ == 0) record_ = false;
   } else if (buckets_.size() < kMostBuckets) {
@@ -350,7 +353,7 @@ int Session::end_profile() {
   try {
     end_profile_step();
   } catch (...) {  // it could not be written or planned: the program hears of it and may go on
-    state_ = buckets_.empty() ? State::idle : State::steady;
+    state_ = manages() ? State::steady : State::idle;
     record_ = wants_tensors_ = manual_ = false;
     throw;
   }
@@ -367,11 +370,15 @@ void Session::model(const char* name, std::size_t batch) noexcept {
 }
 
 void Session::unsupported(const char* what) noexcept {
+  if (in_child_) return;
   const Guard guard(lock_);
   if (state_ == State::idle) return;
   end_counting();
   say(fmt::format("{} is not supported yet; training goes on unmanaged, with all of its memory",
                   what));
+  let_go_of_borders(UINT32_MAX);
+  pages_ = false;
+  if (!engine_->guarded()) engine_->page(nullptr);
   state_ = State::idle;
   active_ = nullptr;
   wants_tensors_ = false;

@@ -1,6 +1,7 @@
 // A session: what Sentinel does in one training process, from the first tensor to the last.
 //
 //   warm-up -> (counting) profile -> plan -> steady            sentinel run
+//   warm-up -> profile -> pager -> steady                      the same, of a policy without plans
 //   warm-up -> (counting) profile -> written, then idle        sentinel record
 //
 // The adaptor reports ops, layers and steps; the session records them, decides when to profile,
@@ -33,6 +34,7 @@
 #include "execute/watch.h"
 #include "sentinel/access_source.h"
 #include "sentinel/machine.h"
+#include "sentinel/paging.h"
 
 namespace sentinel {
 
@@ -134,6 +136,8 @@ class Session {
   void store(const Profile&);
   void adopt(Profile profile);  // plans, and goes on under the plan
   void adopt_plan(Profile profile, Plan plan);
+  void page(PagedPolicy&, const Profile&);
+  bool manages() const { return pages_ || !buckets_.empty(); }
   void tell_large_ops(const Plan&) const;
   void hold_warmup_budget();
   void start_from_files();
@@ -147,9 +151,12 @@ class Session {
   void overwrite(LiveTensor&);
   void stay(LiveTensor&);
   void may_leave(LiveTensor&);
-  void apply(const std::vector<Move>&);
+  void apply(const std::vector<Move>&, OpId);
+  void keep_borders(const LiveTensor&, OpId, bool sinks);
+  void let_go_of_borders(std::uint32_t before);
   void need(Worker&, LiveTensor*, const void* storage, std::size_t bytes);
   void await_promotions(const Worker&);
+  static std::uint64_t kernel_hash(const Worker&);
   bool leaves(const Worker&, const LiveTensor&);
   void complete(Worker&);
   void count_accesses(const Worker&);
@@ -196,6 +203,7 @@ class Session {
   std::uint64_t armed_ = 0, uncounted_ = 0;  // in this profiling step; what the source refused
   int uncounted_code_ = 0;                   // what the first of them answered
 
+  std::atomic<bool> pages_ = false;  // there will be no plans: a pager decides
   std::vector<std::unique_ptr<Bucket>> buckets_;
   Bucket* active_ = nullptr;
   StepMatcher::Place prelude_;       // of what no op of this step makes
@@ -208,7 +216,14 @@ class Session {
   std::unordered_map<std::uint64_t, std::uint32_t> new_kinds_;  // steps seen, by signature
   std::string model_;
   std::size_t batch_ = 0;
-  std::vector<Move> moves_;                  // of one op, reused
+  std::vector<Move> moves_;  // of one op, reused
+  // A granule that stays for the tensor that begins in it at that op (borders.h).
+  struct KeptBorder {
+    std::uintptr_t granule;
+    std::uint32_t birth;
+    bool sinks;  // what left belongs below the slow tier
+  };
+  std::vector<KeptBorder> kept_borders_;
   double accesses_ = 0, fast_accesses_ = 0;  // in this step
   std::uint32_t watchable_ = 0;              // steady steps so far
   std::vector<PageCount> drained_;

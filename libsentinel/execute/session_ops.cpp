@@ -113,7 +113,8 @@ void Session::prepare(Worker& worker) {
   const OpId op(worker.place.position);
   moves_.clear();
   active_->op_start(op, moves_);
-  apply(moves_);
+  apply(moves_, op);
+  let_go_of_borders(op.value);
   for (const auto id : active_->used(op))
     if (const auto* tensor = active_->live(id, space_))
       engine_->touch(tensor->address, tensor->bytes);
@@ -147,6 +148,7 @@ Bucket* Session::bucket_of_allocation(std::uint64_t event) {
 // In mid-step: it turns out to be of that kind.
 void Session::change_to(Bucket& bucket) {
   changed_ = true;
+  for (auto& border : kept_borders_) border.birth = 0;  // not now: this op may use them
   active_ = &bucket;
   space_.activate(bucket.space_plan());
   bucket.bind(space_);
@@ -161,7 +163,7 @@ void Session::op_tensor(const void* storage, std::size_t bytes, int access) noex
   auto& worker = here();
   if (!trains(worker)) return;
   auto* tensor = space_.find(storage);
-  if (tensor != nullptr && summary_.fast_limit_bytes != 0)
+  if (tensor != nullptr && (summary_.fast_limit_bytes != 0 || !engine_->guarded()))
     engine_->touch(tensor->address, tensor->bytes);
   if (!engine_->guarded() && engine_->contains(storage)) need(worker, tensor, storage, bytes);
   if (tensor != nullptr && tensor->bytes == bytes && (access & SENTINEL_OVERWRITE) != 0)
@@ -207,11 +209,21 @@ void Session::compute_on(void* stream) noexcept {
 void Session::op_run() noexcept {
   auto& worker = this_thread();
   if (in_child_ || !trains(worker)) return;
+  if (pages_ && !worker.runs) engine_->kernel(kernel_hash(worker));
   await_promotions(worker);
   worker.awaited.clear();
   if (std::exchange(worker.runs, true) || !record_) return;
   const Guard guard(lock_);
   if (recording() && worker.step == begun_ && !worker.late) recorder_.op_run(worker.op);
+}
+
+// Its name, and where its arguments lie (DeepUM, section 3.1).
+std::uint64_t Session::kernel_hash(const Worker& worker) {
+  auto hash = worker.name;
+  for (const auto& tensor : worker.awaited)
+    for (const auto word : {std::uint64_t{tensor.address}, tensor.bytes})
+      hash = extended(hash, word, OpOrder::sequence);
+  return hash;
 }
 
 // Without the lock: it may take long. Where slow memory is used in place, what is late may stay.
@@ -270,18 +282,19 @@ void Session::complete(Worker& worker) {
   if (!active_->moves_anything()) return;
   moves_.clear();
   active_->op_end(OpId(position), moves_);
-  apply(moves_);
+  apply(moves_, OpId(position));
 }
 
 // A tensor that is not where the plan thinks, because this step differs, is left alone. What the
 // program may still write is not copied ahead.
-void Session::apply(const std::vector<Move>& moves) {
+void Session::apply(const std::vector<Move>& moves, OpId op) {
   for (const auto& move : moves) {
     if (move.direction == Direction::copy) continue;
     auto* tensor = active_->live(move.tensor, space_);
     const bool wanted = move.direction == Direction::promote;
     if (tensor == nullptr || tensor->wanted == wanted || tensor->stays) continue;
     tensor->wanted = wanted;
+    if (!wanted && !engine_->in_place()) keep_borders(*tensor, op, move.tier > 1);
     if (wanted)
       engine_->promote(tensor->address, tensor->bytes);
     else if (move.direction == Direction::release)
@@ -290,6 +303,29 @@ void Session::apply(const std::vector<Move>& moves) {
       engine_->demote(tensor->address, tensor->bytes);
     if (!wanted && move.tier > 1) engine_->sink(tensor->address, tensor->bytes);
   }
+}
+
+// Before a tensor leaves. The plan knows nothing of these frames: they are of those it keeps free.
+void Session::keep_borders(const LiveTensor& tensor, OpId op, bool sinks) {
+  if (tensor.slot == LiveTensor::kUnplanned || tensor.plan != active_->space_plan()) return;
+  const auto granule_bytes = engine_->granule();
+  active_->borders().for_each_soon(
+      TensorId(tensor.slot), op.value, [&](std::uint64_t offset, std::uint32_t birth) {
+        if (kept_borders_.size() >= options_.depth / 2) return;
+        const auto granule = tensor.address / granule_bytes * granule_bytes + offset;
+        engine_->promote(granule, 1);
+        kept_borders_.push_back({granule, birth, sinks});
+      });
+}
+
+// What began there holds them now, if it did.
+void Session::let_go_of_borders(std::uint32_t before) {
+  std::erase_if(kept_borders_, [&](const KeptBorder& border) {
+    if (border.birth >= before) return false;
+    engine_->demote(border.granule, 1);
+    if (border.sinks) engine_->sink(border.granule, 1);
+    return true;
+  });
 }
 
 }  // namespace sentinel

@@ -21,6 +21,21 @@ namespace {
 
 constexpr std::uint64_t kCgroupSpare = 64_MiB;
 
+// Kernels to predict: what is predicted is not evicted, so what they use has to leave half of the
+// budget. DeepUM's 32 where steps are long (its Figure 11).
+std::uint32_t look_ahead(const Profile& profile, std::uint64_t fast_bytes) {
+  constexpr double kMost = 32;
+  double bytes = 0;
+  for (const auto& op : profile.ops)
+    for (const auto* list : {&op.in, &op.out})
+      for (const auto id : *list)
+        if (const auto& tensor = profile.tensors[id.index()]; !tensor.foreign)
+          bytes += static_cast<double>(tensor.bytes);
+  const double room = static_cast<double>(fast_bytes) / 2;
+  const double fit = bytes > 0 ? room / bytes * static_cast<double>(profile.ops.size()) : kMost;
+  return static_cast<std::uint32_t>(std::clamp(fit, 1.0, kMost));
+}
+
 }  // namespace
 
 // With a budget in bytes the limit holds from the first tensor on. With a share of a peak that is
@@ -68,15 +83,15 @@ Machine Session::machine() const {
                           : measure_machine(options_);
   if (options_.host_bytes != 0) put_drive_below(machine, options_);
   machine.granule_bytes = engine_->granule();  // whatever the description says
+  machine.exclusive = true;                    // engines keep no copy of what they bring
   return machine;
 }
 
 void Session::adopt(Profile profile) {
   if (machine_.tiers.empty()) machine_ = machine();
   auto policy = make_policy(options_.policy);
-  auto* planned = dynamic_cast<PlannedPolicy*>(policy.get());
-  if (planned == nullptr)
-    throw Error(fmt::format("policy {} makes no plan; the live engine needs one", options_.policy));
+  if (auto* paged = dynamic_cast<PagedPolicy*>(policy.get())) return page(*paged, profile);
+  auto& planned = dynamic_cast<PlannedPolicy&>(*policy);
   const PlanOptions plan_options{.fast_bytes = fast_bytes(profile),
                                  .pool_frames = static_cast<std::uint32_t>(options_.depth),
                                  .threads = thread_count(),
@@ -85,11 +100,29 @@ void Session::adopt(Profile profile) {
                                  .parts = false,      // and whole tensors;
                                  .copies = false,     // written when they leave
                                  .in_place = false};  // Case 3 is tried in real steps
-  require_workable(plan_options.fast_bytes, options_, profile, machine_, *planned);
-  auto plan = planned->plan(profile, machine_, plan_options);
+  require_workable(plan_options.fast_bytes, options_, profile, machine_, planned);
+  auto plan = planned.plan(profile, machine_, plan_options);
   if (!plan.moves.empty())  // a policy's own cost model is coarser
     plan.predicted_step_us = plan_options.judge(profile, machine_, plan).step_us;
   adopt_plan(std::move(profile), std::move(plan));
+}
+
+// Of the profile such a policy needs the peak, for a share of it, and how much a kernel uses.
+void Session::page(PagedPolicy& policy, const Profile& profile) {
+  const auto limit = fast_bytes(profile);
+  require_workable(limit, options_);
+  engine_->tick();  // the step's last op is over
+  if (!options_.fast.unlimited()) {
+    engine_->set_budget(limit);
+    summary_.fast_limit_bytes = limit;
+    summary_.peak_fast_bytes = 0;  // of the time under the limit
+  }
+  engine_->page(
+      policy.prepare(machine_, {.fast_bytes = limit, .look_ahead = look_ahead(profile, limit)}));
+  if (state_ == State::warmup) return;  // from a file: this program's own step settles it
+  pages_ = true;
+  state_ = State::steady;
+  record_ = wants_tensors_ = false;
 }
 
 // Without a guard no op can be streamed through less than it uses at once. What it names may be

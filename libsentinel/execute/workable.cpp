@@ -7,6 +7,7 @@
 #include "execute/frame_engine.h"
 #include "execute/limits.h"
 #include "sentinel/error.h"
+#include "sentinel/paging.h"
 
 namespace sentinel {
 namespace {
@@ -74,6 +75,21 @@ void require_counting(const SessionOptions& options) {
     throw Error(fmt::format("{} needs the patched kernel (kernel/README.md), which is not there",
                             kernel ? "--count kernel" : "--watch"),
                 -code);
+}
+
+void require_policy(const SessionOptions& options) {
+  const auto policy = make_policy(options.policy);
+  if (dynamic_cast<const PlannedPolicy*>(policy.get()) != nullptr) return;
+  const auto* paged = dynamic_cast<const PagedPolicy*>(policy.get());
+  const bool pages = paged != nullptr && paged->mechanism() == Mechanism::unified_memory;
+  if (pages && !options.plan.empty())
+    throw Error(
+        fmt::format("policy {} makes no plan, and {} is one", options.policy, options.plan));
+  if (pages && options.gpu) return;
+  throw Error(fmt::format(
+      "policy {} makes no plan; {}", options.policy,
+      pages ? "without one a policy trains on a GPU's memory alone (--tiers fast=gpu0,slow=host)"
+            : "`sentinel simulate` shows what it does"));
 }
 
 void require_live(const Plan& plan, const SessionOptions& options) {

@@ -23,6 +23,9 @@ void require_workable(std::uint64_t fast_bytes, const SessionOptions&, const Pro
 // Who counts, and what is watched: what is asked for by name and cannot be had is an error.
 void require_counting(const SessionOptions&);
 
+// A policy that makes plans; or on a GPU one whose pager decides by faults.
+void require_policy(const SessionOptions&);
+
 // A plan for this engine's granule.
 void require_live(const Plan&, const SessionOptions&);
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Training in a share of a GPU's memory, beside what people do today: plain PyTorch, saved tensors on the host
-(torch.autograd.graph.save_on_cpu), activation checkpointing, and Sentinel with 20, 40 and 60 % of the peak; then
-the largest batch within a fixed budget. Prints a table a model, and writes all of it as JSON.
+(torch.autograd.graph.save_on_cpu), activation checkpointing, and Sentinel with 20, 40 and 60 % of the peak, once
+by demand alone and with DeepUM's tables, too; then the largest batch within a fixed budget. Prints a table a
+model, and writes all of it as JSON.
 
     compare.py --sentinel BIN [--models A,B] [--shares 40,20,60] [--host-memory 8G] [--seconds 420] [--json FILE]
 """
@@ -63,9 +64,10 @@ def measured(words, record, summary, seconds):
     return row
 
 
-def under(args, fast, folder, words, host=None):
+def under(args, fast, folder, words, host=None, policy=None):
     """The words under `sentinel run`."""
     budget = (["--fast", fast] if fast else []) + (["--host-memory", host] if host else [])
+    budget += ["--policy", policy] if policy else []
     return [args.sentinel, "run", "--tiers", "fast=gpu0,slow=host", "--gpu-memory", args.gpu_memory, *budget,
             "--quiet", "--summary", folder / "summary.json", "--", *words]
 
@@ -77,6 +79,9 @@ def contenders(args, model, folder):
         for share in [*args.shares, None]:
             yield (f"Sentinel {share} %" if share else "Sentinel",
                    under(args, f"{share}%" if share else None, folder, training(args, model)))
+        for policy in ("lru", "deepum"):  # by demand alone, and with correlation tables
+            yield (f"Sentinel {args.shares[0]} %, {policy}",
+                   under(args, f"{args.shares[0]}%", folder, training(args, model), policy=policy))
         if args.host_memory:
             share = args.shares[0]
             yield (f"Sentinel {share} %, file",
@@ -108,15 +113,15 @@ def same(row, rows):
 
 
 def table(model, rows):
-    lines = [f"\n{model}", f"{'':20} {'ms a step':>10} {'of plain':>9} {'GB on the device':>17}  losses"]
+    lines = [f"\n{model}", f"{'':24} {'ms a step':>10} {'of plain':>9} {'GB on the device':>17}  losses"]
     for label, row in rows.items():
         if "failure" in row:
-            lines.append(f"{label:20} {row['failure']}")
+            lines.append(f"{label:24} {row['failure']}")
             continue
         held = row.get("summary", {}).get("peak_fast_bytes") or row["peak_bytes"]
         share = f"{rows['plain']['ms'] / row['ms']:.2f}" if "ms" in rows["plain"] else ""
         losses = {True: "same", False: "differ", None: "?"}[same(row, rows)]
-        lines.append(f"{label:20} {row['ms']:10.1f} {share:>9} {held / 1e9:17.2f}  {losses}")
+        lines.append(f"{label:24} {row['ms']:10.1f} {share:>9} {held / 1e9:17.2f}  {losses}")
     return "\n".join(lines)
 
 

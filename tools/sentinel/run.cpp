@@ -33,11 +33,13 @@ void check_budget(const SessionOptions& options, const std::optional<Profile>& p
     if (options.fast.bytes != 0) require_workable(options.fast.bytes, options);
     return;
   }
-  const auto policy = planned_policy(options.policy);
+  const auto policy = make_policy(options.policy);
+  auto* planned = dynamic_cast<PlannedPolicy*>(policy.get());
+  if (planned == nullptr) return require_workable(budget_bytes(options.fast, *profile), options);
   auto machine =
       sim::find_machine(options.machine.empty() ? local_machine(options) : options.machine);
   machine.granule_bytes = options.granule_bytes;
-  require_workable(budget_bytes(options.fast, *profile), options, *profile, machine, *policy);
+  require_workable(budget_bytes(options.fast, *profile), options, *profile, machine, *planned);
 }
 
 // A plan has its own policy and budget: what is asked for beside it has to agree.
@@ -117,6 +119,7 @@ void prepare_run(Launch& launch) {
   const auto asked = enter_environment(launch);
   const auto profile = start_profile(launch, asked);
   const auto options = options_from_environment();  // a plan has settled policy and budget
+  require_policy(options);
   check_summary(options.summary);
   if (!options.output.empty()) require_writable_profile(options.output);
   const bool limited = !options.fast.unlimited();

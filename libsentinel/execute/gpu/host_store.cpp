@@ -268,13 +268,7 @@ void HostStore::start() {
     place->queued = false;
     place->staged = !place->kept;
     if (place->kept && --awaited_ == 0) events_.room();  // for others again
-    place->way = Place::Way::up;
-    ++reading_now_;
-    reading_.started();
-    if (const int code = executor_->submit(
-            {false, place->slot, place->memory, reinterpret_cast<std::uint64_t>(place)});
-        code != 0)
-      throw Error("could not start a read", -code);
+    transfer(place, false);
   }
   const auto most_writes = std::max<std::size_t>(1, executor_->depth() / 2);
   while (writing_now_ < most_writes && reading_now_ + writing_now_ < executor_->depth()) {
@@ -298,13 +292,17 @@ void HostStore::go_down(Place* place) {
         "no space for what neither the GPU nor the host's memory holds; free some, give "
         "--host-memory more, or name another directory with --slow",
         static_cast<int>(-place->slot));
-  place->way = Place::Way::down;
-  ++writing_now_;
-  writing_.started();
+  transfer(place, true);
+}
+
+void HostStore::transfer(Place* place, bool down) {
+  place->way = down ? Place::Way::down : Place::Way::up;
+  ++(down ? writing_now_ : reading_now_);
+  (down ? writing_ : reading_).started();
   if (const int code = executor_->submit(
-          {true, place->slot, place->memory, reinterpret_cast<std::uint64_t>(place)});
+          {down, place->slot, place->memory, reinterpret_cast<std::uint64_t>(place)});
       code != 0)
-    throw Error("could not start a write", -code);
+    throw Error(down ? "could not start a write" : "could not start a read", -code);
 }
 
 void HostStore::finished(const Completion& done, Lock& lock) {

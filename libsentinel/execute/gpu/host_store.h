@@ -88,6 +88,7 @@ class HostStore {
   Place* next_down() const;
   void start();
   void go_down(Place*);
+  void transfer(Place*, bool down);
   void finished(const Completion&, Lock&);
   void end(Place*);
   void free_memory(Place*);

@@ -87,25 +87,32 @@ HostStore::Place* PoolEngine::try_place() {
 // that runs, nor what stays. The lock may be released before it is chosen. False: nothing can.
 bool PoolEngine::evict_one(Guard& guard) {
   if (!dead_.empty()) return leave(dead_.front(), nullptr), true;
-  if (choose_victim() == by_use_.end()) return false;
+  if (longest_unused() == by_use_.end()) return false;
   auto* place = find_place(guard);
-  const auto victim = choose_victim();
-  if (place != nullptr && free_.empty() && dead_.empty() && victim != by_use_.end())
-    return leave(*victim, place), true;
+  if (place != nullptr && free_.empty() && dead_.empty())
+    if (const auto victim = choose_victim()) return leave(*victim, place), true;
   if (place != nullptr) store_->give(place);
   if (!free_.empty()) return true;
   if (dead_.empty()) return false;
   return leave(dead_.front(), nullptr), true;
 }
 
-std::list<PoolEngine::Index>::iterator PoolEngine::choose_victim() {
-  const auto now = clock_.load(std::memory_order_relaxed);
-  const auto idle = [&](Index index) {
-    return blocks_[index].used != now && blocks_[index].stays == 0;
-  };
+// Not what the op that runs uses.
+bool PoolEngine::may_go(const Block& b) const {
+  return b.stays == 0 && b.used != clock_.load(std::memory_order_relaxed);
+}
+
+std::list<PoolEngine::Index>::iterator PoolEngine::longest_unused() {
+  return std::ranges::find_if(by_use_, [&](Index index) { return may_go(blocks_[index]); });
+}
+
+std::optional<PoolEngine::Index> PoolEngine::choose_victim() {
+  if (pager_)
+    if (const auto victim = paged_victim(true)) return victim;
   auto victim = std::ranges::find_if(
-      by_use_, [&](Index index) { return idle(index) && blocks_[index].wanted == 0; });
-  return victim != by_use_.end() ? victim : std::ranges::find_if(by_use_, idle);
+      by_use_, [&](Index index) { return may_go(blocks_[index]) && blocks_[index].wanted == 0; });
+  if (victim == by_use_.end()) victim = longest_unused();
+  return victim == by_use_.end() ? std::nullopt : std::optional(*victim);
 }
 
 void PoolEngine::hold(Index index, Chunk chunk) {
@@ -115,6 +122,7 @@ void PoolEngine::hold(Index index, Chunk chunk) {
   b.state = State::resident;
   b.queued = false;
   b.place = by_use_.insert(by_use_.end(), index);
+  came(index);
 }
 
 }  // namespace sentinel::gpu

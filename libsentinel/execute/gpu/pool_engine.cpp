@@ -206,12 +206,16 @@ void PoolEngine::touch(std::uintptr_t address, std::uint64_t bytes) noexcept {
 
 void PoolEngine::stay(std::uintptr_t address, std::uint64_t bytes) noexcept {
   const Guard guard(lock_);
-  for_blocks(address, bytes, [&](Index index) { ++blocks_[index].stays; });
+  for_blocks(address, bytes, [&](Index index) {
+    if (blocks_[index].stays++ == 0) went(index);
+  });
 }
 
 void PoolEngine::may_leave(std::uintptr_t address, std::uint64_t bytes) noexcept {
   const Guard guard(lock_);
-  for_blocks(address, bytes, [&](Index index) { --blocks_[index].stays; });
+  for_blocks(address, bytes, [&](Index index) {
+    if (--blocks_[index].stays == 0) came(index);
+  });
 }
 
 void PoolEngine::demote(std::uintptr_t address, std::uint64_t bytes) noexcept {
@@ -239,13 +243,8 @@ void PoolEngine::promote(std::uintptr_t address, std::uint64_t bytes) noexcept {
   checked([&] {
     Guard guard(lock_);
     for_blocks(address, bytes, [&](Index index) {
-      Block& b = blocks_[index];
-      ++b.wanted;
-      if (b.state == State::leaving) return recall(index);
-      if (b.state != State::absent || b.queued) return;
-      b.queued = true;
-      store_->read(b.lies, false);
-      if (store_->here(b.lies)) queued_.push_back(index);
+      ++blocks_[index].wanted;
+      ask_for(index);
     });
     fetch_queued(guard);
   });
@@ -257,6 +256,7 @@ void PoolEngine::await(std::uintptr_t address, std::uint64_t bytes) noexcept {
     for_blocks(address, bytes, [&](Index index) {
       Block& b = blocks_[index];
       if (b.live != 0 && b.state == State::absent) ++counters_.demand_faults;
+      touched(index);
       while (b.live != 0 && b.state != State::resident) {
         if (b.state == State::leaving) {
           recall(index);
@@ -273,6 +273,15 @@ void PoolEngine::await(std::uintptr_t address, std::uint64_t bytes) noexcept {
       await_event(b);
     });
     fetch_queued(guard);
+  });
+}
+
+void PoolEngine::kernel(std::uint64_t hash) noexcept {
+  checked([&] {
+    const Guard guard(lock_);
+    if (!pager_ || in_child_) return;
+    if (std::exchange(in_kernel_, true)) pager_->kernel_end();
+    pager_->kernel_start(hash);
   });
 }
 

@@ -28,6 +28,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -57,6 +58,9 @@ class PoolEngine final : public Engine {
   void compute_on(Stream) override;
   void finish() noexcept override;
   bool guarded() const override { return false; }
+  // What an op awaits and does not find is a fault, counted before anything of it is fetched.
+  void page(std::unique_ptr<Pager>) override;
+  void kernel(std::uint64_t hash) noexcept override;
   void stay(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void may_leave(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void forget(Stream);  // before it is destroyed, by whoever made it
@@ -138,7 +142,9 @@ class PoolEngine final : public Engine {
   void hold(Index, Chunk);
   bool fetch(Index, bool now, Guard&);
   bool make_resident(Index, Guard&);
-  std::list<Index>::iterator choose_victim();
+  bool may_go(const Block&) const;
+  std::list<Index>::iterator longest_unused();
+  std::optional<Index> choose_victim();
   HostStore::Place* find_place(Guard&);
   HostStore::Place* try_place();
   void leave(Index, HostStore::Place*);
@@ -146,6 +152,15 @@ class PoolEngine final : public Engine {
   void leave_later(Index);
   void leave_at_last();
   void bring_near(Index, Guard&);
+  void ask_for(Index);
+  // pool_paging.cpp
+  bool pageable(const Block&) const;
+  void came(Index);
+  void went(Index);
+  void touched(Index);
+  void take_commands();
+  std::optional<Index> paged_victim(bool pressing);
+  void make_room_ahead();
   void wait_for_room(Guard&);
   void collect_arrivals();
   void recall(Index);
@@ -185,6 +200,8 @@ class PoolEngine final : public Engine {
   EngineCounters counters_;
   bool over_ = false, in_child_ = false;
   std::unique_ptr<HostStore> store_;
+  std::unique_ptr<Pager> pager_;  // null: plans decide
+  bool in_kernel_ = false;        // of the pager's
   std::thread thread_;
 };
 

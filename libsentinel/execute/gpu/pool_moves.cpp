@@ -45,6 +45,16 @@ bool PoolEngine::fetch(Index index, bool now, Guard& guard) {
   return true;
 }
 
+// Fetched as soon as there is room.
+void PoolEngine::ask_for(Index index) {
+  Block& b = blocks_[index];
+  if (b.state == State::leaving) return recall(index);
+  if (b.state != State::absent || b.queued) return;
+  b.queued = true;
+  store_->read(b.lies, false);
+  if (store_->here(b.lies)) queued_.push_back(index);
+}
+
 // From below into the host's memory, while the calling thread waits.
 void PoolEngine::bring_near(Index index, Guard& guard) {
   store_->read(blocks_[index].lies, true);
@@ -74,8 +84,10 @@ bool PoolEngine::make_resident(Index index, Guard& guard) {
     }
   }
   await_event(b);  // the copy in of what lives beside it; the last use of what died
-  if (b.dead) by_use_.splice(by_use_.end(), dead_, b.place);
-  b.dead = false;
+  if (std::exchange(b.dead, false)) {
+    by_use_.splice(by_use_.end(), dead_, b.place);
+    came(index);
+  }
   return true;
 }
 
@@ -96,6 +108,7 @@ void PoolEngine::leave(Index index, HostStore::Place* place) {
     counters_.demoted_bytes += granule_;
     by_use_.erase(b.place);
   }
+  went(index);
   b.state = State::leaving;
   b.ticket = departure.ticket;
   b.event = departure.event;
@@ -117,6 +130,7 @@ void PoolEngine::recall(Index index) {
   b.ticket = 0;
   b.state = State::resident;
   b.place = by_use_.insert(by_use_.end(), index);
+  came(index);
 }
 
 // A tensor ends. What still lives beside it leaves if no plan wants that, and what begins in its
@@ -164,6 +178,7 @@ void PoolEngine::die(Index index) {
   Block& b = blocks_[index];
   b.queued = b.sinks = false;
   if (b.state == State::resident) {
+    went(index);
     b.event = last_use(b);
     b.dead = true;
     dead_.splice(dead_.end(), by_use_, b.place);
@@ -174,7 +189,12 @@ void PoolEngine::die(Index index) {
 }
 
 void PoolEngine::fetch_queued(Guard& guard) {
-  while (!queued_.empty() && waiting_ == 0 && !store_->wanted()) {  // demand goes first
+  if (waiting_ > 0 || store_->wanted()) return;  // demand goes first
+  if (pager_) {
+    take_commands();
+    make_room_ahead();
+  }
+  while (!queued_.empty() && waiting_ == 0 && !store_->wanted()) {
     const Index index = queued_.front();
     const Block& b = blocks_[index];
     if (b.queued && b.state == State::absent) {

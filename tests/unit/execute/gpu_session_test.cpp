@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
@@ -67,15 +68,26 @@ struct Outcome {
   nlohmann::json summary;
 };
 
-Outcome train(const std::string& fast, const std::function<void(Training&)>& steps) {
-  Session& session = begin(options_with(fast));
-  ManagedMemory memory(session);
+// `late`: a device of its own instead of fake_cuda.cpp's, which `options` has; work on it is done
+// late.
+Outcome train(SessionOptions options, const std::function<void(Training&)>& steps,
+              gpu::FakeGpu* late = nullptr) {
+  Session& session = begin(std::move(options));
+  ManagedMemory memory(session, late);
   Training training(memory);
   steps(training);
-  const auto sum = *training.sum();
+  const auto sum = training.sum();
   session.finish("over");
+  if (late != nullptr) {
+    late->finish();
+    EXPECT_THAT(late->complaints(), testing::IsEmpty());
+  }
   std::ifstream file(scratch(".json"));
-  return {sum, nlohmann::json::parse(file)};
+  return {*sum, nlohmann::json::parse(file)};
+}
+
+Outcome train(const std::string& fast, const std::function<void(Training&)>& steps) {
+  return train(options_with(fast), steps);
 }
 
 std::uint64_t plain(const std::function<void(Training&)>& steps) {
@@ -104,6 +116,42 @@ TEST_P(GpuSession, ComputesTheSameInAShareOfTheMemory) {
   EXPECT_EQ(read_profile(scratch(".sentinel")).meta.source, "ops");
 }
 INSTANTIATE_TEST_SUITE_P(InOneThreadAndInTwo, GpuSession, testing::Bool());
+
+// Without a plan: a pager learns from faults which kernels follow each other, and what they need.
+class PagedGpuSession : public testing::TestWithParam<unsigned> {};
+
+TEST_P(PagedGpuSession, ComputesTheSameAndLearnsWhatToFetch) {
+  const auto steps = [](Training& training) {
+    for (std::uint64_t i = 0; i < 14; ++i) training.step(i, i == 6 ? 0.5 : 1);
+  };
+  std::map<std::string, std::uint64_t> faults;
+  for (const char* policy : {"lru", "deepum"}) {
+    const auto device = std::make_shared<gpu::FakeGpu>(GetParam(), 400, 2_MiB);
+    auto options = options_with(GetParam() % 2 == 0 ? "64M" : "45%");
+    options.policy = policy;
+    options.machine = "v100-16gb";
+    options.driver = device;
+    const auto [sum, summary] = train(std::move(options), steps, device.get());
+    EXPECT_EQ(sum, plain(steps)) << policy;
+    EXPECT_LE(summary["peak_fast_bytes"], summary["fast_limit_bytes"]);
+    const auto& last = summary["steps"].back();
+    EXPECT_EQ(last["phase"], "steady");
+    EXPECT_GT(last["promoted_bytes"], 0);
+    faults[policy] = last["demand_faults"];
+  }
+  EXPECT_LT(5 * faults["deepum"], 4 * faults["lru"]);
+}
+INSTANTIATE_TEST_SUITE_P(Seeds, PagedGpuSession, testing::Range(1u, 5u));
+
+TEST(PagedGpuSession, IsOfAGpuAlone) {
+  auto options = options_with("45%");
+  options.policy = "memory-mode";
+  EXPECT_THROW(begin(options), Error);
+  options.policy = "deepum";
+  options.gpu.reset();
+  options.count = "ops";
+  EXPECT_THROW(begin(options), Error);
+}
 
 // A device of 40 %, a host that holds a little, and a file: one plan over three tiers.
 TEST(GpuSessionOverAFile, ComputesTheSame) {
@@ -139,17 +187,8 @@ write_bw = "2GB/s"
     options.machine = machine;
     const auto device = seed == 0 ? nullptr : std::make_shared<gpu::FakeGpu>(seed, 400, 2_MiB);
     options.driver = device;
-    Session& session = begin(std::move(options));
-    ManagedMemory memory(session, device.get());
-    Training training(memory);
-    steps(training);
-    const auto sum = training.sum();
-    session.finish("over");
-    if (device) device->finish();
-    if (device) EXPECT_THAT(device->complaints(), testing::IsEmpty());
-    EXPECT_EQ(*sum, plain(steps)) << "seed " << seed;
-    std::ifstream file(scratch(".json"));
-    const auto summary = nlohmann::json::parse(file);
+    const auto [sum, summary] = train(std::move(options), steps, device.get());
+    EXPECT_EQ(sum, plain(steps)) << "seed " << seed;
     EXPECT_EQ(summary["tiers"]["below"], testing::TempDir());
     const auto& last = summary["steps"].back();
     EXPECT_GT(last["promoted_bytes"], 0);
@@ -170,15 +209,7 @@ TEST_P(LateGpuSession, ComputesTheSameInAnyOrderOfTheDevice) {
   auto options = options_with(seed % 3 == 0 ? "64M" : "45%");
   options.machine = "v100-16gb";  // this one would take its time to be measured
   options.driver = device;
-  Session& session = begin(std::move(options));
-  ManagedMemory memory(session, device.get());
-  Training training(memory);
-  steps(training);
-  const auto sum = training.sum();
-  session.finish("over");
-  device->finish();
-  EXPECT_THAT(device->complaints(), testing::IsEmpty());
-  EXPECT_EQ(*sum, plain(steps));
+  EXPECT_EQ(train(std::move(options), steps, device.get()).sum, plain(steps));
 }
 INSTANTIATE_TEST_SUITE_P(Seeds, LateGpuSession, testing::Range(1u, 9u));
 
@@ -192,15 +223,7 @@ TEST_P(LateGpuSession, ComputesTheSameInManagedMemory) {
   options.machine = "v100-16gb";
   options.gpu_memory = "managed";
   options.driver = gpu::make_managed_driver(std::move(below));
-  Session& session = begin(std::move(options));
-  ManagedMemory memory(session, &device);
-  Training training(memory);
-  steps(training);
-  const auto sum = training.sum();
-  session.finish("over");
-  device.finish();
-  EXPECT_THAT(device.complaints(), testing::IsEmpty());
-  EXPECT_EQ(*sum, plain(steps));
+  EXPECT_EQ(train(std::move(options), steps, &device).sum, plain(steps));
   EXPECT_GT(device.prefetched_in(), 0u);
   EXPECT_GT(device.prefetched_out(), 0u);
 }

@@ -1,0 +1,155 @@
+// An engine of pools on a device that does its work late, and trainings by chance on both.
+#pragma once
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "execute/gpu/pool_engine.h"
+#include "fake_gpu.h"
+
+namespace sentinel::gpu {
+
+constexpr std::uint64_t kUnit = FakeGpu::kUnit;
+constexpr std::uint64_t kWords = kUnit / 8;
+
+class PoolEngineFixture : public ::testing::Test {
+ protected:
+  void make(unsigned seed, std::uint64_t device_chunks = 1000, const HostOptions& host = {}) {
+    end();
+    gpu = std::make_unique<FakeGpu>(seed, device_chunks);
+    engine = std::make_unique<PoolEngine>(
+        *gpu, PoolOptions{.arena_bytes = 256 * kUnit, .granule_bytes = kUnit, .host = host});
+    stream = gpu->make_stream();
+    engine->compute_on(stream);
+  }
+  void end() {
+    if (!engine) return;
+    engine.reset();
+    EXPECT_THAT(gpu->complaints(), ::testing::IsEmpty());
+  }
+  void TearDown() override { end(); }
+
+  std::uintptr_t at(std::uint64_t block) const { return engine->arena() + block * kUnit; }
+  std::uint64_t* words(std::uint64_t block) const {
+    return reinterpret_cast<std::uint64_t*>(at(block));
+  }
+  // Kernels that fill a tensor, and that look at it.
+  void fill(std::uint64_t block, std::uint64_t blocks, std::uint64_t value, Stream on) {
+    gpu->launch(on, {{at(block), blocks * kUnit}},
+                [=, this] { std::fill_n(words(block), blocks * kWords, value); });
+  }
+  void expect(std::uint64_t block, std::uint64_t blocks, std::uint64_t value, Stream on) {
+    gpu->launch(on, {{at(block), blocks * kUnit}}, [=, this] {
+      for (std::uint64_t i = 0; i < blocks * kWords; ++i) wrong += words(block)[i] != value;
+    });
+  }
+
+  std::unique_ptr<FakeGpu> gpu;
+  std::unique_ptr<PoolEngine> engine;
+  Stream stream = nullptr;
+  std::uint64_t wrong = 0;
+};
+
+// Tensors of one to six halves of a granule, so that neighbours share one, on two streams; what
+// uses a tensor waits for what used it before, and for nothing else. They are born, also in the
+// place of those that died, read, changed, sent away, asked for ahead or not, and die; under a
+// budget, with the device's work done in every order that is allowed.
+class RandomTraining {
+ public:
+  RandomTraining(unsigned seed, FakeGpu& gpu, PoolEngine& engine, std::size_t tensors = 12)
+      : random_(seed), gpu_(gpu), engine_(engine), tensors_(tensors) {
+    for (Stream& stream : streams_) stream = gpu.make_stream();
+  }
+  ~RandomTraining() {
+    gpu_.finish();
+    for (Event event : events_) gpu_.destroy_event(event);
+  }
+
+  std::uint64_t wrong() const { return wrong_; }
+
+  void op() {
+    engine_.tick();
+    stream_ = streams_[random_() % 2];
+    engine_.compute_on(stream_);
+    if (live_.size() < tensors_ && random_() % 3 != 0)
+      begin();
+    else if (!live_.empty())
+      change(live_[random_() % live_.size()]);
+    if (live_.empty()) return;
+    const auto t = live_.begin() + static_cast<std::ptrdiff_t>(random_() % live_.size());
+    switch (random_() % 4) {
+      case 0:
+        return want(*t, false);
+      case 1:
+        return want(*t, true);
+      case 2:
+        engine_.vacate(t->address, t->bytes, t->wanted);
+        free_.push_back(*t);
+        live_.erase(t);
+        return;
+      default:
+        return;
+    }
+  }
+
+ private:
+  struct Tensor {
+    std::uintptr_t address;
+    std::uint64_t bytes, value;
+    Event used;
+    bool wanted = true;
+  };
+
+  void begin() {
+    Tensor t{engine_.arena() + next_, (1 + random_() % 6) * kUnit / 2, 0, nullptr};
+    if (!free_.empty() && random_() % 2 == 0) {
+      t.address = free_.back().address;
+      t.bytes = free_.back().bytes;
+      free_.pop_back();
+    } else {
+      next_ += t.bytes;
+    }
+    t.value = random_();
+    events_.push_back(t.used = gpu_.make_event());
+    ASSERT_TRUE(engine_.occupy(t.address, t.bytes));
+    gpu_.launch(stream_, {{t.address, t.bytes}}, [t] {
+      std::fill_n(reinterpret_cast<std::uint64_t*>(t.address), t.bytes / 8, t.value);
+    });
+    gpu_.record(t.used, stream_);
+    live_.push_back(t);
+  }
+  void want(Tensor& t, bool wanted) {
+    if (wanted && !t.wanted) engine_.promote(t.address, t.bytes);
+    if (!wanted && t.wanted) {
+      engine_.demote(t.address, t.bytes);
+      if (random_() % 3 == 0) engine_.sink(t.address, t.bytes);
+    }
+    t.wanted = wanted;
+  }
+  void change(Tensor& t) {
+    want(t, true);
+    engine_.await(t.address, t.bytes);
+    gpu_.wait(stream_, t.used);
+    gpu_.launch(stream_, {{t.address, t.bytes}}, [t, this] {
+      auto* words = reinterpret_cast<std::uint64_t*>(t.address);
+      for (std::uint64_t i = 0; i < t.bytes / 8; ++i) wrong_ += words[i]++ != t.value;
+    });
+    gpu_.record(t.used, stream_);
+    ++t.value;
+  }
+
+  std::mt19937 random_;
+  FakeGpu& gpu_;
+  PoolEngine& engine_;
+  const std::size_t tensors_;  // alive at once, at most
+  Stream streams_[2] = {}, stream_ = nullptr;
+  std::vector<Tensor> live_, free_;
+  std::vector<Event> events_;
+  std::uint64_t next_ = 0, wrong_ = 0;
+};
+
+}  // namespace sentinel::gpu
