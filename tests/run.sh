@@ -7,4 +7,4 @@ python=${SENTINEL_PYTHON:-/usr/bin/python3}
 ctest --test-dir build --output-on-failure -j 2
 [ "${1:-}" = quick ] && exit 0
 install_packages tools/packages-kernel.txt || echo "the tests in the kernel's guest will be skipped" >&2
-"$python" -m pytest -q -rs -o cache_dir="$root/build/pytest" tests/integration tests/kernel
+"$python" -m pytest -q -rs --durations=12 --durations-min=30 -o cache_dir="$root/build/pytest" tests/integration tests/kernel
