@@ -153,6 +153,9 @@ void sentinel_op_tensor(const void* storage, size_t bytes, int access) {
 void sentinel_op_run(void) { current()->op_run(); }
 int sentinel_gpu(void) { return current() != nullptr ? current()->gpu() : -1; }
 void sentinel_compute_on(void* stream) { current()->compute_on(stream); }
+void sentinel_forget_stream(void* stream) {
+  if (current() != nullptr) current()->forget_stream(stream);
+}
 void sentinel_gpu_memory(size_t figures[5], int reset) {
   const auto memory = current()->memory(reset != 0);
   figures[0] = memory.live_bytes, figures[1] = memory.most_live_bytes;

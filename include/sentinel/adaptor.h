@@ -49,8 +49,11 @@ SENTINEL_API void sentinel_op_end(void);
  * (a CUstream) on which it launches what follows. */
 SENTINEL_API int sentinel_gpu(void);
 SENTINEL_API void sentinel_compute_on(void* stream);
-/* Bytes: of tensors alive, and the most that were; of the device's memory that is held for them, and
- * the most that was; the budget, or 0. `reset`: the most alive is what is now, from here on. */
+/* Before a program destroys a stream on which it has computed, in the thread that launched there.
+ * What was launched is still waited for; nothing may be launched any more. */
+SENTINEL_API void sentinel_forget_stream(void* stream);
+/* Bytes: of tensors alive, and the most that were; of the device's memory that is held for them,
+ * and the most that was; the budget, or 0. `reset`: the most alive is what is now, from here on. */
 SENTINEL_API void sentinel_gpu_memory(size_t figures[5], int reset);
 
 /* A layer begins. `name` is copied. */

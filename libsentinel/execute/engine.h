@@ -69,6 +69,8 @@ class Engine {
   // There: the stream on which the calling thread computes from now on (throws Error), and the
   // wait until that has been computed which was launched there until now.
   virtual void compute_on(void* /*stream*/) {}
+  // Before whoever made the stream destroys it. Nothing is launched there any more.
+  virtual void forget(void* /*stream*/) {}
   virtual void finish() noexcept {}
   // There: from now on a pager decides what leaves and what is fetched ahead, in the place of a
   // plan. Throws Error where that cannot be. And: what is awaited from now on is for a kernel of

@@ -62,6 +62,7 @@ class Session {
   void op_tensor(const void* storage, std::size_t bytes, int access) noexcept;
   void op_run() noexcept;
   void compute_on(void* stream) noexcept;
+  void forget_stream(void* stream) noexcept;
   void op_end() noexcept;
   void step_end() noexcept;
 

@@ -205,6 +205,14 @@ void Session::compute_on(void* stream) noexcept {
   }
 }
 
+void Session::forget_stream(void* stream) noexcept {
+  try {
+    engine_->forget(stream);
+  } catch (const Error& error) {
+    refuse(error);
+  }
+}
+
 // The op's inputs are known; it computes as soon as what the plan wants for it is there.
 void Session::op_run() noexcept {
   auto& worker = this_thread();

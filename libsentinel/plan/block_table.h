@@ -77,7 +77,8 @@ class ExecutionTable {
     const auto found = next_.find(ids);
     return found == next_.end() ? std::nullopt : std::optional(found->second);
   }
-  std::uint64_t bytes() const { return next_.size() * 4 * 4; }  // records of four IDs
+  std::size_t size() const { return next_.size(); }
+  std::uint64_t bytes() const { return size() * 4 * 4; }  // records of four IDs
 
  private:
   struct Hash {

@@ -134,7 +134,8 @@ void PoolEngine::finish() noexcept {
 
 void PoolEngine::forget(Stream stream) {
   const Guard guard(lock_);
-  if (std::erase(computing_, stream) == 0) return;
+  if (here() == stream) streams_here().erase(this);
+  if (in_child_ || std::erase(computing_, stream) == 0) return;
   Event event = take_event();
   driver_.record(event, stream);
   driver_.wait(join_, event);

@@ -63,8 +63,8 @@ class PoolEngine final : public Engine {
   void kernel(std::uint64_t hash) noexcept override;
   void stay(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void may_leave(std::uintptr_t address, std::uint64_t bytes) noexcept override;
-  void forget(Stream);  // before it is destroyed, by whoever made it
-  void settle();        // waits until nothing is on its way out
+  void forget(Stream) override;
+  void settle();  // waits until nothing is on its way out
 
   void set_budget(std::uint64_t bytes) override;
 

@@ -28,6 +28,9 @@ namespace sentinel::plan {
 namespace {
 
 constexpr std::uint32_t kLookAhead = 32;
+// Where shapes differ from step to step, kernels are never seen again: with so many the tables
+// begin anew.
+constexpr std::size_t kMostKernels = 1 << 16;
 constexpr std::string_view kPreEviction = "pre-eviction", kInvalidation = "invalidation";
 constexpr std::string_view kFeatures[] = {kPreEviction, kInvalidation};
 
@@ -65,6 +68,7 @@ class DeepUmPager final : public Pager {
   };
 
   std::uint32_t execution_id(std::uint64_t hash);
+  void forget();
   void enter(std::uint32_t id);
   void retire();  // the first of the window
   void follow_chain(const BlockTable&, BlockId from, Marks&, std::uint64_t with,
@@ -97,6 +101,14 @@ std::uint32_t DeepUmPager::execution_id(std::uint64_t hash) {
   return at->second;
 }
 
+void DeepUmPager::forget() {
+  while (!window_.empty()) retire();
+  past_.clear();
+  ids_.clear();
+  tables_.clear();
+  executions_ = {};
+}
+
 void DeepUmPager::retire() {
   for (BlockId b : window_.front().blocks) idle_.release(b);
   window_.pop_front();
@@ -125,6 +137,7 @@ void DeepUmPager::enter(std::uint32_t id) {
 }
 
 void DeepUmPager::kernel_start(std::uint64_t hash) {
+  if (std::max(tables_.size(), executions_.size()) >= kMostKernels) forget();
   const std::uint32_t id = execution_id(hash);
   if (!window_.empty()) {
     ExecutionTable::Ids before;

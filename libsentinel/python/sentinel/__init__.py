@@ -48,6 +48,14 @@ def step():
     _call("sentinel_step")
 
 
+def forget_stream(stream):
+    """Before the program destroys a CUDA stream that it made itself (a `cudaStream_t`, as
+    `torch.cuda.ExternalStream` takes it, or that object). PyTorch's own streams are never destroyed."""
+    library = _lib()
+    if library is not None and os.environ.get("SENTINEL_MODE"):
+        library.sentinel_forget_stream(ctypes.c_void_p(getattr(stream, "cuda_stream", stream)))
+
+
 @contextlib.contextmanager
 def profile():
     """`with sentinel.profile():` around the step to profile."""

@@ -213,6 +213,27 @@ TEST_P(LateGpuSession, ComputesTheSameInAnyOrderOfTheDevice) {
 }
 INSTANTIATE_TEST_SUITE_P(Seeds, LateGpuSession, testing::Range(1u, 9u));
 
+TEST_P(LateGpuSession, StreamsMayBeDestroyed) {
+  const auto device = std::make_shared<gpu::FakeGpu>(GetParam(), 400, 2_MiB);
+  auto options = options_with("45%");
+  options.machine = "v100-16gb";
+  options.driver = device;
+  Session& session = begin(std::move(options));
+  ManagedMemory memory(session, device.get());
+  Training training(memory);
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    training.step(i);
+    memory.change_stream();
+  }
+  const auto sum = training.sum();
+  session.finish("over");
+  device->finish();
+  EXPECT_THAT(device->complaints(), testing::IsEmpty());
+  EXPECT_EQ(*sum, plain([](Training& other) {
+    for (std::uint64_t i = 0; i < 8; ++i) other.step(i);
+  }));
+}
+
 TEST_P(LateGpuSession, ComputesTheSameInManagedMemory) {
   const auto steps = [](Training& training) {
     for (std::uint64_t i = 0; i < 7; ++i) training.step(i);

@@ -82,6 +82,13 @@ class ManagedMemory final : public Memory {
     device_->launch(stream_, std::move(ranges), kernel);
   }
   void step_end() override { session_.step_end(); }
+  // As of a program that makes and destroys streams of its own.
+  void change_stream() {
+    session_.forget_stream(stream_);
+    device_->finish();
+    device_->destroy_stream(stream_);
+    stream_ = device_->make_stream();
+  }
 
  private:
   Session& session_;

@@ -207,5 +207,23 @@ TEST_F(DeepUmPagerTest, FeaturesAndTables) {
   EXPECT_EQ(p->conflict_misses(), 0u);
 }
 
+// Shapes that differ in each step: the tables do not grow with the training, and what comes then is
+// learnt as ever.
+TEST_F(DeepUmPagerTest, KernelsThatNeverComeBackAreForgotten) {
+  const auto p = pager({.look_ahead = 2});
+  std::uint64_t most = 0;
+  for (std::uint32_t k = 0; k < 100'000; ++k) {
+    p->kernel_start(std::uint64_t{1} << 40 | k);
+    p->kernel_end();
+    most = std::max(most, p->table_bytes());
+  }
+  EXPECT_LT(p->table_bytes(), most);
+  for (std::uint32_t k : {1, 2, 3, 1, 2, 3, 1}) {
+    kernel(*p, k);
+    p->kernel_end();
+  }
+  EXPECT_EQ(kernel(*p, 2), 0u);
+}
+
 }  // namespace
 }  // namespace sentinel::plan
