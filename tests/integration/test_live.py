@@ -23,10 +23,10 @@ class Step:
         return compute_ms
 
 
-def record(kind, ms, moved=0, system_s=1.0):
+def record(kind, ms, moved=0, system_s=0.2):
     """Of a training of six steps."""
-    steps = [{"ms": ms, "loss": 1 / (number + 1)} for number in range(6)]
-    run = {"steps": steps, "peak_rss_kb": 1024, "swapped": [0, 0], "system_s": system_s}
+    steps = [{"ms": ms, "system_s": system_s, "loss": 1 / (number + 1)} for number in range(6)]
+    run = {"steps": steps, "peak_rss_kb": 1024, "swapped": [0, 0]}
     if kind in ("sentinel", "toll"):
         each = {"ms": ms, "phase": "steady", "promoted_bytes": moved, "demoted_bytes": moved, "demand_faults": 0}
         run["summary"] = {"steps": [dict(each) for _ in steps], "predicted_ms": ms - 10,
@@ -43,7 +43,7 @@ def result():
             records = [{"failure": "killed: out of memory"}]
         else:
             records = [record(one.kind, 100 if one.share is None else 125, 500 * MB if one.limited else 0,
-                              1.0 if one.share is None else 1.6)]
+                              0.2 if one.share is None else 0.3)]
         rows.append(live.row_of(one, records, record("plain", 90), Step, {"write_bw": 1, "read_bw": 1}, unlimited))
     return {"peak_gb": 0.1, "process_gb": 0.01, "rows": rows}
 
@@ -51,7 +51,7 @@ def result():
 def test_table(result):
     row = next(row for row in result["rows"] if row["label"] == "Sentinel 20 %")
     assert row["of_plan"] == pytest.approx(4 / 3)
-    assert row["system_s_per_gb"] == pytest.approx(0.6 / 6)
+    assert row["system_s_per_gb"] == pytest.approx(0.1)
     assert row["predicted_ms"] == 125 and row["limit_ms"] == 100 and row["same_losses"]
     lines = live.table("model", result).splitlines()
     assert any(line.split()[:1] == ["Sentinel"] and "1.33" in line and "0.100" in line for line in lines)

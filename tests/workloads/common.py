@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import struct
 import subprocess
 import sys
@@ -185,12 +186,13 @@ class Run:
             for name, value in values.items():
                 entry[name] = float(value.detach()).hex()
 
-        self.now, start = number, time.perf_counter()
+        self.now, start, system = number, time.perf_counter(), system_s()
         try:
             yield report
         except Interruption:
             pass
         entry["ms"] = round((time.perf_counter() - start) * 1000, 3)
+        entry["system_s"] = round(system_s() - system, 6)
         self.now = None
         self.record["steps"].append(entry)
         values = "  ".join(f"{name} {float.fromhex(value):.6f}" for name, value in entry.items()
@@ -296,6 +298,11 @@ def sha256(values):
         else:
             digest.update(struct.pack("<d", value))
     return digest.hexdigest()
+
+
+def system_s():
+    """Processor seconds of the kernel for this program, its threads included."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_stime
 
 
 def peak_rss_kb():

@@ -15,7 +15,6 @@ import json
 import os
 import pathlib
 import re
-import resource
 import statistics
 import subprocess
 import sys
@@ -126,8 +125,8 @@ def swapped_pages():
 
 
 def train(contender, model, args, limit, pace):
-    """The record of a training, with the kernel's processor seconds and the bytes that moved. `limit`: bytes that a limited one
-    may hold; `pace`: bytes a second, in and out, at which fio goes beside one that pays the drive's toll."""
+    """The record of a training, with the bytes that moved. `limit`: bytes that a limited one may hold; `pace`: bytes
+    a second, in and out, at which fio goes beside one that pays the drive's toll."""
     with tempfile.TemporaryDirectory(prefix="sentinel-live-") as name, contextlib.ExitStack() as stack:
         folder = pathlib.Path(name)
         disk = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sentinel-live-", dir=args.disk)))
@@ -137,20 +136,18 @@ def train(contender, model, args, limit, pace):
             group.limit(limit, swap=contender.kind == "swap")
             wanted = group.inside(*wanted)
         beside = (stack.enter_context(fio.Exchange(disk, pace)) if contender.kind in ("fio", "toll") else None)
-        before, swapped = resource.getrusage(resource.RUSAGE_CHILDREN), swapped_pages()
+        swapped = swapped_pages()
         try:
             done = subprocess.run(wanted, env=environment(contender), capture_output=True, text=True,
                                   timeout=args.limit)
         except subprocess.TimeoutExpired:
             return {"failure": f"not done after {args.limit} s"}
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if done.returncode == ABSENT:
             raise Absent(done.stderr.strip().splitlines()[-1])
         if done.returncode != 0:
             killed = done.returncode in (-9, 137)
             return {"failure": "killed: out of memory" if killed else (done.stderr.strip() or "failed")[-300:]}
         record = json.loads((folder / "run.json").read_text())
-        record["system_s"] = after.ru_stime - before.ru_stime
         record["swapped"] = [(now - then) * PAGE for now, then in zip(swapped_pages(), swapped)]
         if beside:
             record["disk_gb_s"] = beside.stop()
@@ -187,10 +184,11 @@ def of_plan(record):
 
 
 def system_s_per_gb(record, unlimited):
-    """The kernel's processor seconds that a training takes more than the unlimited one, for each GB that it moved."""
-    steps = record["summary"]["steps"]
-    moved = sum(step["promoted_bytes"] + step["demoted_bytes"] for step in steps) / 1e9
-    return (record["system_s"] - unlimited["system_s"] * len(steps) / len(unlimited["steps"])) / moved if moved else None
+    """The kernel's processor seconds that a settled step takes more than an unlimited one, for each GB that it moves."""
+    took, at_best = (statistics.mean(step["system_s"] for step in steps[len(steps) // 2:])
+                     for steps in (record["steps"], unlimited["steps"]))
+    moved = sum(moved_gb(record) or [0])
+    return (took - at_best) / moved if moved else None
 
 
 def while_moving_gb_s(records):
