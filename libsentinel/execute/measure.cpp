@@ -239,13 +239,17 @@ void put_drive_below(Machine& machine, const SessionOptions& options) {
   tiers[1].capacity = gpu::HostStore::capacity(host_options(options), kGranule);
   if (tiers.size() > 2) return;
   const auto drive = of_drive(options);
-  const auto below =
-      is_measured(drive) ? sim::find_machine(local_machine(drive)) : measure_machine(drive);
+  const auto below = known_machine(drive);
   tiers.push_back(below.tiers.back());
   for (auto& link : machine.links)
     if (link.tiers == std::vector{tiers[1].name})
       link.tiers = {tiers[0].name, tiers[1].name, tiers[2].name};
   machine.links.insert(machine.links.end(), below.links.begin(), below.links.end());
+}
+
+Machine known_machine(const SessionOptions& options) {
+  return is_measured(options) ? sim::find_machine(local_machine(options))
+                              : measure_machine(options);
 }
 
 bool is_measured(const SessionOptions& options) {

@@ -2,6 +2,7 @@
 // both at once, through the engine's own executors, frames and queue depth.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "execute/executors.h"
@@ -28,6 +29,12 @@ double port_bw(const TierSpeed&);
 double measure_memory_bw();  // copying, bytes per second
 // The driver of `options.gpu`, with memory from pools or managed. Throws Error.
 std::unique_ptr<gpu::Driver> open_gpu(const SessionOptions&);
+// The options with a way to a GPU's memory settled where they leave it open ("auto"): that of the
+// plan, else the one that `known` tells to move more; managed memory only where the tensors of a
+// stored profile have room in it several times over, for it is refused beyond what the device has
+// free. Throws Error.
+using KnownMachine = std::function<Machine(const SessionOptions&)>;
+SessionOptions with_gpu_memory(SessionOptions, const KnownMachine& known);
 // A GPU's memory over the host's, by the driver's copies. Throws Error.
 Machine measure_gpu(gpu::Driver&, const std::string& name);
 
@@ -42,5 +49,7 @@ SessionOptions of_drive(SessionOptions);  // the drive's alone, of those of a GP
 gpu::HostOptions host_options(const SessionOptions&);
 // Whether it has been, and lies where sim/machine_file.h says; another drive is another machine.
 bool is_measured(const SessionOptions&);
+// As it was measured, or is now. Throws Error.
+Machine known_machine(const SessionOptions&);
 
 }  // namespace sentinel

@@ -8,6 +8,9 @@
 #include "execute/gpu/managed_driver.h"
 #include "execute/limits.h"
 #include "execute/measure.h"
+#include "plan/plan_file.h"
+#include "sentinel/analysis.h"
+#include "trace/read_any.h"
 
 namespace sentinel {
 namespace {
@@ -17,6 +20,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::uint64_t kBytes = 128_MiB;  // of a copy that is long enough to tell a bandwidth
 constexpr std::uint64_t kShare = 8;        // of what the device has free, if that is less
 constexpr int kRounds = 5;                 // of which the median is taken
+constexpr double kFaster = 1.05;           // managed memory has to be; less is noise
+constexpr std::uint64_t kRoom = 3;  // peaks: plans give disjoint lifetimes addresses of their own
 
 // Two ranges of the device's memory and two of the host's.
 class Rig {
@@ -116,6 +121,25 @@ std::unique_ptr<gpu::Driver> open_gpu(const SessionOptions& options) {
   auto driver = gpu::open_driver(*options.gpu, options.cuda);
   if (options.gpu_memory == "managed") return gpu::make_managed_driver(std::move(driver));
   return driver;
+}
+
+SessionOptions with_gpu_memory(SessionOptions options, const KnownMachine& known) {
+  if (options.gpu_memory != "auto") return options;
+  options.gpu_memory = "pools";
+  if (!options.gpu || options.host_bytes != 0 || !options.machine.empty()) return options;
+  auto managed = options;
+  managed.gpu_memory = "managed";
+  if (!options.plan.empty())
+    return plan::read_plan(options.plan).machine == local_machine(managed) ? managed : options;
+  if (options.profile.empty()) return options;
+  const auto peak = peak_live_bytes(read_any(options.profile));
+  const auto link = [](const Machine& machine) { return machine.links.front().bw; };
+  try {
+    const bool faster = link(known(managed)) > kFaster * link(known(options));
+    return faster && kRoom * peak <= open_gpu(managed)->free_bytes() ? managed : options;
+  } catch (const Error&) {  // no managed memory; what pools lack is said when they are opened
+    return options;
+  }
 }
 
 Machine measure_gpu(gpu::Driver& driver, const std::string& name) {

@@ -123,8 +123,9 @@ SessionOptions options_from_environment() {
   options.arena_bytes = round_up(parse_bytes(value_of("SENTINEL_ARENA")), kGranule);
   options.gpu = parse_gpu_tier(value_of("SENTINEL_TIERS"));
   if (!options.gpu) options.nodes = parse_node_tiers(value_of("SENTINEL_TIERS"));
-  if (options.gpu_memory != "pools" && options.gpu_memory != "managed")
-    throw Error(fmt::format("--gpu-memory {}: pools or managed", options.gpu_memory));
+  if (options.gpu_memory != "pools" && options.gpu_memory != "managed" &&
+      options.gpu_memory != "auto")
+    throw Error(fmt::format("--gpu-memory {}: pools, managed or auto", options.gpu_memory));
   if (const auto host = value_of("SENTINEL_HOST_MEMORY"); !host.empty()) {
     if (!options.gpu || options.gpu_memory == "managed")
       throw Error("--host-memory is for a GPU's pools: give --tiers fast=gpu0,slow=host as well");

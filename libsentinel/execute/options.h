@@ -34,8 +34,9 @@ inline constexpr std::array kOptionTable{
     OptionRow{"SENTINEL_TIERS", "",
               "NUMA nodes: fast=node0,slow=node1; a GPU: fast=gpu0,slow=host; or slow=DIR,..."},
     OptionRow{"SENTINEL_CUDA", "libcuda.so.1", "the CUDA driver's library"},
-    OptionRow{"SENTINEL_GPU_MEMORY", "pools",
-              "how a GPU's memory is had: pools, or managed, which all tensors have to fit"},
+    OptionRow{"SENTINEL_GPU_MEMORY", "auto",
+              "how a GPU's memory is had: pools; managed, which all tensors have to fit; or auto, "
+              "which of them moves faster"},
     OptionRow{
         "SENTINEL_HOST_MEMORY", "",
         "beside a GPU: the host's memory for tensors; what exceeds it lies in the slow tier's "
@@ -70,7 +71,7 @@ struct SessionOptions {
   Mode mode = Mode::none;
   std::string output, policy, profile, plan, slow_directory, summary, machine, io, move, count,
       late, inject, command, cuda,
-      gpu_memory;  // pools or managed
+      gpu_memory;  // pools, managed or auto
   Budget fast;
   std::optional<NodeTiers> nodes;
   std::optional<int> gpu;               // the device whose memory is the fast tier

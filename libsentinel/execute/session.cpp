@@ -62,7 +62,7 @@ std::unique_ptr<Engine> make_engine(const SessionOptions& options, gpu::Driver* 
 }  // namespace
 
 Session::Session(SessionOptions options, std::string framework, OpOrder order)
-    : options_(std::move(options)),
+    : options_(with_gpu_memory(std::move(options), known_machine)),
       driver_(driver_of(options_)),
       framework_(std::move(framework)),
       order_(order),

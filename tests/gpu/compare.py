@@ -31,7 +31,7 @@ def options():
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--tiny", action="store_true", help="small models, to test this script")
     parser.add_argument("--largest", default="BERT-large", help="the model whose largest batch is looked for; none: ''")
-    parser.add_argument("--gpu-memory", default="pools", choices=("pools", "managed"))
+    parser.add_argument("--gpu-memory", default="pools", choices=("auto", "pools", "managed"))
     parser.add_argument("--host-memory", help="bytes (8G): of the first share, also with so much of the host's memory "
                         "and a file below it")
     parser.add_argument("--json", type=pathlib.Path)

@@ -25,10 +25,11 @@ class Step:
 
 def record(kind, ms, moved=0, system_s=0.2):
     """Of a training of six steps."""
-    steps = [{"ms": ms, "system_s": system_s, "loss": 1 / (number + 1)} for number in range(6)]
+    steps = [{"ms": ms, "user_s": ms / 1000, "system_s": system_s, "loss": 1 / (number + 1)} for number in range(6)]
     run = {"steps": steps, "peak_rss_kb": 1024, "swapped": [0, 0]}
     if kind in ("sentinel", "toll"):
-        each = {"ms": ms, "phase": "steady", "promoted_bytes": moved, "demoted_bytes": moved, "demand_faults": 0}
+        each = {"ms": ms, "stall_ms": 15 if moved else 0, "phase": "steady", "promoted_bytes": moved,
+                "demoted_bytes": moved, "demand_faults": 0}
         run["summary"] = {"steps": [dict(each) for _ in steps], "predicted_ms": ms - 10,
                           "planned_promoted_bytes": moved, "planned_demoted_bytes": moved // 2}
     return run
@@ -52,9 +53,10 @@ def test_table(result):
     row = next(row for row in result["rows"] if row["label"] == "Sentinel 20 %")
     assert row["of_plan"] == pytest.approx(4 / 3)
     assert row["system_s_per_gb"] == pytest.approx(0.1)
+    assert row["waited_ms"] == 15 and row["slowed"] == pytest.approx(0.1) and row["arithmetic"] == pytest.approx(0.25)
     assert row["predicted_ms"] == 125 and row["limit_ms"] == 100 and row["same_losses"]
     lines = live.table("model", result).splitlines()
-    assert any(line.split()[:1] == ["Sentinel"] and "1.33" in line and "0.100" in line for line in lines)
+    assert any(line.split()[:1] == ["Sentinel"] and all(cell in line for cell in ("+10 %", "+25 %", "1.33", "0.100")) for line in lines)
     assert any("killed: out of memory" in line for line in lines)
 
 

@@ -186,13 +186,14 @@ class Run:
             for name, value in values.items():
                 entry[name] = float(value.detach()).hex()
 
-        self.now, start, system = number, time.perf_counter(), system_s()
+        self.now, start, before = number, time.perf_counter(), processor_s()
         try:
             yield report
         except Interruption:
             pass
         entry["ms"] = round((time.perf_counter() - start) * 1000, 3)
-        entry["system_s"] = round(system_s() - system, 6)
+        for name, seconds in processor_s().items():
+            entry[name] = round(seconds - before[name], 6)
         self.now = None
         self.record["steps"].append(entry)
         values = "  ".join(f"{name} {float.fromhex(value):.6f}" for name, value in entry.items()
@@ -300,9 +301,10 @@ def sha256(values):
     return digest.hexdigest()
 
 
-def system_s():
-    """Processor seconds of the kernel for this program, its threads included."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_stime
+def processor_s():
+    """Processor seconds of this program, its threads included, and of the kernel for it."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return {"user_s": usage.ru_utime, "system_s": usage.ru_stime}
 
 
 def peak_rss_kb():

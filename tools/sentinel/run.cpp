@@ -86,10 +86,9 @@ void check_slow_tier(const SessionOptions& options, const std::optional<Profile>
             .allow_memory = options.allow_tmpfs});
 }
 
-void measure_once(const SessionOptions& options) {
-  const auto path = sim::local_machine_path(local_machine(options));
-  if (!options.machine.empty()) return static_cast<void>(sim::find_machine(options.machine));
-  if (is_measured(options)) return;
+Machine measure_once(const SessionOptions& options) {
+  if (!options.machine.empty()) return sim::find_machine(options.machine);
+  if (is_measured(options)) return known_machine(options);
   Progress progress;
   progress.now(fmt::format("measuring {}, once",
                            options.gpu ? fmt::format("gpu{}, {}", *options.gpu, options.gpu_memory)
@@ -97,11 +96,19 @@ void measure_once(const SessionOptions& options) {
                                            : "memory and " + options.slow_directory));
   const auto machine = measure_machine(options);
   try {
-    sim::write_machine(path, machine);
+    sim::write_machine(sim::local_machine_path(local_machine(options)), machine);
   } catch (const Error& error) {
     if (!options.quiet)
       say(fmt::format("{}; the machine will be measured again next time", error.what()));
   }
+  return machine;
+}
+
+// With the way to a GPU's memory settled, for the program too.
+SessionOptions settled(const SessionOptions& asked) {
+  auto options = with_gpu_memory(asked, measure_once);
+  if (options.gpu) setenv("SENTINEL_GPU_MEMORY", options.gpu_memory.c_str(), 1);
+  return options;
 }
 
 void check_summary(const std::string& path) {
@@ -118,7 +125,7 @@ void check_summary(const std::string& path) {
 void prepare_run(Launch& launch) {
   const auto asked = enter_environment(launch);
   const auto profile = start_profile(launch, asked);
-  const auto options = options_from_environment();  // a plan has settled policy and budget
+  const auto options = settled(options_from_environment());  // a plan knows policy and budget
   require_policy(options);
   check_summary(options.summary);
   if (!options.output.empty()) require_writable_profile(options.output);

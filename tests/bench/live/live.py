@@ -156,23 +156,23 @@ def train(contender, model, args, limit, pace):
         return record
 
 
+def steady(record):
+    """Sentinel's steps under the plan, without the first third; none of what others train."""
+    steps = [step for step in record.get("summary", {}).get("steps", []) if step["phase"] == "steady"]
+    return steps[len(steps) // 3:]
+
+
 def settled(record):
     """Step times, ms, without the first half; of Sentinel those under the plan."""
-    if "summary" in record:
-        steady = [step["ms"] for step in record["summary"]["steps"] if step["phase"] == "steady"]
-        if len(steady) > 2:
-            return steady[len(steady) // 3:]
-    times = [step["ms"] for step in record["steps"]]
-    return times[len(times) // 2:]
+    return [step["ms"] for step in steady(record) or record["steps"][len(record["steps"]) // 2:]]
 
 
 def moved_gb(record):
-    """GB in and out a step."""
+    """GB in and out a step; None of a Sentinel that never came to run its plan."""
     if "summary" in record:
-        steady = [step for step in record["summary"]["steps"] if step["phase"] == "steady"]
-        if not steady:
-            return None
-        return [statistics.median(step[key] for step in steady) / 1e9 for key in ("promoted_bytes", "demoted_bytes")]
+        steps = steady(record)
+        ways = ("promoted_bytes", "demoted_bytes")
+        return [statistics.median(step[key] for step in steps) / 1e9 for key in ways] if steps else None
     return [size / len(record["steps"]) / 1e9 for size in record["swapped"]]
 
 
@@ -183,21 +183,23 @@ def of_plan(record):
     return sum(moved) * 1e9 / planned if planned and moved else None
 
 
-def system_s_per_gb(record, unlimited):
+def processor_s(records, key):
+    """Of a settled step, in the mean."""
+    return statistics.mean(step[key] for record in records for step in record["steps"][len(record["steps"]) // 2:])
+
+
+def system_s_per_gb(records, unlimited):
     """The kernel's processor seconds that a settled step takes more than an unlimited one, for each GB that it moves."""
-    took, at_best = (statistics.mean(step["system_s"] for step in steps[len(steps) // 2:])
-                     for steps in (record["steps"], unlimited["steps"]))
-    moved = sum(moved_gb(record) or [0])
-    return (took - at_best) / moved if moved else None
+    moved = sum(moved_gb(records[0]) or [0])
+    return (processor_s(records, "system_s") - processor_s(unlimited, "system_s")) / moved if moved else None
 
 
 def while_moving_gb_s(records):
     """Bandwidth in and out in the time in which anything was moving in that direction; None where nothing moved."""
     if "disk_gb_s" in records[0]:
         return [statistics.median(way) for way in zip(*(record["disk_gb_s"] for record in records))]
-    steady = [step for record in records for step in record.get("summary", {}).get("steps", [])
-              if step["phase"] == "steady"]
-    flows = [[step[way] for step in steady if way in step] for way in ("reading", "writing")]
+    steps = [step for record in records for step in steady(record)]
+    flows = [[step[way] for step in steps if way in step] for way in ("reading", "writing")]
     if not all(flows):
         return None
     return [sum(flow["bytes"] for flow in way) / sum(flow["busy_ms"] for flow in way) / 1e6 for way in flows]
@@ -221,7 +223,9 @@ def losses(record):
 
 
 def row_of(contender, records, reference, step, figures, unlimited):
-    """One line of the table. `unlimited`: records of Sentinel's, maybe none."""
+    """One line of the table. `unlimited`: records of Sentinel's, maybe none. What a limited step takes more than an
+    unlimited one it waits for memory or computes more slowly ("slowed"). Where the arithmetic itself took as much more
+    of the processors' time, it was not kept from them: their memory or the host was busier, as beside any transfers."""
     row = {"label": contender.label, "kind": contender.kind, "share": contender.share, "ms": None,
            "limit_ms": None}
     good = [record for record in records if "failure" not in record]
@@ -236,8 +240,8 @@ def row_of(contender, records, reference, step, figures, unlimited):
     row["same_losses"] = all(ours == theirs for record in good
                              for ours, theirs in zip(losses(record), losses(reference)))
     if "summary" in good[0]:
-        steady = [one for record in good for one in record["summary"]["steps"] if one["phase"] == "steady"]
-        row["demand_faults"] = statistics.median(one["demand_faults"] for one in steady) if steady else None
+        steps = [one for record in good for one in steady(record)]
+        row["demand_faults"] = statistics.median(one["demand_faults"] for one in steps) if steps else None
         row["of_plan"] = of_plan(good[0])
     if contender.limited and unlimited:
         ms = statistics.median(ms for record in unlimited for ms in settled(record))
@@ -246,17 +250,21 @@ def row_of(contender, records, reference, step, figures, unlimited):
             predicted, at_best = (statistics.median(record["summary"]["predicted_ms"] for record in those)
                                   for those in (good, unlimited))
             row["predicted_ms"] = ms + predicted - at_best
-            row["system_s_per_gb"] = system_s_per_gb(good[0], unlimited[0])
+            if waits := [step["stall_ms"] for record in good for step in steady(record)]:
+                row["predicted_wait_ms"], row["waited_ms"] = predicted - at_best, statistics.median(waits)
+                row["slowed"] = (row["ms"] - row["waited_ms"]) / ms - 1
+                row["arithmetic"] = processor_s(good, "user_s") / processor_s(unlimited, "user_s") - 1
+            row["system_s_per_gb"] = system_s_per_gb(good, unlimited)
     return row
 
 
 def table(model, result):
     best = min((row["ms"] for row in result["rows"] if row["ms"] and row["share"] is None), default=None)
-    lines = [["contender", "ms a step", "of the best", "limit ms", "of the limit", "predicted", "off by", "GB in", "GB out",
-              "of plan", "system-s a GB", "peak MB", "losses"]]
+    lines = [["contender", "ms a step", "of the best", "limit ms", "of the limit", "predicted", "off by", "waited",
+              "wait predicted", "slowed", "arithmetic", "GB in", "GB out", "of plan", "system-s a GB", "peak MB", "losses"]]
     for row in result["rows"]:
         if row["ms"] is None:
-            lines.append([row["label"], row["failure"]] + [""] * 11)
+            lines.append([row["label"], row["failure"]] + [""] * 15)
             continue
         moved = row["moved_gb"] or (0, 0)
         lines.append([row["label"], f"{row['ms']:.0f}", f"{best / row['ms']:.2f}" if best else "",
@@ -264,6 +272,10 @@ def table(model, result):
                       f"{row['limit_ms'] / row['ms']:.2f}" if row["limit_ms"] else "",
                       f"{row['predicted_ms']:.0f}" if row.get("predicted_ms") else "",
                       f"{100 * (row['predicted_ms'] / row['ms'] - 1):+.0f} %" if row.get("predicted_ms") else "",
+                      f"{row['waited_ms']:.0f}" if "slowed" in row else "",
+                      f"{row['predicted_wait_ms']:.0f}" if "slowed" in row else "",
+                      f"{100 * row['slowed']:+.0f} %" if "slowed" in row else "",
+                      f"{100 * row['arithmetic']:+.0f} %" if "slowed" in row else "",
                       f"{moved[0]:.2f}", f"{moved[1]:.2f}", f"{row['of_plan']:.2f}" if row.get("of_plan") else "",
                       f"{row['system_s_per_gb']:.3f}" if row.get("system_s_per_gb") is not None else "",
                       f"{row['peak_rss_mb']:.0f}",

@@ -20,9 +20,12 @@
 #include "execute/session.h"
 #include "fake_gpu.h"
 #include "gpu_training.h"
+#include "plan/plan_file.h"
 #include "sentinel/adaptor.h"
+#include "sentinel/analysis.h"
 #include "sentinel/error.h"
 #include "trace/store.h"
+#include "unit/trace/sample_profile.h"
 
 namespace sentinel {
 namespace {
@@ -460,11 +463,68 @@ TEST(ManagedDriver, AsksForNoMoreThanTheDeviceHasFree) {
   driver->unreserve(second, 100_MiB);
 }
 
-TEST(GpuMemory, IsOfPoolsOrManaged) {
-  EXPECT_EQ(options_from_environment().gpu_memory, "pools");
+TEST(GpuMemory, IsOfPoolsOrManagedOrChosen) {
+  EXPECT_EQ(options_from_environment().gpu_memory, "auto");
   setenv("SENTINEL_GPU_MEMORY", "both", 1);
   EXPECT_THROW(options_from_environment(), Error);
   unsetenv("SENTINEL_GPU_MEMORY");
+}
+
+// The fake device has 16 GiB.
+TEST(GpuMemory, IsManagedWhereThatIsFasterAndHoldsAllOfWhatIsStored) {
+  auto options = options_with("40%");
+  options.gpu_memory = "auto";
+  const auto chosen = [&](double pools, double managed) {
+    const auto known = [&](const SessionOptions& way) {
+      if (managed < 0 && way.gpu_memory == "managed") throw Error("no managed memory");
+      Machine machine;
+      machine.links.push_back({.bw = way.gpu_memory == "managed" ? managed : pools});
+      return machine;
+    };
+    return with_gpu_memory(options, known).gpu_memory;
+  };
+  EXPECT_EQ(chosen(1e9, 2e9), "pools");  // nothing tells how much it has to hold
+  options.profile = scratch("-small.sentinel");
+  auto profile = sample_profile();
+  write_profile(options.profile, profile);
+  EXPECT_EQ(chosen(1e9, 2e9), "managed");
+  EXPECT_EQ(chosen(1e9, 1.01e9), "pools");
+  EXPECT_EQ(chosen(1e9, -1), "pools");
+  options.host_bytes = 1_GiB;
+  EXPECT_EQ(chosen(1e9, 2e9), "pools");
+  options.host_bytes = 0;
+  options.profile = scratch("-large.sentinel");
+  for (auto& tensor : profile.tensors) tensor.bytes <<= 18;
+  write_profile(options.profile, profile);
+  ASSERT_GT(3 * peak_live_bytes(profile), 16_GiB);
+  EXPECT_EQ(chosen(1e9, 2e9), "pools");
+  options.profile.clear();
+  options.plan = scratch(".plan");
+  for (const auto* way : {"managed", "pools"}) {
+    plan::write_plan(options.plan, {.machine = std::string("local-gpu0-") + way});
+    EXPECT_EQ(chosen(1e9, 1e9), way);
+  }
+  options.gpu_memory = "managed";
+  EXPECT_EQ(chosen(2e9, 1e9), "managed");
+}
+
+TEST(GpuMemory, IsChosenOnTheDeviceItself) {
+  auto options = options_with("40%");
+  options.gpu_memory = "auto";
+  const auto steps = [](Training& training) {
+    for (std::uint64_t i = 0; i < 6; ++i) training.step(i);
+  };
+  EXPECT_EQ(train(options, steps).sum, plain(steps));
+  const auto stored = scratch("-stored.sentinel");
+  std::filesystem::copy_file(options.output, stored);
+  options.profile = stored;
+  std::vector<std::string> measured;
+  const auto settled = with_gpu_memory(options, [&](const SessionOptions& way) {
+    measured.push_back(way.gpu_memory);
+    return known_machine(way);
+  });
+  EXPECT_THAT(measured, testing::UnorderedElementsAre("pools", "managed"));
+  EXPECT_THAT(settled.gpu_memory, testing::AnyOf("pools", "managed"));
 }
 
 TEST(HostMemory, IsBesideAGpusPools) {
