@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -338,6 +339,7 @@ def compare(model, args, figures, folder):
 
 def main():
     args = options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # takes its swap and files along
     say("the disk's bandwidth is measured")
     figures = bandwidth(args)
     results = {}
