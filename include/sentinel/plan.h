@@ -87,7 +87,7 @@ struct IntervalPoint {  // one point of the paper's Figure 5
 };
 
 struct Plan {
-  std::uint32_t version = 2;
+  std::uint32_t version = 3;
   std::string policy, machine, model;
   std::string profile_path;  // of that profile, absolute; `run --plan` reads its step from it
   std::uint64_t profile_signature = 0;  // ProfileMeta::signature of the profile it was made from

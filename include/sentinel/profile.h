@@ -46,11 +46,15 @@ struct Tensor {
   std::optional<std::uint64_t> offset;  // persistent tensors: offset in the arena (bytes)
   std::uint32_t sample_stride = 1;      // one page in this many was tracked (stratified); 1 = all
   bool foreign = false;                 // memory not handed out by Sentinel; never moved
+  // Ordinals of later allocations of alloc_op that are this tensor again: each of as many bytes, made
+  // when the one before had been freed. Rising.
+  std::vector<std::uint32_t> again;
   friend bool operator==(const Tensor&, const Tensor&) = default;
 };
 
 // Page openings of one tensor during one op, already scaled up by the tensor's sample_stride. From
-// the source "samples": loads and stores, as many as its samples stand for.
+// the source "samples": loads and stores, as many as its samples stand for. From "kernel-hmm",
+// "kernel-ats" and "cupti": a GPU's openings.
 struct AccessCount {
   TensorId tensor;
   OpId op;

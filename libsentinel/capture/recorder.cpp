@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <numeric>
 
 #include "alloc/heap.h"
 #include "base/units.h"
@@ -164,8 +165,45 @@ StepRecorder::Times StepRecorder::op_microseconds() const {
   return times;
 }
 
+// Memory that an op has freed serves its next allocation of as many bytes: a convolution's backward
+// pass makes reordered copies of its operands twice, the second ones in the place of the first. The
+// op needs room for both at no time, so in the profile they are one tensor.
+std::vector<TensorId> StepRecorder::add_tensors(Profile& profile) const {
+  std::vector<TensorId> ids(tensors_.size());
+  std::vector<bool> is_again(tensors_.size(), false);
+  std::vector<Record> first(tensors_.size());
+  std::map<std::pair<OpId, std::uint64_t>, std::vector<Record>> freed;
+  std::iota(first.begin(), first.end(), Record{0});
+  for (const auto& [record, allocated] : events_) {
+    const auto& tensor = tensors_[record];
+    if (!tensor.alloc_op) continue;
+    if (!allocated) {
+      if (tensor.free_op == tensor.alloc_op)
+        freed[{*tensor.alloc_op, tensor.bytes}].push_back(first[record]);
+    } else if (const auto at = freed.find({*tensor.alloc_op, tensor.bytes});
+               at != freed.end() && !at->second.empty()) {
+      first[record] = at->second.back();
+      at->second.pop_back();
+      is_again[record] = true;
+    }
+  }
+  for (Record r = 0; r < tensors_.size(); ++r) {
+    if (!is_again[r]) {
+      ids[r] = TensorId(profile.tensors.size());
+      profile.tensors.push_back(tensors_[r]);
+      continue;
+    }
+    ids[r] = ids[first[r]];
+    auto& tensor = profile.tensors[ids[r].index()];
+    tensor.again.push_back(tensors_[r].ordinal);
+    tensor.free_op = tensors_[r].free_op;
+  }
+  return ids;
+}
+
 Profile StepRecorder::profile(const ProfileMeta& meta, const Times& times) const {
-  Profile profile{.meta = meta, .layers = layers_, .tensors = tensors_};
+  Profile profile{.meta = meta, .layers = layers_};
+  const auto ids = add_tensors(profile);
   const auto each = measured();
   std::unordered_map<std::uint64_t, std::size_t> seen;  // ops of a name
   for (std::size_t i = 0; i < ops_.size(); ++i) {
@@ -179,12 +217,12 @@ Profile StepRecorder::profile(const ProfileMeta& meta, const Times& times) const
   }
   for (const auto& use : uses_) {
     auto& op = profile.ops[use.op];
-    if (use.reads) op.in.push_back(TensorId(use.tensor));
-    if (use.writes) op.out.push_back(TensorId(use.tensor));
+    if (use.reads) op.in.push_back(ids[use.tensor]);
+    if (use.writes) op.out.push_back(ids[use.tensor]);
   }
-  for (std::size_t t = 0; t < tensors_.size(); ++t)
-    if (tensors_[t].alloc_op && !ops_.empty())
-      profile.ops[tensors_[t].alloc_op->index()].out.push_back(TensorId(t));
+  for (std::size_t t = 0; t < profile.tensors.size(); ++t)
+    if (profile.tensors[t].alloc_op && !ops_.empty())
+      profile.ops[profile.tensors[t].alloc_op->index()].out.push_back(TensorId(t));
   for (auto& op : profile.ops)
     for (auto* list : {&op.in, &op.out}) {
       std::sort(list->begin(), list->end());
@@ -192,15 +230,15 @@ Profile StepRecorder::profile(const ProfileMeta& meta, const Times& times) const
     }
   std::map<std::pair<TensorId, OpId>, AccessCount> sums;
   for (const auto& access : accesses_) {
-    auto& sum = sums.try_emplace({access.tensor, access.op}, AccessCount{access.tensor, access.op})
-                    .first->second;
+    const auto tensor = ids[access.tensor.index()];
+    auto& sum = sums.try_emplace({tensor, access.op}, AccessCount{tensor, access.op}).first->second;
     sum.reads += access.reads;
     sum.writes += access.writes;
   }
   for (const auto& [key, sum] : sums) profile.accesses.push_back(sum);
   if (!explicit_layers_) layers_from_ops(profile);
   kinds(profile);
-  natural_placement(profile);
+  natural_placement(profile, ids);
   name_tensors(profile);
   return profile;
 }
@@ -230,7 +268,7 @@ void StepRecorder::kinds(Profile& profile) const {
 
 // Where a best-fit allocator would have put the small tensors: while profiling each has pages of
 // its own, so what they would share has to be replayed.
-void StepRecorder::natural_placement(Profile& profile) const {
+void StepRecorder::natural_placement(Profile& profile, const std::vector<TensorId>& ids) const {
   constexpr std::uintptr_t kBase = 1u << 20;
   Heap heap(kBase, 1ull << 46);
   std::vector<std::uintptr_t> address(tensors_.size());
@@ -241,8 +279,10 @@ void StepRecorder::natural_placement(Profile& profile) const {
     else
       address[record] = heap.allocate(bytes, 64);
   }
+  std::map<TensorId, std::uintptr_t> last;  // of what is one tensor, where it lived longest
   for (std::size_t t = 0; t < tensors_.size(); ++t)
-    if (address[t] != 0) profile.natural.push_back({TensorId(t), address[t]});
+    if (address[t] != 0) last[ids[t]] = address[t];
+  for (const auto& [tensor, at] : last) profile.natural.push_back({tensor, at});
 }
 
 void StepRecorder::name_tensors(Profile& profile) const {

@@ -101,7 +101,8 @@ class StepRecorder {
   Record add(Tensor tensor, Op named_by = kPreludeOp);
   std::vector<double> measured() const;
   void grow_live(std::uint64_t bytes);
-  void natural_placement(Profile&) const;
+  std::vector<TensorId> add_tensors(Profile&) const;  // per record
+  void natural_placement(Profile&, const std::vector<TensorId>&) const;
   void name_tensors(Profile&) const;
   void layers_from_ops(Profile&) const;
   void kinds(Profile&) const;

@@ -11,10 +11,11 @@ Borders::Borders(const Profile& profile, const Plan& plan)
     const auto pool = plan.groups[placement.group.index()].pool;
     if (pool != Pool::long_lived && pool != Pool::mixed) continue;  // the others never leave
     const auto& tensor = profile.tensors[placement.tensor.index()];
-    if (!tensor.alloc_op || tensor.bytes == 0) continue;
+    if (tensor.bytes == 0) continue;
     const Range range{placement.offset / granule_bytes_,
                       (placement.offset + tensor.bytes - 1) / granule_bytes_};
     granules_[placement.tensor.index()] = range;
+    if (!tensor.alloc_op) continue;  // the step begins with it
     for (auto granule = range.first;; granule = range.last) {
       births_[granule].push_back(tensor.alloc_op->value);
       if (granule == range.last) break;

@@ -50,6 +50,7 @@ Bucket::Bucket(Profile profile, Plan plan, OpOrder order, Space& space, std::opt
   for (const auto& move : plan_.moves)
     if (move.direction == Direction::promote)
       awaited_[move.deadline.index()].push_back(move.tensor);
+  left_ = plan::left_behind(profile_);
   away_ = plan::absent_at_start(plan_, profile_);
   for (std::size_t t = 0; t < profile_.tensors.size(); ++t) {
     const auto& tensor = profile_.tensors[t];
@@ -85,6 +86,11 @@ void Bucket::bind(Space& space) {
 void Bucket::begin_step() {
   matcher_.begin_step();
   controller_ = walk(plan_);
+}
+
+void Bucket::take_over(Space& space) const {
+  for (const auto& left : left_)
+    if (left.beside) space.hand_over(space_plan_, left.now.value, left.before.value);
 }
 
 LiveTensor* Bucket::live(TensorId id, Space& space) const {

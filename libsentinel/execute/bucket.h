@@ -11,6 +11,7 @@
 #include "execute/space.h"
 #include "execute/trial.h"
 #include "plan/interval.h"
+#include "plan/storage.h"
 #include "sentinel/plan.h"
 #include "sentinel/policy.h"
 #include "sentinel/profile.h"
@@ -31,6 +32,8 @@ class Bucket {
   // now, in the order of their birth, by size.
   void bind(Space& space);
   void begin_step();
+  // What the step before left behind is, in this one, what it frees after it has made the next.
+  void take_over(Space& space) const;
   // The moves of an op, in the order of issue.
   void op_start(OpId op, std::vector<Move>& moves) { controller_->op_start(op, moves); }
   void op_end(OpId op, std::vector<Move>& moves) { controller_->op_end(op, moves); }
@@ -65,6 +68,7 @@ class Bucket {
   std::vector<std::uintptr_t> persistent_;             // per tensor: its address, 0 for others
   std::vector<std::vector<TensorId>> awaited_, used_;  // per op
   std::vector<TensorId> away_, here_;
+  std::vector<plan::Left> left_;
   std::vector<std::vector<Accesses>> accesses_;  // per op
   Borders borders_;
   plan::Intervals intervals_;

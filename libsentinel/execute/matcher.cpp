@@ -26,9 +26,13 @@ std::uint64_t Names::hash(const char* name) {
 
 StepMatcher::StepMatcher(const Profile& profile, OpOrder order) : order_(order) {
   std::vector<std::vector<std::pair<std::uint32_t, std::uint32_t>>> by_op(profile.ops.size());
-  for (std::uint32_t t = 0; t < profile.tensors.size(); ++t)
-    if (const auto& tensor = profile.tensors[t]; tensor.alloc_op)
-      by_op[tensor.alloc_op->index()].push_back({tensor.ordinal, t});
+  for (std::uint32_t t = 0; t < profile.tensors.size(); ++t) {
+    const auto& tensor = profile.tensors[t];
+    if (!tensor.alloc_op) continue;
+    auto& allocations = by_op[tensor.alloc_op->index()];
+    allocations.push_back({tensor.ordinal, t});
+    for (const auto ordinal : tensor.again) allocations.push_back({ordinal, t});
+  }
   for (std::size_t i = 0; i < profile.ops.size(); ++i) {
     ops_.push_back(name_hash(profile.ops[i].name));
     prefixes_.push_back(signature_);

@@ -162,6 +162,7 @@ void Session::step_end() noexcept {
     else if (state_ == State::steady)
       end_steady_step();
     ++steps_;
+    if (active_ != nullptr) active_->take_over(space_);
     begin_step();
     if (std::exchange(count_next_, false)) begin_counting();
   } catch (const std::exception& error) {

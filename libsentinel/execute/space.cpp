@@ -132,6 +132,17 @@ LiveTensor* Space::allocate(std::uint64_t bytes, std::uint32_t slot, bool own_pa
   return &table_.insert(tensor);
 }
 
+void Space::hand_over(std::uint32_t plan, std::uint32_t from, std::uint32_t to) {
+  auto& planned = plans_[plan];
+  const bool alike = planned.ranges_of[from] != kFixed &&
+                     planned.ranges_of[from] == planned.ranges_of[to];
+  if (!alike || !planned.used[from] || planned.used[to]) return;
+  planned.address[to] = std::exchange(planned.address[from], 0);
+  planned.used[from] = false;
+  planned.used[to] = true;
+  table_.find(planned.address[to])->slot = to;
+}
+
 // `memory`: its granules are left with fast memory.
 void Space::give_back(const LiveTensor& tensor, bool memory) {
   if (tensor.reserved != 0)

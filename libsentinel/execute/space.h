@@ -45,6 +45,9 @@ class Space {
   // placement it has in the plan, or LiveTensor::kUnplanned; a placement that is still in use, or
   // overlaps one that is, is not given twice: the tensor then lies elsewhere.
   LiveTensor* allocate(std::uint64_t bytes, std::uint32_t slot, bool own_pages);
+  // The tensor that lies in slot `from` is what the plan has in `to` from now on, if nobody lies in
+  // that and both take their places from the same ranges.
+  void hand_over(std::uint32_t plan, std::uint32_t from, std::uint32_t to);
   // The tensor that was there. The address must be a live tensor's.
   LiveTensor release(std::uintptr_t address);
 

@@ -57,7 +57,7 @@ namespace plan {
 namespace {
 
 constexpr std::string_view kFormat = "sentinel-plan";
-constexpr std::uint32_t kVersion = 2;
+constexpr std::uint32_t kVersion = 3;
 
 class File {  // closed and, unless kept, removed
  public:

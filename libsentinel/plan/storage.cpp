@@ -2,42 +2,13 @@
 
 #include <algorithm>
 #include <map>
+#include <queue>
+#include <set>
 
 #include "sentinel/analysis.h"
 
 namespace sentinel::plan {
 namespace {
-
-// last step's instance -> this step's, by equal size and order
-std::map<std::uint32_t, std::uint32_t> carried_pairs(const Profile& profile) {
-  struct Outgoing {  // of one size, in order; those before `head` are taken
-    std::vector<std::uint32_t> tensors;
-    std::vector<bool> taken;
-    std::size_t head = 0;
-  };
-  std::map<std::uint64_t, Outgoing> outgoing;
-  for (std::uint32_t t = 0; t < profile.tensors.size(); ++t) {
-    const Tensor& tensor = profile.tensors[t];
-    if (tensor.alloc_op && !tensor.free_op && !tensor.foreign)
-      outgoing[tensor.bytes].tensors.push_back(t);
-  }
-  std::map<std::uint32_t, std::uint32_t> pairs;
-  for (std::uint32_t t = 0; t < profile.tensors.size(); ++t) {
-    const Tensor& tensor = profile.tensors[t];
-    if (tensor.alloc_op || !tensor.free_op || tensor.foreign || tensor.bytes == 0) continue;
-    auto& [same_size, taken, head] = outgoing[tensor.bytes];
-    taken.resize(same_size.size(), false);
-    std::size_t at = head;
-    while (at < same_size.size() &&
-           (taken[at] || *profile.tensors[same_size[at]].alloc_op <= *tensor.free_op))
-      ++at;
-    if (at == same_size.size()) continue;
-    pairs[t] = same_size[at];
-    taken[at] = true;
-    while (head < taken.size() && taken[head]) ++head;
-  }
-  return pairs;
-}
 
 std::uint64_t openings(const TensorCount& count) { return count.reads + count.writes; }
 
@@ -49,10 +20,11 @@ void add_uses(Storage& storage, const std::vector<OpId>& ops, std::uint32_t shif
 }
 
 // Allocation is a use: the frames are needed from then on. A tensor nobody names (a workspace, an
-// output never written) is taken to be used at both ends of its life.
-void add_lifetime_uses(Storage& storage) {
+// output never written) is taken to be used at both ends of its life; what the step before left
+// behind, and nobody names any more, is not used again.
+void add_lifetime_uses(Storage& storage, bool made) {
   if (storage.persistent) return;
-  if (storage.uses.empty()) storage.uses.push_back(storage.last);
+  if (storage.uses.empty() && made) storage.uses.push_back(storage.last);
   storage.uses.push_back(storage.first);
 }
 
@@ -63,19 +35,45 @@ void sort_unique(std::vector<std::uint32_t>& v) {
 
 }  // namespace
 
+std::vector<Left> left_behind(const Profile& profile) {
+  std::map<std::uint64_t, std::queue<TensorId>> made;  // of one size, in order
+  for (std::size_t t = 0; t < profile.tensors.size(); ++t) {
+    const Tensor& tensor = profile.tensors[t];
+    if (tensor.alloc_op && !tensor.free_op && !tensor.foreign) made[tensor.bytes].emplace(t);
+  }
+  std::vector<Left> all;
+  for (std::size_t t = 0; t < profile.tensors.size(); ++t) {
+    const Tensor& tensor = profile.tensors[t];
+    if (tensor.alloc_op || !tensor.free_op || tensor.foreign || tensor.bytes == 0) continue;
+    auto& next = made[tensor.bytes];
+    if (next.empty()) continue;
+    const auto again = *profile.tensors[next.front().index()].alloc_op;
+    all.push_back({TensorId(t), next.front(), again <= *tensor.free_op});
+    next.pop();
+  }
+  return all;
+}
+
 std::vector<Storage> storages(const Profile& profile) {
   const auto lives = lifetimes(profile);
   const auto used = uses(profile);
   const auto counted = counts(profile);
-  const auto pairs = carried_pairs(profile);
   std::map<std::uint32_t, std::uint32_t> older;
-  for (const auto& [in, out] : pairs) older[out] = in;
+  std::set<std::uint32_t> carried;
+  std::set<std::uint32_t> read_next;  // as another storage of the next step: it has to be there
+  for (const Left& left : left_behind(profile))
+    if (!left.beside) {
+      older[left.now.value] = left.before.value;
+      carried.insert(left.before.value);
+    } else if (!used[left.before.index()].empty()) {
+      read_next.insert(left.now.value);
+    }
 
   std::vector<Storage> all;
   const auto ops = static_cast<std::uint32_t>(profile.ops.size());
   for (std::uint32_t t = 0; t < profile.tensors.size(); ++t) {
     const Tensor& tensor = profile.tensors[t];
-    if (tensor.foreign || tensor.bytes == 0 || ops == 0 || pairs.contains(t)) continue;
+    if (tensor.foreign || tensor.bytes == 0 || ops == 0 || carried.contains(t)) continue;
     const Lifetime& life = lives[t];
     Storage s{.tensor = TensorId(t),
               .persistent = life.persistent,
@@ -93,7 +91,8 @@ std::vector<Storage> storages(const Profile& profile) {
       add_uses(s, used[before->second], ops);
     }
     add_uses(s, used[t], 0);
-    add_lifetime_uses(s);
+    if (read_next.contains(t)) s.uses.push_back(ops - 1);
+    add_lifetime_uses(s, tensor.alloc_op.has_value());
     sort_unique(s.uses);
     all.push_back(std::move(s));
   }

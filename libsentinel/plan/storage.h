@@ -30,6 +30,14 @@ struct Storage {
   }
 };
 
+// What the step before left behind and this step frees, with what this step makes and leaves behind
+// itself: by size, in order of birth.
+struct Left {
+  TensorId before, now;
+  bool beside;  // both exist for a while: a script keeps its last result until the next is made
+};
+std::vector<Left> left_behind(const Profile&);
+
 // Every tensor that occupies memory of ours, once: foreign and empty ones are left out.
 std::vector<Storage> storages(const Profile&);
 

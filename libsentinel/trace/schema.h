@@ -1,4 +1,4 @@
-// The stored profile, version 1: one SQLite file. Integers are 64-bit signed, times REAL in
+// The stored profile, version 2: one SQLite file. Integers are 64-bit signed, times REAL in
 // microseconds, text UTF-8; NULL stands for an absent optional. Ids are dense from 0, in order.
 //
 //   meta       key TEXT PK, value          see for_each_field below; and
@@ -10,6 +10,7 @@
 //   tensors    id PK, name, bytes, kind, alloc_op, free_op, ordinal, place, stride, is_foreign
 //                                           kind: 0 global, 1 intermediate, 2 workspace
 //                                           place: offset in the arena; stride: of sampled pages
+//   again      tensor, ordinal PK           since version 2: allocations that are that tensor again
 //   accesses   tensor, op PK, reads, writes openings, scaled by the tensor's stride
 //   natural    id PK, tensor, address       address: two's complement of 64 bits
 //
@@ -23,8 +24,8 @@
 
 namespace sentinel::schema {
 
-constexpr std::int64_t version = 1;         // what this program writes, and the newest it reads
-constexpr std::int64_t reader_version = 1;  // the oldest reader that can read what it writes
+constexpr std::int64_t version = 2;         // what this program writes, and the newest it reads
+constexpr std::int64_t reader_version = 2;  // the oldest reader that can read what it writes
 constexpr std::uint32_t application_id = 0x534e544c;  // "SNTL", at byte 68 of the file
 
 constexpr const char* create = R"(
@@ -38,6 +39,8 @@ constexpr const char* create = R"(
   CREATE TABLE tensors (id INTEGER PRIMARY KEY, name TEXT, bytes INTEGER, kind INTEGER,
                         alloc_op INTEGER, free_op INTEGER, ordinal INTEGER, place INTEGER,
                         stride INTEGER, is_foreign INTEGER);
+  CREATE TABLE again (tensor INTEGER, ordinal INTEGER,
+                      PRIMARY KEY (tensor, ordinal)) WITHOUT ROWID;
   CREATE TABLE accesses (tensor INTEGER, op INTEGER, reads INTEGER, writes INTEGER,
                          PRIMARY KEY (tensor, op)) WITHOUT ROWID;
   CREATE TABLE natural (id INTEGER PRIMARY KEY, tensor INTEGER, address INTEGER);

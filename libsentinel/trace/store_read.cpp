@@ -134,6 +134,8 @@ struct FieldReader {
   }
 };
 
+constexpr const char* kWriter = "SELECT value FROM meta WHERE key = 'schema_version'";
+
 std::int64_t version_of(sqlite::Database& db, const char* sql) {
   sqlite::Statement row(db, sql);
   if (!row.step()) throw Error("it does not name its version");
@@ -143,7 +145,7 @@ std::int64_t version_of(sqlite::Database& db, const char* sql) {
 void require_readable_version(sqlite::Database& db, const std::string& path) {
   const auto oldest = version_of(db, "SELECT value FROM meta WHERE key = 'reader_version'");
   if (oldest <= schema::version) return;
-  const auto written = version_of(db, "SELECT value FROM meta WHERE key = 'schema_version'");
+  const auto written = version_of(db, kWriter);
   throw Error(
       fmt::format("{}: it has version {} and this program reads up to {}; use a newer "
                   "Sentinel",
@@ -212,6 +214,17 @@ void read_tensors(sqlite::Database& db, Profile& profile) {
   }
 }
 
+void read_again(sqlite::Database& db, Profile& profile) {
+  if (version_of(db, kWriter) < 2) return;
+  sqlite::Statement row(db, "SELECT tensor, ordinal FROM again ORDER BY tensor, ordinal");
+  while (row.step()) {
+    const auto tensor = id<TensorId>(row, 0);
+    if (tensor.index() >= profile.tensors.size())
+      throw Error(fmt::format("tensor {} is allocated again and does not exist", tensor.value));
+    profile.tensors[tensor.index()].again.push_back(natural32(row, 1));
+  }
+}
+
 void read_accesses(sqlite::Database& db, Profile& profile) {
   sqlite::Statement row(db, "SELECT tensor, op, reads, writes FROM accesses ORDER BY tensor, op");
   while (row.step())
@@ -229,7 +242,7 @@ Profile read_tables(sqlite::Database& db) {
   Profile profile;
   profile.meta = read_meta(db);
   for (const auto read :
-       {read_layers, read_ops, read_operands, read_tensors, read_accesses, read_natural})
+       {read_layers, read_ops, read_operands, read_tensors, read_again, read_accesses, read_natural})
     read(db, profile);
   validate(profile);
   return profile;

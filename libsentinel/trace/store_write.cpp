@@ -113,6 +113,8 @@ struct ProfileWriter::State {
     add_op.emplace(db, "INSERT INTO ops VALUES (?, ?, ?, ?, ?, ?)");
     add_operand.emplace(db, "INSERT INTO operands VALUES (?, ?, ?)");
     set_tensor.emplace(db, "INSERT OR REPLACE INTO tensors VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+    drop_again.emplace(db, "DELETE FROM again WHERE tensor = ?");
+    add_again.emplace(db, "INSERT INTO again VALUES (?, ?)");
     add_access.emplace(db,
                        "INSERT INTO accesses VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
                        "reads = reads + excluded.reads, writes = writes + excluded.writes");
@@ -151,15 +153,15 @@ struct ProfileWriter::State {
 
   void leave_to_parent() {
     db.abandon();
-    for (auto* statement :
-         {&add_layer, &add_op, &add_operand, &set_tensor, &add_access, &add_natural})
+    for (auto* statement : {&add_layer, &add_op, &add_operand, &set_tensor, &drop_again,
+                            &add_again, &add_access, &add_natural})
       if (*statement) (*statement)->abandon();
   }
 
   pid_t owner = getpid();
   sqlite::Database db;
-  std::optional<sqlite::Statement> add_layer, add_op, add_operand, set_tensor, add_access,
-      add_natural;
+  std::optional<sqlite::Statement> add_layer, add_op, add_operand, set_tensor, drop_again,
+      add_again, add_access, add_natural;
   std::uint64_t layers = 0, ops = 0, tensors = 0;                       // added so far
   std::uint64_t needed_layers = 0, needed_ops = 0, needed_tensors = 0;  // referred to so far
 };
@@ -212,6 +214,8 @@ void ProfileWriter::replace(TensorId id, const Tensor& tensor) {
                           static_cast<std::uint32_t>(tensor.kind), number(tensor.alloc_op),
                           number(tensor.free_op), tensor.ordinal, tensor.offset,
                           tensor.sample_stride, tensor.foreign);
+  state_->drop_again->run(id.value);
+  for (const auto ordinal : tensor.again) state_->add_again->run(id.value, ordinal);
   state_->refer_op(tensor.alloc_op);
   state_->refer_op(tensor.free_op);
 }

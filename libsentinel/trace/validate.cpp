@@ -111,6 +111,11 @@ void validate(const Tensor& tensor, std::size_t t) {
           tensor.bytes);
   require(tensor.kind <= TensorKind::workspace, "tensor {} has an unknown kind", t);
   require(tensor.sample_stride >= 1, "tensor {} has a sample stride of 0", t);
+  require(tensor.again.size() <= max_records && (tensor.again.empty() || tensor.alloc_op) &&
+              std::ranges::adjacent_find(tensor.again, std::ranges::greater_equal()) ==
+                  tensor.again.end() &&
+              (tensor.again.empty() || tensor.again.front() > tensor.ordinal),
+          "tensor {} is said to be allocated again before it is allocated", t);
   require(tensor.offset.value_or(0) <= max_total_bytes, "tensor {} lies out of the arena", t);
   require(!tensor.alloc_op || !tensor.free_op || *tensor.alloc_op <= *tensor.free_op,
           "tensor {} is freed before it is allocated", t);

@@ -493,7 +493,7 @@ class BadInput(Case):
                                      "plan.json").returncode, 0)
         plan = (self.folder / "plan.json").read_text()
         for words, text in [("line", plan[:len(plan) // 2]), ("not a plan", "{}"),
-                            ("version", plan.replace('"version": 2', '"version": 9')),
+                            ("version", plan.replace('"version": 3', '"version": 9')),
                             ("not a readable plan", plan.replace('"moves"', '"movements"'))]:
             with self.subTest(words):
                 self.file("bad.json", text)

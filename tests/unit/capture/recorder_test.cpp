@@ -65,6 +65,47 @@ TEST_F(Recorder, CountsOfAnOpAddUp) {
   EXPECT_EQ(profile.accesses[0].op, OpId(1));  // op 0: what comes before the first
 }
 
+// A convolution's backward pass: copies of two operands, freed, then two of as many bytes.
+TEST_F(Recorder, WhatAnOpMakesInThePlaceOfWhatItFreedIsOneTensor) {
+  const auto backward = recorder.op_start("backward", Phase::backward);
+  const auto first = recorder.allocated(backward, 2 * kPage, 0),
+             beside = recorder.allocated(backward, 2 * kPage, 0);
+  const auto result = recorder.allocated(backward, 3 * kPage, 0);
+  recorder.freed(first);
+  const auto again = recorder.allocated(backward, 2 * kPage, 0);
+  recorder.freed(beside);
+  const auto stays = recorder.allocated(backward, 2 * kPage, 0);
+  recorder.freed(again);
+  const auto smaller = recorder.allocated(backward, kPage, 0);
+  recorder.op_uses(backward, again, true, false);
+  recorder.opened(backward, {.tag = first, .writes = 2});
+  recorder.opened(backward, {.tag = again, .writes = 2});
+  const auto next = recorder.op_start("next", Phase::backward);
+  recorder.freed(smaller);
+  const auto of_next = recorder.allocated(next, 2 * kPage, 0);
+  recorder.freed(stays);
+  recorder.freed(result);
+
+  const auto profile = recorder.profile({}, {});
+  ASSERT_EQ(profile.tensors.size(), 6u);  // the fixture's; first, beside, result; smaller; of_next
+  const Tensor& one = profile.tensors[1];
+  EXPECT_EQ(one.again, std::vector<std::uint32_t>{3});
+  EXPECT_EQ(one.free_op, OpId(backward));
+  EXPECT_EQ(one.kind, TensorKind::workspace);
+  const Tensor& two = profile.tensors[2];
+  EXPECT_EQ(two.again, std::vector<std::uint32_t>{4});
+  EXPECT_EQ(two.free_op, OpId(next)) << "the last one's";
+  EXPECT_EQ(two.kind, TensorKind::intermediate);
+  for (const std::size_t other : {0, 3, 4, 5}) EXPECT_TRUE(profile.tensors[other].again.empty());
+  EXPECT_EQ(profile.tensors[5].alloc_op, OpId(next)) << "of another op, " << of_next;
+  EXPECT_EQ(profile.ops[backward].in, std::vector{TensorId(1)});
+  EXPECT_EQ(profile.ops[backward].out,
+            (std::vector{TensorId(1), TensorId(2), TensorId(3), TensorId(4)}));
+  ASSERT_EQ(profile.accesses.size(), 1u);
+  EXPECT_EQ(profile.accesses[0], (AccessCount{TensorId(1), OpId(backward), 0, 4}));
+  EXPECT_EQ(profile.natural.size(), profile.tensors.size());
+}
+
 // "a" makes 1 page and "b" 2, one after the other or at the same time.
 StepRecorder step_of(bool a_first, bool together) {
   StepRecorder step;

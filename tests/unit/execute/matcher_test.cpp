@@ -36,6 +36,28 @@ TEST(StepMatcher, FollowsWhatWasProfiled) {
   }
 }
 
+// Whose signature is the recorder's, too.
+TEST(StepMatcher, AnAllocationInThePlaceOfAFreedOneIsTheSameTensor) {
+  StepRecorder recorder;
+  recorder.begin();
+  const auto op = recorder.op_start("op", Phase::forward);
+  const auto first = recorder.allocated(op, 4096, 0);
+  recorder.allocated(op, 8192, 0);
+  recorder.freed(first);
+  recorder.allocated(op, 4096, 0);
+  const auto profile = recorder.profile({}, {});
+  ASSERT_EQ(profile.tensors.size(), 2u);
+
+  StepMatcher matcher(profile);
+  EXPECT_EQ(matcher.signature(), recorder.signature());
+  matcher.begin_step();
+  auto place = matcher.op(name_hash("op"));
+  EXPECT_EQ(matcher.allocation(place, 4096), 0u);
+  EXPECT_EQ(matcher.allocation(place, 8192), 1u);
+  EXPECT_EQ(matcher.allocation(place, 4096), 0u);
+  EXPECT_EQ(matcher.allocation(place, 4096), LiveTensor::kUnplanned);
+}
+
 TEST(StepMatcher, GoesOnBehindAnOpThatWasNotProfiled) {
   StepMatcher matcher(step());
   matcher.begin_step();

@@ -104,6 +104,25 @@ TEST_F(SpaceTest, NoTwoLiveTensorsOverlap) {
   EXPECT_EQ(granules.size(), 7u);
 }
 
+// A step's result that lives until the next step has made its own.
+TEST_F(SpaceTest, WhatIsLeftBehindHasAPlaceOfItsOwn) {
+  std::uintptr_t before = born(0);
+  for (int step = 0; step < 4; ++step) {
+    space_.hand_over(0, 0, 2);
+    EXPECT_EQ(space_.address_of(0, 2), before);
+    EXPECT_EQ(space_.address_of(0, 0), 0u);
+    const auto now = born(0);
+    EXPECT_NE(now, before);
+    EXPECT_EQ(space_.find(reinterpret_cast<void*>(now))->slot, 0u) << "as planned, each time";
+    space_.release(before);
+    EXPECT_EQ(space_.address_of(0, 2), 0u);
+    before = now;
+  }
+  space_.hand_over(0, 0, 3);  // of another size
+  space_.hand_over(0, 4, 5);  // where others share its granule
+  EXPECT_EQ(space_.address_of(0, 0), before);
+}
+
 TEST_F(SpaceTest, WhatSharesAGranuleStaysWhereThePlanHasIt) {
   const auto first = born(4), second = born(5), pooled = born(6);
   EXPECT_EQ(second - first, 128u);

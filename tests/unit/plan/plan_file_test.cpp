@@ -60,9 +60,9 @@ TEST_F(PlanFile, SaysWhatIsWrong) {
   EXPECT_THAT(complaint("[]"), HasSubstr("not a plan"));
   EXPECT_THAT(complaint("{}"), HasSubstr("not a plan"));
   EXPECT_THAT(complaint(R"({"format":"sentinel-plan","version":9})"), HasSubstr("version 9"));
-  EXPECT_THAT(complaint(R"({"format":"sentinel-plan","version":2})"),
+  EXPECT_THAT(complaint(R"({"format":"sentinel-plan","version":3})"),
               HasSubstr("not a readable plan"));
-  EXPECT_THAT(complaint(R"({"format":3,"version":2})"), HasSubstr("not a readable plan"));
+  EXPECT_THAT(complaint(R"({"format":3,"version":3})"), HasSubstr("not a readable plan"));
   EXPECT_THROW(read_plan("/no/such/plan"), Error);
   EXPECT_THROW(write_plan("/no/such/plan", plan_), Error);
 }

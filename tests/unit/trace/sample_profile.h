@@ -79,7 +79,7 @@ inline Profile sample_profile() {
                {"fc/linear:0", 4096, TensorKind::intermediate, op0, op1},
                {"fc/relu:0", 4097, TensorKind::intermediate, op1, op2, 1},
                {"grad", 10000, TensorKind::intermediate, op2, op3},
-               {"scratch", 8192, TensorKind::workspace, op3, op3, 0, {}, 2}};
+               {"scratch", 8192, TensorKind::workspace, op3, op3, 0, {}, 2, false, {2, 5}}};
   p.accesses = {{TensorId(0), op0, 3, 0},
                 {TensorId(0), op3, 0, 3},
                 {TensorId(2), op0, 0, 1},

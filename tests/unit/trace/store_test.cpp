@@ -279,6 +279,18 @@ TEST(Store, NewerVersions) {
             "no error");
 }
 
+TEST(Store, TheFirstVersionKnewOfNoTensorAgain) {
+  const TestFolder folder;
+  auto profile = sample_profile();
+  write_profile(folder / "p", profile);
+  {
+    sqlite::Database db(folder / "p", SQLITE_OPEN_READWRITE, "");
+    db.exec("UPDATE meta SET value = 1 WHERE key LIKE '%_version'; DROP TABLE again");
+  }
+  profile.tensors.back().again.clear();
+  EXPECT_EQ(read_profile(folder / "p"), profile);
+}
+
 TEST(Store, ValuesThatCannotBe) {
   for (const char* sql : {"UPDATE ops SET layer = 7",
                           "UPDATE ops SET phase = 3",
@@ -302,6 +314,11 @@ TEST(Store, ValuesThatCannotBe) {
                           "UPDATE tensors SET stride = 1 << 32",
                           "UPDATE tensors SET name = zeroblob(9)",
                           "UPDATE tensors SET id = 1 << 40 WHERE id = 5",
+                          "UPDATE again SET ordinal = 0 WHERE ordinal = 2",
+                          "UPDATE again SET ordinal = 1 << 32 WHERE ordinal = 2",
+                          "UPDATE again SET tensor = 9",
+                          "UPDATE again SET tensor = 0",
+                          "DROP TABLE again",
                           "UPDATE accesses SET op = 9 WHERE op = 3",
                           "UPDATE accesses SET reads = -1",
                           "UPDATE natural SET tensor = 9",
