@@ -7,7 +7,8 @@
 // A count is an *opening*: an armed page faults when touched, the fault opens and counts it and
 // puts it in the faulting thread's window, a FIFO of W opened pages; it is armed again when W
 // other pages were opened by that thread after it, or when its range is disarmed. A source that is
-// not exact counts accesses instead, as many as its samples stand for.
+// not exact counts something near it: accesses, as many as its samples stand for, or the openings
+// of a device, as far as whoever serves its faults lets them be seen.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +21,9 @@ namespace sentinel {
 
 struct SourceInfo {
   std::string name;
-  bool exact = true;  // counts openings, each of them; else accesses, by samples of them
+  bool exact = true;   // counts openings, each of them
+  bool window = true;  // it is the window that arms pages again
+  bool whole = false;  // it counts all pages of a range, whatever its stride
   bool reads_writes_apart = false;
   std::uint32_t page_bytes = 4096;
   double event_cost_us = 0;  // rough cost of one opening, for choosing a sampling stride

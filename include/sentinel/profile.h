@@ -79,7 +79,7 @@ struct MachineRecord {                // the machine a profile was taken on
 
 struct ProfileMeta {
   std::string
-      source;  // access source: "userfaultfd", "kernel", "samples", "ops", "synthetic", "trace"
+      source;  // "userfaultfd", "kernel", "samples", "ops", "synthetic", "trace", a GPU's (above)
   bool exact = false;                     // every opening was counted
   bool read_write = false;                // reads and writes told apart
   bool complete = false;                  // false: the recording ended early (crash, interrupt)

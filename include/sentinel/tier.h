@@ -27,6 +27,7 @@ struct Transfer {
   // The part of the slot that is transferred, of page-aligned ends; `bytes` 0: the whole. The frame
   // is as large as the part.
   std::uint64_t first = 0, bytes = 0;
+  bool device = false;  // the frame is a GPU's memory: for executors that were given its files
 };
 
 struct Completion {

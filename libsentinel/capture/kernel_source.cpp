@@ -66,8 +66,8 @@ KernelSource::KernelSource(const Options& options)
   group_counters_ = create.group_counters;
   const bool small = options.window_pages < SENTINEL_STEP_WINDOW;
   info_ = {
-      .name = "kernel",
-      .exact = !small || (create.features & SENTINEL_FEATURE_STEP) != 0,
+      .name = options.device.empty() ? "kernel" : "kernel-" + options.device,
+      .exact = options.device.empty() && (!small || (create.features & SENTINEL_FEATURE_STEP) != 0),
       .reads_writes_apart = (create.features & SENTINEL_FEATURE_WRITES) != 0,
       .page_bytes = kPage,
       .missed = options.in_company ? 1.0 / 32 : 0};  // half the sixteenth that waits for company

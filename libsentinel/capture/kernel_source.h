@@ -4,6 +4,10 @@
 // nodes; nothing is mapped, replaced or registered for it. Kernel-mode accesses count like any
 // other, a debugger's do not. Draining costs no system call, arming and disarming one each.
 //
+// A device that follows the process's page tables (HMM, ATS) is counted as well: the kernel thread
+// that serves its faults is the thread whose window they go through. What is served together with
+// what the device asked for counts too, so then it is not exact. Not run on such a device yet.
+//
 // Exactness is that of UserfaultSource, whose definition the kernel implements: the same program
 // and W give the same counts. A page that is unmapped is disarmed by that.
 //
@@ -35,6 +39,7 @@ class KernelSource final : public AccessSource {
     std::uint64_t seed = 0;             // of the sampled pages' places
     bool in_company = false;            // pages that left a window are armed again together
     std::uint32_t most_tags = 1u << 18;
+    std::string device;  // how a device that is to be counted follows the page tables, if one is
   };
 
   // Why this process cannot have one: 0, or a negative errno (-ENOENT: no patched kernel).

@@ -21,7 +21,12 @@ SampleSource::SampleSource(std::vector<SampleRing> rings, std::uint32_t period)
     : period_(period),
       process_(getpid()),
       begin_(std::chrono::steady_clock::now()),
-      info_{.name = "samples", .exact = false, .reads_writes_apart = true, .page_bytes = kPage},
+      info_{.name = "samples",
+            .exact = false,
+            .window = false,
+            .whole = true,
+            .reads_writes_apart = true,
+            .page_bytes = kPage},
       rings_(std::move(rings)) {}
 
 SampleSource::SampleSource(const SampleEvents& events)

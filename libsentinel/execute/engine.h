@@ -72,6 +72,8 @@ class Engine {
   // Before whoever made the stream destroys it. Nothing is launched there any more.
   virtual void forget(void* /*stream*/) {}
   virtual void finish() noexcept {}
+  // There, before the program's libraries end: those that move memory are asked no more.
+  virtual void program_ends() noexcept {}
   // There: from now on a pager decides what leaves and what is fetched ahead, in the place of a
   // plan. Throws Error where that cannot be. And: what is awaited from now on is for a kernel of
   // this name and these arguments, as a hash.
@@ -89,8 +91,10 @@ class Engine {
   virtual void release(std::uintptr_t address, std::uint64_t bytes) noexcept {
     demote(address, bytes);
   }
-  // What has been demoted belongs in the tier below the slow one, where there is one.
-  virtual void sink(std::uintptr_t, std::uint64_t) noexcept {}
+  // The same, into the tier below the slow one, where there is one.
+  virtual void sink(std::uintptr_t address, std::uint64_t bytes) noexcept {
+    demote(address, bytes);
+  }
   virtual void promote(std::uintptr_t address, std::uint64_t bytes) noexcept = 0;
   // The op about to run writes all of this tensor and reads nothing: its contents may be lost.
   virtual void overwrite(std::uintptr_t, std::uint64_t) noexcept {}

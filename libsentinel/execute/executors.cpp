@@ -63,7 +63,8 @@ class InjectingExecutor final : public Executor {
 };
 
 std::unique_ptr<Executor> make_plain(const SlowFile& file, const ExecutorOptions& options) {
-  if (options.backend == IoBackend::threads) return make_thread_executor(file, options);
+  if (options.backend == IoBackend::threads || options.device != nullptr)
+    return make_thread_executor(file, options);
   if (options.backend == IoBackend::uring) return make_uring_executor(file, options);
   try {
     return make_uring_executor(file, options);
@@ -78,7 +79,8 @@ IoBackend parse_io_backend(const std::string& text) {
   if (text.empty() || text == "auto") return IoBackend::automatic;
   if (text == "uring") return IoBackend::uring;
   if (text == "threads") return IoBackend::threads;
-  throw Error(fmt::format("\"{}\" is no I/O backend; known: auto, uring, threads", text));
+  throw Error(fmt::format(
+      "\"{}\" is no I/O backend; known: auto, uring, threads; and cufile, beside a GPU", text));
 }
 
 std::unique_ptr<Executor> make_injecting_executor(std::unique_ptr<Executor> inner,

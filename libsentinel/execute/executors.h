@@ -9,6 +9,10 @@
 
 namespace sentinel {
 
+namespace gpu {
+class DeviceFiles;
+}
+
 enum class IoBackend { automatic, uring, threads };
 IoBackend parse_io_backend(const std::string& text);  // throws Error
 
@@ -19,6 +23,7 @@ struct ExecutorOptions {
   // For tests: "write:3:EIO" fails the third write; "read:1:short" is the first read of a file that
   // has lost its end, which is an I/O error.
   std::string inject;
+  gpu::DeviceFiles* device = nullptr;  // of the same files; by threads alone
 };
 
 std::unique_ptr<Executor> make_executor(const SlowFile&, const ExecutorOptions&);

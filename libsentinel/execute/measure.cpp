@@ -218,16 +218,19 @@ SessionOptions of_drive(SessionOptions options) {
   options.gpu.reset();
   options.driver.reset();
   options.machine.clear();
+  if (options.io == kCuFile) options.io = "auto";
   return options;
 }
 
 gpu::HostOptions host_options(const SessionOptions& options) {
+  const bool direct = options.io == kCuFile;
   return {.bytes = options.host_bytes,
           .directory = options.slow_directory,
           .allow_memory = options.allow_tmpfs,
-          .io = parse_io_backend(options.io),
+          .io = parse_io_backend(direct ? "threads" : options.io),
           .depth = options.depth,
-          .inject = options.inject};
+          .inject = options.inject,
+          .cufile = direct ? options.cufile : ""};
 }
 
 // What goes between the device and either crosses the link to the host. Where that was measured as

@@ -29,10 +29,10 @@ double port_bw(const TierSpeed&);
 double measure_memory_bw();  // copying, bytes per second
 // The driver of `options.gpu`, with memory from pools or managed. Throws Error.
 std::unique_ptr<gpu::Driver> open_gpu(const SessionOptions&);
-// The options with a way to a GPU's memory settled where they leave it open ("auto"): that of the
-// plan, else the one that `known` tells to move more; managed memory only where the tensors of a
-// stored profile have room in it several times over, for it is refused beyond what the device has
-// free. Throws Error.
+// The options with a way to a GPU's memory settled: what a source that counts needs. Where they
+// leave it open ("auto"), that of the plan, else the one that `known` tells to move more; managed
+// memory only where the tensors of a stored profile have room in it several times over, for it is
+// refused beyond what the device has free. Throws Error.
 using KnownMachine = std::function<Machine(const SessionOptions&)>;
 SessionOptions with_gpu_memory(SessionOptions, const KnownMachine& known);
 // A GPU's memory over the host's, by the driver's copies. Throws Error.

@@ -124,6 +124,9 @@ std::unique_ptr<gpu::Driver> open_gpu(const SessionOptions& options) {
 }
 
 SessionOptions with_gpu_memory(SessionOptions options, const KnownMachine& known) {
+  if (options.gpu && options.count == "kernel") options.gpu_memory = kPageable;
+  if (options.gpu && options.count == kCupti && options.gpu_memory == "auto")
+    options.gpu_memory = "managed";
   if (options.gpu_memory != "auto") return options;
   options.gpu_memory = "pools";
   if (!options.gpu || options.host_bytes != 0 || !options.machine.empty()) return options;
@@ -133,9 +136,13 @@ SessionOptions with_gpu_memory(SessionOptions options, const KnownMachine& known
     return plan::read_plan(options.plan).machine == local_machine(managed) ? managed : options;
   if (options.profile.empty()) return options;
   const auto peak = peak_live_bytes(read_any(options.profile));
-  const auto link = [](const Machine& machine) { return machine.links.front().bw; };
+  const auto link_bw = [&](const SessionOptions& way) {
+    const auto machine = known(way);
+    return machine.links.empty() ? 0 : machine.links.front().bw;
+  };
   try {
-    const bool faster = link(known(managed)) > kFaster * link(known(options));
+    const double pools_bw = link_bw(options), managed_bw = link_bw(managed);
+    const bool faster = pools_bw > 0 && managed_bw > kFaster * pools_bw;
     return faster && kRoom * peak <= open_gpu(managed)->free_bytes() ? managed : options;
   } catch (const Error&) {  // no managed memory; what pools lack is said when they are opened
     return options;

@@ -109,6 +109,8 @@ SessionOptions options_from_environment() {
                          .inject = value_of("SENTINEL_INJECT"),
                          .command = value_of("SENTINEL_COMMAND"),
                          .cuda = value_of("SENTINEL_CUDA"),
+                         .cufile = value_of("SENTINEL_CUFILE"),
+                         .cupti = value_of("SENTINEL_CUPTI"),
                          .gpu_memory = value_of("SENTINEL_GPU_MEMORY")};
   if (const auto fast = value_of("SENTINEL_FAST"); !fast.empty()) options.fast = parse_budget(fast);
   if (!value_of("SENTINEL_WINDOW").empty())
@@ -134,6 +136,13 @@ SessionOptions options_from_environment() {
     if (options.host_bytes < least)
       throw Error(fmt::format("--host-memory {}: between a GPU and a file {} are the least", host,
                               print_bytes(least)));
+  }
+  if (options.io == kCuFile && options.host_bytes == 0) {
+    if (options.mode == Mode::run)
+      throw Error(
+          "--io cufile is between a GPU and a file: give --tiers fast=gpu0,slow=host and "
+          "--host-memory as well");
+    options.io = "auto";  // a recording has no such file
   }
   options.granule_bytes = options.nodes ? granule_of(value_of("SENTINEL_GRANULE")) : kGranule;
   return options;

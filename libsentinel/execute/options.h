@@ -47,9 +47,13 @@ inline constexpr std::array kOptionTable{
     OptionRow{"SENTINEL_WINDOW", "", "W in pages; default: the last-level cache"},
     OptionRow{"SENTINEL_EXACT", "0", "1: count every page of every tensor"},
     OptionRow{"SENTINEL_COUNT", "auto",
-              "auto, kernel, userfaultfd; samples: those the processor takes; ops: op inputs and "
-              "outputs"},
-    OptionRow{"SENTINEL_IO", "auto", "auto, uring or threads"},
+              "auto, kernel, userfaultfd; samples: those the processor takes; cupti: a GPU's page "
+              "faults; ops: op inputs and outputs"},
+    OptionRow{"SENTINEL_CUPTI", "libcupti.so", "the library of CUDA's profiling interface"},
+    OptionRow{"SENTINEL_IO", "auto",
+              "auto, uring or threads; cufile: a GPU reads and writes the file below the host's "
+              "memory itself"},
+    OptionRow{"SENTINEL_CUFILE", "libcufile.so.0", "the library of GPUDirect Storage"},
     OptionRow{"SENTINEL_MOVE", "auto", "auto, or copy: as on kernels without UFFDIO_MOVE"},
     OptionRow{"SENTINEL_DEPTH", "8", "transfers in flight, each way"},
     OptionRow{"SENTINEL_RATED_TB", "600", "terabytes that the slow tier's drive may be written"},
@@ -65,13 +69,18 @@ inline constexpr std::array kOptionTable{
     OptionRow{"SENTINEL_QUIET", "0", "1: say nothing but errors"},
 };
 
+inline constexpr const char* kCuFile = "cufile";  // of SENTINEL_IO
+inline constexpr const char* kCupti = "cupti";    // of SENTINEL_COUNT
+// Of `gpu_memory`, for a recording alone: the host's, which the device's kernels use in place.
+inline constexpr const char* kPageable = "pageable";
+
 enum class Mode { none, record, run, arena };
 
 struct SessionOptions {
   Mode mode = Mode::none;
   std::string output, policy, profile, plan, slow_directory, summary, machine, io, move, count,
-      late, inject, command, cuda,
-      gpu_memory;  // pools, managed or auto
+      late, inject, command, cuda, cufile, cupti,
+      gpu_memory;  // pools, managed or auto; kPageable
   Budget fast;
   std::optional<NodeTiers> nodes;
   std::optional<int> gpu;               // the device whose memory is the fast tier

@@ -10,7 +10,9 @@
 #include <utility>
 
 #include "execute/frame_engine.h"
+#include "execute/gpu/pageable_engine.h"
 #include "execute/gpu/pool_engine.h"
+#include "execute/gpu_counting.h"
 #include "execute/limits.h"
 #include "execute/measure.h"
 #include "execute/node_engine.h"
@@ -29,11 +31,14 @@ constexpr std::uint32_t kPatience = 5;    // steps until a stored profile's is s
 constexpr std::size_t kMostBuckets = 10;  // the paper's, section IV-E
 
 std::shared_ptr<gpu::Driver> driver_of(const SessionOptions& options) {
-  if (!options.gpu || options.driver) return options.driver;
-  return open_gpu(options);
+  auto driver = !options.gpu || options.driver ? options.driver : open_gpu(options);
+  require_counting(options, driver.get());
+  return driver;
 }
 
 std::unique_ptr<Engine> make_engine(const SessionOptions& options, gpu::Driver* driver) {
+  if (options.gpu_memory == kPageable)
+    return std::make_unique<gpu::PageableEngine>(*driver, options.arena_bytes);
   if (driver != nullptr) {
     const bool managed = options.gpu_memory == "managed";
     const auto most = driver->free_bytes() / kGranule * kGranule;
@@ -68,11 +73,11 @@ Session::Session(SessionOptions options, std::string framework, OpOrder order)
       order_(order),
       engine_(make_engine(options_, driver_.get())),
       space_(*engine_) {
-  require_counting(options_);
   this_thread().trains = true;
   if (driver_ && options_.mode == Mode::arena)
     throw Error("on a GPU nothing can be had without its ops: SENTINEL_MODE=arena is not for it");
-  if (driver_) source_refused_ = "nothing counts a GPU's accesses page by page";
+  if (driver_ && !gpu::counted(options_))
+    source_refused_ = "counting a GPU's accesses page by page was not asked for";
   summary_.policy = options_.policy;
   if (options_.gpu)
     summary_.tiers = {fmt::format("gpu{}", *options_.gpu), "host",
@@ -397,6 +402,7 @@ void Session::finish(const char* reason) noexcept {
   try {
     const Guard guard(lock_);
     if (std::exchange(finished_, true)) return;
+    engine_->program_ends();
     if (state_ == State::profiling) {
       end_counting();
       store(take_profile(false, reason));

@@ -305,11 +305,12 @@ void Session::apply(const std::vector<Move>& moves, OpId op) {
     if (!wanted && !engine_->in_place()) keep_borders(*tensor, op, move.tier > 1);
     if (wanted)
       engine_->promote(tensor->address, tensor->bytes);
+    else if (move.tier > 1)
+      engine_->sink(tensor->address, tensor->bytes);
     else if (move.direction == Direction::release)
       engine_->release(tensor->address, tensor->bytes);
     else
       engine_->demote(tensor->address, tensor->bytes);
-    if (!wanted && move.tier > 1) engine_->sink(tensor->address, tensor->bytes);
   }
 }
 
@@ -330,8 +331,10 @@ void Session::keep_borders(const LiveTensor& tensor, OpId op, bool sinks) {
 void Session::let_go_of_borders(std::uint32_t before) {
   std::erase_if(kept_borders_, [&](const KeptBorder& border) {
     if (border.birth >= before) return false;
-    engine_->demote(border.granule, 1);
-    if (border.sinks) engine_->sink(border.granule, 1);
+    if (border.sinks)
+      engine_->sink(border.granule, 1);
+    else
+      engine_->demote(border.granule, 1);
     return true;
   });
 }

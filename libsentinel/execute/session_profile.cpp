@@ -9,6 +9,9 @@
 #include "capture/kernel_source.h"
 #include "capture/sample_source.h"
 #include "capture/userfault_source.h"
+#include "execute/gpu/fault_source.h"
+#include "execute/gpu/page_faults.h"
+#include "execute/gpu_counting.h"
 #include "execute/limits.h"
 #include "execute/session.h"
 #include "sentinel/analysis.h"
@@ -42,7 +45,7 @@ std::uint32_t window_of(const SessionOptions& options) {
   constexpr std::uint32_t kUnknownCache = 8192;
   if (options.window_pages != 0) return options.window_pages;
   const auto pages = static_cast<std::uint32_t>(this_machine().llc_bytes / kPage);
-  return pages != 0 ? pages : kUnknownCache;
+  return std::max(pages != 0 ? pages : kUnknownCache, options.gpu ? gpu::kLeastWindow : 1);
 }
 
 std::string now_utc() {
@@ -65,9 +68,15 @@ bool Session::counts_in_kernel() const {
 // The one that SENTINEL_COUNT names. Throws Error where it is refused.
 std::unique_ptr<AccessSource> Session::make_source() {
   if (options_.count == "samples") return std::make_unique<SampleSource>(find_sample_events());
+  if (options_.count == kCupti)
+    return std::make_unique<gpu::FaultSource>(*driver_,
+                                              gpu::open_cupti(options_.cupti, *options_.gpu),
+                                              engine_->arena(), engine_->arena_bytes());
   if (counts_in_kernel()) try {
-      return std::make_unique<KernelSource>(KernelSource::Options{
-          .window_pages = window_of(options_), .in_company = !options_.exact});
+      return std::make_unique<KernelSource>(
+          KernelSource::Options{.window_pages = window_of(options_),
+                                .in_company = !options_.exact,
+                                .device = driver_ ? gpu::name_of(driver_->pageable()) : ""});
     } catch (const Error& error) {
       if (options_.count == "kernel") throw;
       say(fmt::format("{}; userfaultfd counts instead", error.what()));
@@ -90,7 +99,7 @@ void Session::begin_counting() {
   try {
     source_ = make_source();
   } catch (const Error& error) {
-    if (options_.count == "kernel") throw;
+    if (options_.count == "kernel" || gpu::counted(options_)) throw;
     source_refused_ = error.what();
     end_counting();
     return say(fmt::format(
@@ -133,7 +142,7 @@ void Session::end_counting() {
 }
 
 // Every page is tracked. A source that samples accesses need not sample pages.
-bool Session::whole() const { return options_.exact || !source_->info().exact; }
+bool Session::whole() const { return options_.exact || source_->info().whole; }
 
 void Session::arm(const LiveTensor& tensor) {
   if (tensor.record == StepRecorder::kNone) return;
@@ -185,7 +194,7 @@ Profile Session::take_profile(bool complete, const std::string& reason) const {
       .command = options_.command,
       .framework = framework_,
       .batch = batch_,
-      .window_pages = counts && source.exact ? window_of(options_) : 0,
+      .window_pages = counts && source.window ? window_of(options_) : 0,
       .sample_error = counts ? 2 * recorder_.sample_error() + source.missed + not_armed : 0,
       .step_us = normal_us_,
       .profiled_step_us = recorder_.microseconds(),

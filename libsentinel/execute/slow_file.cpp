@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <linux/magic.h>
 #include <poll.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
@@ -14,6 +15,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <string_view>
 #include <utility>
 
 #include "base/units.h"
@@ -23,6 +25,7 @@ namespace sentinel {
 namespace {
 
 constexpr std::int64_t kGrowSlots = 64;  // slots added to each file at a time
+constexpr std::string_view kName = "sentinel-XXXXXX.slow", kEnd = ".slow";
 
 void refuse_memory(const std::string& directory) {
   struct statfs fs;
@@ -68,6 +71,20 @@ std::vector<std::string> split_directories(const std::string& text) {
   return directories;
 }
 
+bool is_left_behind(const std::string& path) {
+  const auto name = std::filesystem::path(path).filename().string();
+  const auto begin = kName.substr(0, kName.find('X'));
+  if (name.size() != kName.size() || !name.starts_with(begin) || !name.ends_with(kEnd))
+    return false;
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (file < 0) return false;
+  struct stat found {};
+  const bool left = fstat(file, &found) == 0 && S_ISREG(found.st_mode) &&
+                    found.st_uid == geteuid() && flock(file, LOCK_EX | LOCK_NB) == 0;
+  close(file);
+  return left;
+}
+
 SlowFile::SlowFile(const Options& options) : frame_bytes_(options.frame_bytes) {
   const auto directories = split_directories(options.directory);
   const std::uint64_t growth = kGrowSlots * frame_bytes_;
@@ -81,8 +98,9 @@ SlowFile::SlowFile(const Options& options) : frame_bytes_(options.frame_bytes) {
     refuse_full(directory, needed[device_of(directory)] += options.need_bytes == 0 ? 0 : each);
   }
   try {
-    for (const auto& directory : directories) open_unlinked(directory);
+    for (const auto& directory : directories) open_in(directory, options.named);
   } catch (...) {
+    forget_names();
     for (const int file : files_) close(file);
     throw;
   }
@@ -90,15 +108,15 @@ SlowFile::SlowFile(const Options& options) : frame_bytes_(options.frame_bytes) {
 }
 
 // O_TMPFILE where the file system has it: there is then no moment at which the file has a name.
-void SlowFile::open_unlinked(const std::string& directory) {
+void SlowFile::open_in(const std::string& directory, bool named) {
   const auto flags = O_RDWR | O_CLOEXEC;
   for (const int direct : {O_DIRECT, 0}) {
-    int file = open(directory.c_str(), flags | O_TMPFILE | direct, 0600);
-    if (file < 0 &&
+    int file = named ? open_named(directory, O_CLOEXEC | direct)
+                     : open(directory.c_str(), flags | O_TMPFILE | direct, 0600);
+    if (file < 0 && !named &&
         (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT || errno == EINVAL)) {
-      auto name = directory + "/sentinel-XXXXXX";
-      file = mkostemp(name.data(), O_CLOEXEC | direct);
-      if (file >= 0) unlink(name.c_str());
+      file = open_named(directory, O_CLOEXEC | direct);
+      forget_names();
     }
     if (file < 0) continue;
     direct_ &= direct != 0;
@@ -110,7 +128,23 @@ void SlowFile::open_unlinked(const std::string& directory) {
               errno);
 }
 
+// Locked while its process lives, so that what was left behind is known (is_left_behind).
+int SlowFile::open_named(const std::string& directory, int flags) {
+  auto name = fmt::format("{}/{}", directory, kName);
+  const int file = mkostemps(name.data(), static_cast<int>(kEnd.size()), flags);
+  if (file < 0) return file;
+  flock(file, LOCK_EX | LOCK_NB);
+  names_.push_back(std::move(name));
+  return file;
+}
+
+void SlowFile::forget_names() noexcept {
+  for (const auto& name : names_) unlink(name.c_str());
+  names_.clear();
+}
+
 SlowFile::~SlowFile() {
+  forget_names();
   for (const int file : files_) close(file);
   for (const auto& child : children_) close(child.alive);
 }

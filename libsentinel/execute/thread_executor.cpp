@@ -10,6 +10,7 @@
 
 #include "base/quiet_thread.h"
 #include "execute/executors.h"
+#include "execute/gpu/device_files.h"
 
 namespace sentinel {
 namespace {
@@ -21,7 +22,10 @@ constexpr std::size_t kMostThreads = 16;
 class ThreadExecutor final : public Executor {
  public:
   ThreadExecutor(const SlowFile& file, const ExecutorOptions& options)
-      : file_(file), frame_bytes_(options.frame_bytes), depth_(options.depth) {
+      : file_(file),
+        device_(options.device),
+        frame_bytes_(options.frame_bytes),
+        depth_(options.depth) {
     for (std::size_t i = 0; i < std::min(depth_, kMostThreads); ++i)
       threads_.push_back(quiet_thread([this] { work(); }));
   }
@@ -86,18 +90,33 @@ class ThreadExecutor final : public Executor {
     auto* at = static_cast<char*>(transfer.frame);
     const auto bytes = transfer.bytes != 0 ? transfer.bytes : frame_bytes_;
     for (std::uint64_t done = 0; done < bytes;) {
-      const auto offset = static_cast<off_t>(file_.offset(transfer.slot) + transfer.first + done);
-      const int fd = file_.descriptor(transfer.slot);
-      const auto n = transfer.write ? pwrite(fd, at + done, bytes - done, offset)
-                                    : pread(fd, at + done, bytes - done, offset);
-      if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-      if (n <= 0) return n < 0 ? errno : EIO;
+      const auto offset = file_.offset(transfer.slot) + transfer.first + done;
+      const auto n = transfer.device ? move_device(transfer, at + done, bytes - done, offset)
+                                     : move_host(transfer, at + done, bytes - done, offset);
+      if (n == -EINTR || n == -EAGAIN) continue;
+      if (n <= 0) return n < 0 ? static_cast<int>(-n) : EIO;
       done += static_cast<std::uint64_t>(n);
     }
     return 0;
   }
 
+  // Bytes moved, or a negative errno.
+  std::int64_t move_host(const Transfer& transfer, char* at, std::uint64_t bytes,
+                         std::uint64_t offset) const noexcept {
+    const int fd = file_.descriptor(transfer.slot);
+    const auto n = transfer.write ? pwrite(fd, at, bytes, static_cast<off_t>(offset))
+                                  : pread(fd, at, bytes, static_cast<off_t>(offset));
+    return n < 0 ? -errno : n;
+  }
+  std::int64_t move_device(const Transfer& transfer, char* at, std::uint64_t bytes,
+                           std::uint64_t offset) const noexcept {
+    const auto file = file_.file(transfer.slot);
+    return transfer.write ? device_->write(file, at, bytes, offset)
+                          : device_->read(file, at, bytes, offset);
+  }
+
   const SlowFile& file_;
+  gpu::DeviceFiles* const device_;
   std::uint64_t frame_bytes_;
   std::size_t depth_;
   std::mutex lock_;  // guards all below

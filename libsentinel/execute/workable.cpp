@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "capture/kernel_source.h"
 #include "execute/frame_engine.h"
+#include "execute/gpu_counting.h"
 #include "execute/limits.h"
 #include "sentinel/error.h"
 #include "sentinel/paging.h"
@@ -56,11 +57,12 @@ void require_workable(std::uint64_t fast_bytes, const SessionOptions& options,
                   print_bytes(ample.smallest_unstreamed_budget), print_bytes(ample.paper_bound)));
 }
 
-void require_counting(const SessionOptions& options) {
+void require_counting(const SessionOptions& options, gpu::Driver* driver) {
   if (options.gpu && (options.watch_every != 0 || options.inspect))
     throw Error("--watch and --inspect are of two nodes; a GPU's memory is on none");
-  if (options.gpu && options.count != "auto" && options.count != "ops")
-    throw Error(fmt::format("--count {}: a GPU's accesses are known by ops alone", options.count));
+  if (options.gpu) return gpu::require_source(options, driver);
+  if (options.count == kCupti)
+    throw Error("--count cupti counts a GPU's page faults: give --tiers fast=gpu0,slow=host");
   const bool stays = options.nodes || options.mode == Mode::record;
   const bool kernel = options.count == "kernel", watch = options.watch_every != 0;
   if (kernel && !stays)

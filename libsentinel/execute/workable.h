@@ -21,7 +21,8 @@ void require_workable(std::uint64_t fast_bytes, const SessionOptions&, const Pro
                       const Machine&, PlannedPolicy&);
 
 // Who counts, and what is watched: what is asked for by name and cannot be had is an error.
-void require_counting(const SessionOptions&);
+// `driver`: of a GPU, if it is open already.
+void require_counting(const SessionOptions&, gpu::Driver* driver = nullptr);
 
 // A policy that makes plans; or on a GPU one whose pager decides by faults.
 void require_policy(const SessionOptions&);

@@ -10,15 +10,35 @@
 namespace sentinel {
 namespace {
 
+struct SourceWords {
+  const char *source, *what;
+};
+
+// Of sources that count something else than what the processors' kernel sees being opened.
+constexpr const char* kUnverified = "; not verified on hardware";
+constexpr SourceWords kOfAGpu[] = {
+    {"kernel-hmm", "a GPU's openings of the host's memory, whose page tables it mirrors (HMM)"},
+    {"kernel-ats", "a GPU's openings of the host's memory, by the host's page tables (ATS)"},
+    {"cupti", "a GPU's page faults in managed memory, without what came along with them"},
+};
+
+std::string source_of(const ProfileMeta& meta) {
+  if (meta.source.empty()) return "unknown source";
+  const auto* const words = std::ranges::find(kOfAGpu, meta.source, &SourceWords::source);
+  if (words == std::end(kOfAGpu)) return meta.source;
+  return fmt::format("{}: {}{}", meta.source, words->what, kUnverified);
+}
+
 std::string sampling(const StepView& step) {
   if (step.profile.meta.exact) return "exact";
   const auto sampled = std::ranges::count_if(step.profile.tensors,
                                              [](const Tensor& t) { return t.sample_stride > 1; });
   const auto error = step.profile.meta.sample_error;
-  const auto what =
-      step.profile.meta.source == "samples"
-          ? std::string("sampled loads and stores, not openings")
-          : fmt::format("{} of {} tensors sampled", sampled, step.profile.tensors.size());
+  const auto& source = step.profile.meta.source;
+  const auto what = source == "samples" ? std::string("sampled loads and stores, not openings")
+                    : source == "cupti" ? std::string("a page at most once an op")
+                                        : fmt::format("{} of {} tensors sampled", sampled,
+                                                      step.profile.tensors.size());
   return fmt::format("{}, {}", what,
                      error > 0 ? "stated error ±" + print_percent(error) : "error not stated");
 }
@@ -64,7 +84,7 @@ std::string partial_notice(const StepView& step) {
 
 std::string fidelity(const StepView& step) {
   const auto& meta = step.profile.meta;
-  const std::string source = meta.source.empty() ? "unknown source" : meta.source;
+  const auto source = source_of(meta);
   if (!step.counted)
     return source + ": no memory accesses counted, a tensor counts once for each op that names it";
   const auto window = meta.window_pages == 0

@@ -121,7 +121,9 @@ def table(model, rows):
         held = row.get("summary", {}).get("peak_fast_bytes") or row["peak_bytes"]
         share = f"{rows['plain']['ms'] / row['ms']:.2f}" if "ms" in rows["plain"] else ""
         losses = {True: "same", False: "differ", None: "?"}[same(row, rows)]
-        lines.append(f"{label:24} {row['ms']:10.1f} {share:>9} {held / 1e9:17.2f}  {losses}")
+        profiled = [step["ms"] for step in row.get("summary", {}).get("steps", []) if step["phase"] == "profile"]
+        cost = f"  the profiled step took {profiled[0] / row['ms']:.2f} times that" if profiled else ""
+        lines.append(f"{label:24} {row['ms']:10.1f} {share:>9} {held / 1e9:17.2f}  {losses}{cost}")
     return "\n".join(lines)
 
 

@@ -6,7 +6,13 @@
 #include <random>
 #include <vector>
 
+#include "capture/kernel_source.h"
+#include "execute/gpu/fault_source.h"
+#include "execute/gpu/managed_driver.h"
+#include "execute/gpu/page_faults.h"
+#include "execute/gpu/pageable_engine.h"
 #include "execute/gpu/pool_engine.h"
+#include "touch_kernel.h"
 
 namespace sentinel::gpu {
 namespace {
@@ -73,17 +79,9 @@ class DeviceTest : public ::testing::Test {
     staged = 0;
   }
 
-  static constexpr std::uint64_t kStaging = 64u << 20;
-  std::unique_ptr<Driver> driver;
-  std::uint64_t granule = 0, staged = 0;
-  char* staging = nullptr;
-  Event end = nullptr;
-  std::vector<std::pair<const char*, std::uint64_t>> expected;
-};
-
-TEST_F(DeviceTest, TrainingsComputeTheSameInAFewChunks) {
-  for (unsigned seed = 0; seed < 8; ++seed) {
-    PoolEngine engine(*driver, {.arena_bytes = 256 * granule, .granule_bytes = granule});
+  void train(unsigned seed, const HostOptions& host) {
+    PoolEngine engine(*driver,
+                      {.arena_bytes = 256 * granule, .granule_bytes = granule, .host = host});
     const Stream stream = driver->make_stream();
     engine.compute_on(stream);
     engine.set_budget((9 + seed % 4) * granule);
@@ -97,7 +95,10 @@ TEST_F(DeviceTest, TrainingsComputeTheSameInAFewChunks) {
     std::uint64_t next = engine.arena();
     const auto want = [&](Tensor& t, bool wanted) {
       if (wanted && !t.wanted) engine.promote(t.address, t.bytes);
-      if (!wanted && t.wanted) engine.demote(t.address, t.bytes);
+      if (!wanted && t.wanted && random() % 3 == 0)
+        engine.sink(t.address, t.bytes);
+      else if (!wanted && t.wanted)
+        engine.demote(t.address, t.bytes);
       t.wanted = wanted;
     };
     for (int op = 0; op < 200; ++op) {
@@ -127,7 +128,104 @@ TEST_F(DeviceTest, TrainingsComputeTheSameInAFewChunks) {
     ASSERT_NO_FATAL_FAILURE(finish(stream)) << "seed " << seed;
     EXPECT_LE(engine.counters().peak_bytes, (9 + seed % 4) * granule);
     EXPECT_GT(engine.counters().demoted_bytes, 0u);
+    if (host.bytes != 0) {
+      EXPECT_GT(engine.counters().reading.bytes, 0u);
+    }
   }
+
+  HostOptions over_a_file() const {
+    return {.bytes = HostStore::kLeast * granule, .directory = "/var/tmp", .allow_memory = true};
+  }
+
+  static constexpr std::uint64_t kStaging = 64u << 20;
+  std::unique_ptr<Driver> driver;
+  std::uint64_t granule = 0, staged = 0;
+  char* staging = nullptr;
+  Event end = nullptr;
+  std::vector<std::pair<const char*, std::uint64_t>> expected;
+};
+
+TEST_F(DeviceTest, TrainingsComputeTheSameInAFewChunks) {
+  for (unsigned seed = 0; seed < 8; ++seed) train(seed, {});
+}
+
+TEST_F(DeviceTest, TrainingsComputeTheSameOverAFile) {
+  for (unsigned seed = 0; seed < 8; ++seed) train(seed, over_a_file());
+}
+
+TEST_F(DeviceTest, TrainingsComputeTheSameOverTheDevicesOwnFile) {
+  auto host = over_a_file();
+  host.cufile = "libcufile.so.0";
+  try {
+    driver->open_files({}, host.cufile);  // the library and its driver: what comes then has to work
+  } catch (const Error& error) {
+    GTEST_SKIP() << error.what();
+  }
+  for (unsigned seed = 0; seed < 8; ++seed) train(seed, host);
+}
+
+// Every page once for each launch that finds it armed; what the driver asks for ahead is counted,
+// too, so no more than so much is certain.
+TEST_F(DeviceTest, ThePatchedKernelCountsWhatTheDeviceOpens) {
+  if (driver->pageable() == Pageable::no)
+    GTEST_SKIP() << "the device does not use pageable memory (neither HMM nor ATS)";
+  if (const int code = KernelSource::probe(); code != 0)
+    GTEST_SKIP() << "no patched kernel (/dev/sentinel): " << std::strerror(-code);
+  constexpr std::uint64_t kPages = 4096;
+  PageableEngine engine(*driver, 64u << 20);
+  engine.occupy(engine.arena(), kPages * kPage);
+  KernelSource source({.window_pages = 2048});
+  const ArmRange range{engine.arena(), kPages * kPage, 1, 7};
+  ASSERT_EQ(source.arm({&range, 1}), 0);
+  TouchKernel kernel;
+  const auto stream = driver->make_stream();
+  engine.compute_on(stream);
+  for (const bool writes : {true, false, true}) {
+    kernel.launch(engine.arena(), kPages, writes, stream);
+    engine.finish();
+    std::vector<PageCount> counts;
+    ASSERT_EQ(source.drain(counts), 0);
+    ASSERT_EQ(counts.size(), 1u);
+    EXPECT_EQ(counts[0].tag, 7u);
+    EXPECT_GE(counts[0].reads + counts[0].writes, kPages / 2);
+    EXPECT_EQ(counts[0].writes > 0, writes);
+  }
+  driver->destroy_stream(stream);
+}
+
+// Of what it did not bring along with others; each launch finds all of them on the host.
+TEST_F(DeviceTest, CuptiTellsThePageFaultsOfManagedMemory) {
+  if (!driver->faults()) GTEST_SKIP() << "the device does not bring managed memory page by page";
+  std::unique_ptr<PageFaults> faults;
+  try {
+    faults = open_cupti("libcupti.so", 0);
+  } catch (const Error& error) {
+    GTEST_SKIP() << error.what();
+  }
+  constexpr std::uint64_t kPages = 4096;
+  const auto managed = make_managed_driver(open_driver(0));
+  const auto arena = managed->reserve(kPages * kPage);
+  {
+    FaultSource source(*managed, std::move(faults), arena, kPages * kPage);
+    const ArmRange range{arena, kPages * kPage, 1, 7};
+    ASSERT_EQ(source.arm({&range, 1}), 0);
+    TouchKernel kernel;
+    const auto stream = managed->make_stream();
+    for (const bool writes : {true, false, true}) {
+      kernel.launch(arena, kPages, writes, stream);
+      managed->record(end, stream);
+      managed->synchronize(end);
+      std::vector<PageCount> counts;
+      ASSERT_EQ(source.drain(counts), 0);
+      ASSERT_EQ(counts.size(), 1u);
+      EXPECT_EQ(counts[0].tag, 7u);
+      EXPECT_GE(counts[0].reads + counts[0].writes, kPages * kPage / (2u << 20));
+      EXPECT_LE(counts[0].reads + counts[0].writes, kPages);
+      EXPECT_EQ(counts[0].writes > 0, writes);
+    }
+    managed->destroy_stream(stream);
+  }
+  managed->unreserve(arena, kPages * kPage);
 }
 
 TEST_F(DeviceTest, WhatTheDriverRefusesHasItsName) {

@@ -12,12 +12,18 @@ COMPARE = pathlib.Path(__file__).resolve().parent.parent / "gpu" / "compare.py"
 TIERS = ("--tiers", "fast=gpu0,slow=host", "--fast", "1G")
 
 
-def test_no_driver(sentinel):
+@pytest.mark.parametrize("measured", [False, True], ids=["a new machine", "measured before"])
+def test_no_driver(sentinel, build, tmp_path, measured):
     try:
         ctypes.CDLL("libcuda.so.1")
         pytest.skip("this machine has NVIDIA's driver")
     except OSError:
-        outcome = sentinel("run", *TIERS, "--", "true")
+        place = dict(os.environ, XDG_CACHE_HOME=str(tmp_path))
+    if measured:
+        fake = str(build / "lib" / "libsentinel_fake_cuda.so")
+        assert sentinel("run", *TIERS, "--", "true", env=dict(place, SENTINEL_CUDA=fake)).status == 0
+        assert (tmp_path / "sentinel" / "local-gpu0-pools.toml").exists()
+    outcome = sentinel("run", *TIERS, "--", "true", env=place)
     assert outcome.status == 125
     assert "no CUDA driver here" in outcome.err and "install NVIDIA's" in outcome.err
 
@@ -40,6 +46,19 @@ def test_the_comparison_runs_without_a_device(python, tmp_path):
     assert set(rows) == {"plain", "save_on_cpu", "checkpoint"}
     assert all(row["losses"] == rows["plain"]["losses"] and row["ms"] > 0 for row in rows.values())
     assert done.stdout.count("same") == 3
+
+
+def test_a_library_of_gpudirect_storage_is_tried_before_anything_is_measured(sentinel, build, tmp_path):
+    fake = str(build / "lib" / "libsentinel_fake_cuda.so")
+    place = dict(os.environ, XDG_CACHE_HOME=str(tmp_path), SENTINEL_CUDA=fake, SENTINEL_CUFILE=fake,
+                 SENTINEL_DIR="/var/tmp")
+    for wrong, reason in (({"SENTINEL_CUFILE": "libno-such.so.0"}, "needs NVIDIA's GPUDirect Storage"),
+                          ({"SENTINEL_FAKE_CUDA_FAIL": "cuFileWrite:1"}, "cuFileWrite: a first granule"),
+                          ({"SENTINEL_FAKE_CUDA_FAIL": "cuFileRead:1"}, "cuFile's error 5008")):
+        outcome = sentinel("run", *TIERS, "--host-memory", "64M", "--io", "cufile", "--", "echo", "started",
+                           env=dict(place, **wrong))
+        assert outcome.status == 125 and reason in outcome.err and not outcome.out
+    assert not (tmp_path / "sentinel" / "local-gpu0-pools.toml").exists()
 
 
 STATISTICS = """
@@ -71,3 +90,20 @@ def test_statistics_are_ours(build, python, tmp_path):
                  PLACE=str(build / "lib" / "sentinel" / "python"), LIBRARY=str(build / "lib" / "libsentinel.so"))
     done = subprocess.run([python, "-c", STATISTICS], env=place, capture_output=True, text=True, timeout=100)
     assert done.stdout == "as told\n", done.stderr
+
+
+def test_what_cannot_count_is_refused_before_the_command_starts(sentinel, build, tmp_path):
+    """With the tests' driver, whose device does not use pageable memory unless it is told to."""
+    place = dict(os.environ, SENTINEL_CUDA=str(build / "lib" / "libsentinel_fake_cuda.so"))
+    for count, reason in (("kernel", "ATTRIBUTE_PAGEABLE_MEMORY_ACCESS"), ("userfaultfd", "SIGBUS"),
+                          ("samples", "not a GPU's")):
+        outcome = sentinel("record", *TIERS[:2], "--count", count, "--", "echo", "started", env=place, cwd=tmp_path)
+        assert outcome.status == 125 and reason in outcome.err and "started" not in outcome.out
+    place.update(SENTINEL_CUPTI=place["SENTINEL_CUDA"], SENTINEL_FAKE_CUPTI_FAIL="cuptiActivityEnable:35")
+    outcome = sentinel("record", *TIERS[:2], "--count", "cupti", "--", "echo", "started", env=place, cwd=tmp_path)
+    assert outcome.status == 125 and "NVreg_RestrictProfilingToAdminUsers" in outcome.err and not outcome.out
+    outcome = sentinel("record", "--count", "cupti", "--", "echo", "started", env=place, cwd=tmp_path)
+    assert outcome.status == 125 and "give --tiers fast=gpu0,slow=host" in outcome.err and not outcome.out
+    place["SENTINEL_FAKE_CUDA_PAGEABLE"] = "hmm"
+    outcome = sentinel("run", *TIERS, "--count", "kernel", "--", "echo", "started", env=place)
+    assert outcome.status == 125 and "use it with sentinel record" in outcome.err and not outcome.out

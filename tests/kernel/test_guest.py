@@ -56,6 +56,14 @@ def test_counts_are_the_userfaultfd_sources(lab):
     assert int(re.search(r"PASSED  \] (\d+)", output).group(1)) > 50
 
 
+def test_a_gpus_openings(lab):
+    """Recordings on a GPU that uses pageable memory. The driver is the tests', and its device's kernels are the
+    processor's, so that what they open is really counted: each page of each operand once an op."""
+    output = passed(lab.run(BUILD / "bin/execute_test", "--gtest_brief=1",
+                            "--gtest_filter=*GpuCountingInTheKernel*", options=["--shape", "dram"]))
+    assert "SKIPPED" not in output and "PASSED  ] 6 tests" in output
+
+
 def test_cost_of_an_opening(lab, tell):
     output = passed(lab.run(BUILD / "bin/counting_bench"))
     ratio = float(re.search(r"kernel / userfaultfd: ([\d.]+)", output).group(1))
@@ -67,11 +75,12 @@ def test_engines_on_a_kernel_without_uffdio_move(lab, tell):
     """The engine and its executors, on ext4 with O_DIRECT and on two nodes, as on a Debian 12 server."""
     # Without UFFDIO_MOVE the tests of MoveThreads are those of CopyThreads; MoveUring shows the fallback. Those of
     # MovedFrames are of UFFDIO_MOVE itself, and have nothing to do here.
-    # Half of them on each processor; a GPU's engine has nothing to do with the kernel.
+    # Half of them on each processor; a GPU's engines and page faults have nothing to do with the kernel.
     command = (f"/usr/bin/python3 -c '{PAGEMAP_SCAN}'; "
                '"$SENTINEL_BUILD"/bin/sentinel doctor; export GTEST_TOTAL_SHARDS=2; '
                'half() { GTEST_SHARD_INDEX=$1 "$SENTINEL_BUILD"/bin/execute_test '
-               '--gtest_filter="-*MoveThreads:MovedFramesTest.*:*Gpu*:PoolEngine*"; }; '
+               '--gtest_filter="-*MoveThreads:MovedFramesTest.*:*Gpu*:PoolEngine*:PageableEngine*:Cupti*'
+               ':FaultSource*"; }; '
                'half 1 >"$LAB_OUT/other" 2>&1 & half 0; status=$?; wait $!; other=$?; '
                'cat "$LAB_OUT/other"; exit $((status | other))')
     output = passed(lab.run("bash", "-c", command, SENTINEL_BUILD=str(BUILD)))

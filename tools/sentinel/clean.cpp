@@ -1,16 +1,19 @@
-// What a killed run leaves behind. Nothing of the slow tier: its file has no name. What may stay
-// are beginnings of files, SQLite's journals beside a profile, and adaptors of an older Sentinel.
+// What a killed run leaves behind. The slow tier's file has no name, but for the moment in which a
+// GPU's driver is told of it (--io cufile). What may stay as well are beginnings of files, SQLite's
+// journals beside a profile, and adaptors of an older Sentinel.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
 
+#include "execute/slow_file.h"
 #include "sentinel/error.h"
 #include "sim/machine_file.h"
 #include "terminal.h"
@@ -101,6 +104,15 @@ void stale_adaptors(const fs::path& path, Remnants& found) {
   if (name.ends_with(".so.works")) found.push_back({path, "of an adaptor of another version"});
 }
 
+void slow_files(const fs::path& path, Remnants& found) {
+  if (is_left_behind(path)) found.push_back({path, "a file of the slow tier"});
+}
+
+std::string slow_directories() {
+  const char* set = std::getenv("SENTINEL_DIR");
+  return set != nullptr && *set != '\0' ? set : "/var/tmp";
+}
+
 template <class... Look>
 void look_into(const fs::path& folder, Remnants& found, Look... look) {
   std::error_code none;
@@ -112,8 +124,11 @@ Remnants remnants(const Settings& s) {
   Remnants found;
   for (const auto& folder : s.folders) {
     if (!fs::is_directory(folder)) throw Error(fmt::format("{} is not a directory", folder));
-    look_into(folder, found, beside_profiles, unfinished_plans);
+    look_into(folder, found, beside_profiles, unfinished_plans, slow_files);
   }
+  for (const auto& folder : split_directories(slow_directories()))
+    if (std::ranges::find(s.folders, folder) == s.folders.end())
+      look_into(folder, found, slow_files);
   look_into(fs::path(sim::local_machine_path()).parent_path(), found, stale_adaptors);
   return found;
 }

@@ -17,6 +17,7 @@
 #include "doctor.h"
 #include "execute/backing.h"
 #include "execute/executors.h"
+#include "execute/gpu_counting.h"
 #include "execute/limits.h"
 #include "execute/slow_file.h"
 #include "sentinel/error.h"
@@ -90,8 +91,6 @@ Finding memory_cgroup() {
 
 Finding physical_memory() { return {"physical memory", true, print_bytes(physical_bytes()), ""}; }
 
-constexpr const char* kUnbuilt = "not built yet";
-
 Finding kernel_patch() {
   const int code = KernelSource::probe();
   if (code == 0) return {"kernel source", true, "/dev/sentinel counts every page", ""};
@@ -110,12 +109,28 @@ Finding hardware_samples() {
   return {"hardware samples", true, fmt::format("{}: use --count samples", found.names()), ""};
 }
 
-Finding cuda() {
-  const auto driver = first_line("/proc/driver/nvidia/version");
-  return {"CUDA", false,
-          driver.empty() ? fmt::format("no driver; {}", kUnbuilt)
-                         : fmt::format("{}; {}", driver, kUnbuilt),
-          "trainings on the CPU are what runs today"};
+// The first GPU, and who can count its accesses. Neither has been verified on a device yet.
+Findings look_at_gpu() try {
+  auto options = options_from_environment();
+  options.gpu = 0;
+  const auto driver = gpu::open_driver(0, options.cuda);
+  constexpr const char* kOtherwise = "none needed: op inputs and outputs are taken for accesses";
+  const auto why = gpu::why_not_kernel(*driver), no_cupti = gpu::why_not_cupti(*driver, options);
+  return {
+      {"CUDA", true,
+       fmt::format("gpu0 has {} free: --tiers fast=gpu0,slow=host, never run on a device yet",
+                   print_bytes(driver->free_bytes())),
+       ""},
+      {"GPU kernel source", why.empty(),
+       why.empty() ? fmt::format("sentinel record --count kernel ({}), not verified on hardware",
+                                 gpu::name_of(driver->pageable()))
+                   : why,
+       why.empty() ? "" : kOtherwise},
+      {"GPU page faults", no_cupti.empty(),
+       no_cupti.empty() ? "--count cupti, in managed memory, not verified on hardware" : no_cupti,
+       no_cupti.empty() ? "" : kOtherwise}};
+} catch (const Error& error) {
+  return {{"CUDA", false, error.what(), "trainings on the CPU need none"}};
 }
 
 }  // namespace
@@ -143,6 +158,10 @@ Findings look_at_memory() {
   return findings;
 }
 
-Findings look_at_hardware() { return {kernel_patch(), hardware_samples(), cuda()}; }
+Findings look_at_hardware() {
+  Findings findings{kernel_patch(), hardware_samples()};
+  for (auto& finding : look_at_gpu()) findings.push_back(std::move(finding));
+  return findings;
+}
 
 }  // namespace sentinel::cli

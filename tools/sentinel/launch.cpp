@@ -173,10 +173,11 @@ SessionOptions checked_options() {
   try {
     const auto options = options_from_environment();
     make_policy(options.policy);
-    parse_io_backend(options.io);
+    if (options.io != kCuFile) parse_io_backend(options.io);
     require_one_of("--move", options.move, {"auto", "copy"});
     parse_late(options.late);
-    require_one_of("--count", options.count, {"auto", "kernel", "userfaultfd", "samples", "ops"});
+    require_one_of("--count", options.count,
+                   {"auto", "kernel", "userfaultfd", "samples", kCupti, "ops"});
     return options;
   } catch (const Error& error) {
     throw UsageError(error.what());

@@ -3,10 +3,12 @@
 
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "base/units.h"
 #include "execute/backing.h"
+#include "execute/gpu/host_store.h"
 #include "execute/limits.h"
 #include "execute/measure.h"
 #include "execute/slow_file.h"
@@ -84,6 +86,11 @@ void check_slow_tier(const SessionOptions& options, const std::optional<Profile>
             .frame_bytes = kGranule,
             .need_bytes = need,
             .allow_memory = options.allow_tmpfs});
+  if (options.gpu && options.io == kCuFile) {  // which is tried when a store begins
+    const auto driver = open_gpu(options);
+    std::mutex lock;
+    const gpu::HostStore store(*driver, lock, kGranule, host_options(options), {});
+  }
 }
 
 Machine measure_once(const SessionOptions& options) {
@@ -136,6 +143,7 @@ void prepare_run(Launch& launch) {
     check_slow_tier(options, profile);
   if (limited && !profile) check_budget(options, profile);
   if (limited || options.nodes || options.gpu) measure_once(options);
+  if (options.gpu) open_gpu(options);  // which may be gone since it was measured
   if (below) measure_once(of_drive(options));
   if (limited && profile) check_budget(options, profile);
 }

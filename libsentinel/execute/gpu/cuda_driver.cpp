@@ -44,6 +44,7 @@ static_assert(sizeof(AllocationProperties) == 32 && sizeof(Access) == 12);
   X(cuInit, (unsigned))                                                                     \
   X(cuGetErrorName, (Result, const char**))                                                 \
   X(cuDeviceGet, (Device*, int))                                                            \
+  X(cuDeviceGetAttribute, (int*, int, Device))                                              \
   X(cuDevicePrimaryCtxRetain, (Context*, Device))                                           \
   X(cuDevicePrimaryCtxRelease_v2, (Device))                                                 \
   X(cuCtxPushCurrent_v2, (Context))                                                         \
@@ -165,14 +166,26 @@ class CudaDriver final : public Driver {
     CHECKED(cuMemFree_v2, address);
   }
   void prefer_device(std::uintptr_t address, std::uint64_t bytes) override {
-    const Here here(*this);
-    constexpr int kSetPreferredLocation = 3;
-    CHECKED(cuMemAdvise, address, bytes, kSetPreferredLocation, device_);
+    prefer(address, bytes, device_);
   }
   void prefetch(std::uintptr_t address, std::uint64_t bytes, bool to_device,
                 Stream stream) override {
     const Here here(*this);
     CHECKED(cuMemPrefetchAsync, address, bytes, to_device ? device_ : kHost, stream);
+  }
+
+  bool faults() override {
+    constexpr int kConcurrentManagedAccess = 89;
+    return attribute(kConcurrentManagedAccess) != 0;
+  }
+
+  Pageable pageable() override {
+    constexpr int kPageableMemoryAccess = 88, kUsesHostPageTables = 100;
+    if (attribute(kPageableMemoryAccess) == 0) return Pageable::no;
+    return attribute(kUsesHostPageTables) != 0 ? Pageable::shared : Pageable::mirrored;
+  }
+  void prefer_host(std::uintptr_t address, std::uint64_t bytes) override {
+    prefer(address, bytes, kHost);
   }
 
   void* pin(std::uint64_t bytes) override {
@@ -185,6 +198,14 @@ class CudaDriver final : public Driver {
   void unpin(void* memory) override {
     const Here here(*this);
     CHECKED(cuMemFreeHost, memory);
+  }
+
+  std::unique_ptr<DeviceFiles> open_files(const std::vector<int>& descriptors,
+                                          const std::string& library) override {
+    return open_cufile(library, descriptors, [this](const auto& transfer) {
+      const Here here(*this);
+      return transfer();
+    });
   }
 
   Stream make_stream() override {
@@ -250,6 +271,17 @@ class CudaDriver final : public Driver {
    private:
     const CudaDriver& driver_;
   };
+
+  int attribute(int which) const {
+    int value = 0;
+    CHECKED(cuDeviceGetAttribute, &value, which, device_);
+    return value;
+  }
+  void prefer(std::uintptr_t address, std::uint64_t bytes, Device location) const {
+    const Here here(*this);
+    constexpr int kSetPreferredLocation = 3;
+    CHECKED(cuMemAdvise, address, bytes, kSetPreferredLocation, location);
+  }
 
   void check(const char* call, Result result) const {
     if (result == kSuccess) return;

@@ -10,7 +10,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "execute/gpu/device_files.h"
 #include "sentinel/error.h"
 
 namespace sentinel::gpu {
@@ -25,6 +27,11 @@ class DriverError : public Error {
       : Error(call + ": " + name), status(status) {}
   int status;
 };
+
+// Whether kernels may use the process's ordinary memory, and through which page tables: the
+// device's own, which the kernel keeps like the processor's (HMM), or the processor's themselves
+// (ATS).
+enum class Pageable : std::uint8_t { no, mirrored, shared };
 
 class Driver {
  public:
@@ -50,10 +57,21 @@ class Driver {
   virtual void unmanage(std::uintptr_t) {}
   virtual void prefer_device(std::uintptr_t, std::uint64_t) {}
   virtual void prefetch(std::uintptr_t, std::uint64_t, bool /*to_device*/, Stream) {}
+  virtual bool faults() { return false; }  // kernels bring what is elsewhere page by page
+
+  // Ordinary memory of the process, where kernels may use it, and the advice that it stays on the
+  // host nevertheless.
+  virtual Pageable pageable() { return Pageable::no; }
+  virtual void prefer_host(std::uintptr_t, std::uint64_t) {}
 
   // Page-locked memory of the host.
   virtual void* pin(std::uint64_t bytes) = 0;
   virtual void unpin(void*) = 0;
+
+  // Files that the device reads and writes itself, where a driver has such. The descriptors stay
+  // open, and the driver lives, as long as they.
+  virtual std::unique_ptr<DeviceFiles> open_files(const std::vector<int>& descriptors,
+                                                  const std::string& library);
 
   virtual Stream make_stream() = 0;
   virtual void destroy_stream(Stream) = 0;
@@ -70,6 +88,11 @@ class Driver {
 
 inline std::uintptr_t Driver::manage(std::uint64_t) {
   throw Error("this driver has no managed memory");
+}
+
+inline std::unique_ptr<DeviceFiles> Driver::open_files(const std::vector<int>&,
+                                                       const std::string&) {
+  throw Error("this driver moves nothing between a device and files");
 }
 
 // The driver of this machine, loaded now. Throws Error that says what is missing.

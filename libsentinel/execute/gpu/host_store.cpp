@@ -32,11 +32,12 @@ struct HostStore::Place {
   std::uint32_t owner = 0;
   enum class Way : std::uint8_t { none, down, up } way = Way::none;
   bool resting = false, queued = false;
-  bool kept = false;    // somebody waits for it: it may not go down
-  bool staged = false;  // came up for a plan: goes down only where something has to leave
-  bool used = false;    // it is copied from
-  bool sinks = false;   // it belongs below
-  bool ended = false;   // given back while it was on its way
+  bool kept = false;       // somebody waits for it: it may not go down
+  bool staged = false;     // came up for a plan: goes down only where something has to leave
+  bool used = false;       // it is copied from
+  bool sinks = false;      // it belongs below
+  bool ended = false;      // given back while it was on its way
+  void* device = nullptr;  // memory of the device that it is written from, or fills
   std::list<Place*>::iterator at;
 };
 
@@ -56,11 +57,16 @@ HostStore::HostStore(Driver& driver, std::mutex& mutex, std::uint64_t granule,
   ahead_ = ahead(options, granule);
   file_ = std::make_unique<SlowFile>(SlowFile::Options{.directory = options.directory,
                                                        .frame_bytes = granule,
-                                                       .allow_memory = options.allow_memory});
+                                                       .allow_memory = options.allow_memory,
+                                                       .named = !options.cufile.empty()});
+  if (!options.cufile.empty()) device_ = driver_.open_files(file_->files(), options.cufile);
+  file_->forget_names();  // where the call throws, file_ does
+  if (device_) try_files(driver_, *device_, *file_, granule);
   executor_ = make_executor(*file_, {.backend = options.io,
                                      .depth = options.depth,
                                      .frame_bytes = granule,
-                                     .inject = options.inject});
+                                     .inject = options.inject,
+                                     .device = device_.get()});
   thread_ = quiet_thread([this] { run(); });
 }
 
@@ -84,7 +90,19 @@ HostStore::~HostStore() {
 HostStore::Place* HostStore::take() {
   void* memory = find_memory();
   wake();  // memory is kept free ahead of the need
-  if (memory == nullptr) return nullptr;
+  return memory != nullptr ? new_place(memory) : nullptr;
+}
+
+HostStore::Place* HostStore::take_below() {
+  return device_ && !direct_over_ ? new_place(nullptr) : nullptr;
+}
+
+bool HostStore::end_direct() {
+  direct_over_ = true;
+  return device_ != nullptr;
+}
+
+HostStore::Place* HostStore::new_place(void* memory) {
   if (unused_.empty()) {
     places_.push_back(std::make_unique<Place>());
     unused_.push_back(places_.back().get());
@@ -124,7 +142,35 @@ void HostStore::sink(Place* place) {
 }
 
 bool HostStore::here(const Place* place) const {
-  return place->memory != nullptr && place->way != Place::Way::up;
+  return (device_ && !direct_over_) ||
+         (place->memory != nullptr && place->way != Place::Way::up);
+}
+
+void HostStore::write(Place* place, std::uint32_t owner, void* device) {
+  place->owner = owner;
+  place->device = device;
+  reserve_slot(place);
+  writes_.push_back(place);
+  wake();
+}
+
+bool HostStore::take_back(Place* place) {
+  if (std::erase(writes_, place) == 0) return false;
+  end(place);
+  return true;
+}
+
+void HostStore::fill(Place* place, void* device, bool now) {
+  place->device = device;
+  place->queued = true;
+  reads_.insert(now ? reads_.begin() : reads_.end(), place);
+  wake();
+}
+
+void HostStore::hasten(Place* place) {
+  if (!place->queued) return;
+  std::erase(reads_, place);
+  reads_.push_front(place);
 }
 
 void HostStore::read(Place* place, bool now) {
@@ -215,7 +261,8 @@ void HostStore::leave_rest(Place* place) {
 // ---------------------------------------------------------------- the file's thread
 
 void HostStore::wake() {
-  if (executor_ && (over_ || !reads_.empty() || sinking_ > 0 || is_short())) executor_->wake();
+  if (executor_ && (over_ || !reads_.empty() || !writes_.empty() || sinking_ > 0 || is_short()))
+    executor_->wake();
 }
 
 void HostStore::run() {
@@ -243,7 +290,7 @@ void HostStore::run() {
 
 // Some memory is to be free before anybody asks for it.
 bool HostStore::is_short() const {
-  return free_.size() + (most_ - pinned_) + writing_now_ <
+  return free_.size() + (most_ - pinned_) + emptying_ <
          static_cast<std::uint64_t>(wanting_) + awaited_ + ahead_;
 }
 
@@ -262,16 +309,32 @@ HostStore::Place* HostStore::next_down() const {
 void HostStore::start() {
   while (!reads_.empty() && reading_now_ + writing_now_ < executor_->depth()) {
     Place* place = reads_.front();
-    if (!place->kept && free_.size() + (most_ - pinned_) <= ahead_ / 2) break;
-    if ((place->memory = find_memory()) == nullptr) break;
+    if (place->device == nullptr) {
+      if (!place->kept && free_.size() + (most_ - pinned_) <= ahead_ / 2) break;
+      if ((place->memory = find_memory()) == nullptr) break;
+    }
     reads_.pop_front();
     place->queued = false;
+    if (place->device != nullptr) {
+      transfer(place, false);
+      continue;
+    }
     place->staged = !place->kept;
     if (place->kept && --awaited_ == 0) events_.room();  // for others again
     transfer(place, false);
   }
+  start_writes();
+}
+
+// What the device writes goes first: its memory is needed for something else.
+void HostStore::start_writes() {
   const auto most_writes = std::max<std::size_t>(1, executor_->depth() / 2);
   while (writing_now_ < most_writes && reading_now_ + writing_now_ < executor_->depth()) {
+    if (!writes_.empty()) {
+      transfer(writes_.front(), true);
+      writes_.pop_front();
+      continue;
+    }
     Place* place = next_down();
     if (place == nullptr) return;
     go_down(place);
@@ -286,21 +349,30 @@ void HostStore::go_down(Place* place) {
     free_memory(place);
     return wake();  // for what is to be read
   }
+  reserve_slot(place);
+  ++emptying_;
+  transfer(place, true);
+}
+
+void HostStore::reserve_slot(Place* place) {
   place->slot = file_->reserve();
   if (place->slot < 0)
     throw Error(
         "no space for what neither the GPU nor the host's memory holds; free some, give "
         "--host-memory more, or name another directory with --slow",
         static_cast<int>(-place->slot));
-  transfer(place, true);
 }
 
 void HostStore::transfer(Place* place, bool down) {
   place->way = down ? Place::Way::down : Place::Way::up;
   ++(down ? writing_now_ : reading_now_);
   (down ? writing_ : reading_).started();
-  if (const int code = executor_->submit(
-          {down, place->slot, place->memory, reinterpret_cast<std::uint64_t>(place)});
+  const bool device = place->device != nullptr;
+  if (const int code = executor_->submit({.write = down,
+                                          .slot = place->slot,
+                                          .frame = device ? place->device : place->memory,
+                                          .cookie = reinterpret_cast<std::uint64_t>(place),
+                                          .device = device});
       code != 0)
     throw Error(down ? "could not start a write" : "could not start a read", -code);
 }
@@ -310,11 +382,19 @@ void HostStore::finished(const Completion& done, Lock& lock) {
   const bool up = place->way == Place::Way::up;
   --(up ? reading_now_ : writing_now_);
   (up ? reading_ : writing_).finished(1, granule_);
+  const bool device = std::exchange(place->device, nullptr) != nullptr;
+  if (device && direct_over_ && is_closing(done.error)) {  // it went first: so does the process
+    over_ = true;
+    return;
+  }
   if (done.error != 0)
-    throw Error(up ? "could not read back what lay in the file of the slow tier"
-                   : "could not write to the file of the slow tier",
-                done.error);
+    throw file_error(fmt::format("{}{}", device ? up ? "cuFileRead: " : "cuFileWrite: " : "",
+                                 up ? "could not read back what lay in the file of the slow tier"
+                                    : "could not write to the file of the slow tier"),
+                     done.error);
   place->way = Place::Way::none;
+  if (device) return (up ? events_.filled : events_.written)(place->owner, lock);
+  if (!up) --emptying_;
   if (place->ended) return end(place);
   if (up) {
     enter_rest(place);

@@ -1,8 +1,9 @@
 // Where granules lie that have left the device: pinned memory of the host and, where that is
 // limited, a file below it. What has lain in memory longest goes down, ahead of the need; what
-// comes back is read into memory before it is copied to the device. (G10, section 4, moves in one
-// step between GPU and SSD; here every byte passes the host's memory, through which an SSD's
-// transfers go anyway but for GPUDirect Storage.)
+// comes back is read into memory before it is copied to the device. Where the device reads and
+// writes the file itself (G10, section 4: one step between GPU and SSD), the host's memory is for
+// what rests there: what belongs below, or finds no memory, is written from the device, and what
+// lies below is read into it.
 //
 //        take               rest              memory is short            written
 //   ---------> open ----------------> at rest ----------------> going ----------> below
@@ -36,6 +37,7 @@ struct HostOptions {
   IoBackend io = IoBackend::automatic;
   std::size_t depth = 8;
   std::string inject;  // of ExecutorOptions
+  std::string cufile;  // its library: the device reads and writes the file; empty: it does not
 };
 
 class HostStore {
@@ -43,8 +45,10 @@ class HostStore {
   struct Place;  // of one granule
   using Lock = std::unique_lock<std::mutex>;
   struct Events {
-    std::function<void()> room;                         // memory may be had again
-    std::function<void(std::uint32_t, Lock&)> came;     // that owner's granule is here
+    std::function<void()> room;                      // memory may be had again
+    std::function<void(std::uint32_t, Lock&)> came;  // that owner's granule is here
+    // What the device wrote, or read: that owner's.
+    std::function<void(std::uint32_t, Lock&)> written, filled;
     std::function<void(const std::exception&)> failed;  // a transfer: what lay there is lost
   };
   static constexpr std::uint64_t kLeast = 16;  // granules of memory
@@ -65,12 +69,24 @@ class HostStore {
   bool wanted() const { return wanting_ > 0 || awaited_ > 0; }
   bool limited() const { return file_ != nullptr; }
 
-  void* memory(const Place* place) const;
+  // A place without memory, for the device's own transfers; null: it has none.
+  Place* take_below();
+  // From now on there are no such but those begun: all else passes the host's memory. Whether
+  // there were.
+  bool end_direct();
+  // From the device's memory, which stays as it is until `written`; the owner does not give the
+  // place until then. Into it, until `filled`; `now`: somebody waits.
+  void write(Place*, std::uint32_t owner, void* device);
+  void fill(Place*, void* device, bool now);
+  bool take_back(Place*);  // false: its write has begun; else the place is given
+  void hasten(Place*);  // is being filled, and somebody waits
+
+  void* memory(const Place* place) const;  // null: it lies below, or will
   // Its contents, the owner's, are complete and may go down. `sinks`: that is where they belong.
   void rest(Place*, std::uint32_t owner, bool sinks);
   void sink(Place*);  // they belong below
-  // Whether it can be copied from; the way to that, with which it belongs below no more. `now`:
-  // somebody waits, and it stays once it has come.
+  // Whether it can be copied, or filled, from; the way to that, with which it belongs below no
+  // more. `now`: somebody waits, and it stays once it has come.
   bool here(const Place*) const;
   void read(Place*, bool now);
   void forgo(Place*);     // nobody waits any more
@@ -87,7 +103,10 @@ class HostStore {
   bool is_short() const;
   Place* next_down() const;
   void start();
+  void start_writes();
   void go_down(Place*);
+  void reserve_slot(Place*);
+  Place* new_place(void* memory);
   void transfer(Place*, bool down);
   void finished(const Completion&, Lock&);
   void end(Place*);
@@ -102,6 +121,7 @@ class HostStore {
   const std::uint64_t granule_, most_;  // granules of memory
   Events events_;
   std::unique_ptr<SlowFile> file_;
+  std::unique_ptr<DeviceFiles> device_;  // null: what moves passes the host's memory
   std::unique_ptr<Executor> executor_;
   std::vector<std::unique_ptr<Place>> places_;
   std::vector<Place*> unused_;
@@ -109,11 +129,13 @@ class HostStore {
   std::uint64_t pinned_ = 0, ahead_ = 0;  // granules; those to have free ahead of the need
   std::list<Place*> at_rest_;             // what goes down first, first
   std::deque<Place*> reads_;              // those for which somebody waits first
+  std::deque<Place*> writes_;             // the device's own
   std::size_t reading_now_ = 0, writing_now_ = 0;
+  std::size_t emptying_ = 0;               // of the writes: those from the host's memory
   std::size_t sinking_ = 0, awaited_ = 0;  // at rest and belong below; to be read, and awaited
   int wanting_ = 0;
   FlowMeter reading_, writing_;
-  bool over_ = false;
+  bool over_ = false, direct_over_ = false;
   std::thread thread_;  // where there is a file
 };
 

@@ -34,6 +34,13 @@ class ManagedDriver final : public Driver {
     ranges_.erase(address);
   }
 
+  void prefetch(std::uintptr_t address, std::uint64_t bytes, bool to_device,
+                Stream stream) override {
+    device_->prefetch(address, bytes, to_device, stream);
+  }
+  bool faults() override { return device_->faults(); }
+  Pageable pageable() override { return device_->pageable(); }
+
   // A chunk is a right to that much of the device's memory: the engine counts them.
   std::optional<Chunk> create(std::uint64_t) override {
     const std::lock_guard guard(lock_);

@@ -52,7 +52,7 @@ bool PoolEngine::find_chunk(Chunk& chunk, bool now, Guard& guard) {
     while (free_.empty() && under_way_ <= waiting_ && evict_one(guard)) {
     }
     if (!free_.empty()) continue;
-    if (under_way_ == 0)  // what was full once may have room again
+    if (under_way_ + arriving_ == 0)  // what was full once may have room again
       return chunks_ < budget_ && make_chunk(chunk);
     ++waiting_;
     wait_for_room(guard);
@@ -78,9 +78,12 @@ HostStore::Place* PoolEngine::find_place(Guard& guard) {
   return place;
 }
 
-HostStore::Place* PoolEngine::try_place() {
+// `sinks`: what will lie there belongs below the host's memory.
+HostStore::Place* PoolEngine::try_place(bool sinks) {
   collect_arrivals();
-  return store_->take();
+  auto* place = sinks ? store_->take_below() : store_->take();
+  if (place != nullptr) return place;
+  return sinks ? store_->take() : store_->take_below();
 }
 
 // What died first, then what no plan wants, then what was used longest ago; never what the op uses
@@ -119,8 +122,13 @@ void PoolEngine::hold(Index index, Chunk chunk) {
   Block& b = blocks_[index];
   driver_.map(at(index), granule_, chunk);
   b.chunk = chunk;
-  b.state = State::resident;
   b.queued = false;
+}
+
+// What has memory and contents may be used, and leave.
+void PoolEngine::enter(Index index) {
+  Block& b = blocks_[index];
+  b.state = State::resident;
   b.place = by_use_.insert(by_use_.end(), index);
   came(index);
 }

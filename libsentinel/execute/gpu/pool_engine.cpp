@@ -4,38 +4,15 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <unordered_map>
+#include <chrono>
 #include <utility>
 
 #include "base/quiet_thread.h"
 #include "base/units.h"
+#include "execute/gpu/checked.h"
 #include "execute/stop.h"
 
 namespace sentinel::gpu {
-namespace {
-
-const auto kPerThreadStream = reinterpret_cast<Stream>(2);  // CU_STREAM_PER_THREAD
-
-// By engine: a thread may compute on several devices.
-// Never destroyed: a thread frees tensors while it takes down what is its own.
-std::unordered_map<const PoolEngine*, Stream>& streams_here() {
-  static thread_local auto* const streams = new std::unordered_map<const PoolEngine*, Stream>;
-  return *streams;
-}
-
-}  // namespace
-
-template <class F>
-void PoolEngine::checked(F&& f) noexcept {
-  constexpr int kDeinitialized = 4;  // the process ends, and the driver went first
-  try {
-    f();
-  } catch (const DriverError& error) {
-    if (error.status != kDeinitialized) stop_training(error.what());
-  } catch (const std::exception& error) {
-    stop_training(error.what());
-  }
-}
 
 template <class F>
 void PoolEngine::for_blocks(std::uintptr_t address, std::uint64_t bytes, F&& f) {
@@ -61,6 +38,8 @@ PoolEngine::PoolEngine(Driver& driver, const PoolOptions& options) : driver_(dri
     fetch_queued(guard);
     freed_.notify_all();
   };
+  events.written = [this](Index index, Guard& guard) { written(index, guard); };
+  events.filled = [this](Index index, Guard& guard) { filled(index, guard); };
   events.failed = [this](const std::exception& error) {
     checked([&] {
       driver_.free_bytes();  // where the driver is gone, so is the process
@@ -89,14 +68,14 @@ PoolEngine::~PoolEngine() {
     }
     driver_.synchronize(end);
     give_event(end);
+    store_.reset();  // and with it the device's own transfers
     for (Index i = 0; i < blocks_.size(); ++i) {
       Block& b = blocks_[i];
-      if (b.state != State::resident && b.state != State::leaving) continue;
+      if (b.state == State::empty || b.state == State::absent) continue;
       if (b.state == State::resident && b.event != nullptr) give_event(b.event);
       driver_.unmap(at(i), granule_);
       free_.push_back(b.chunk);
     }
-    store_.reset();
     for (auto& departure : departures_) give_event(departure.event);
     for (auto& arrival : arrivals_) give_event(arrival.event);
     for (Event event : events_) driver_.destroy_event(event);
@@ -106,25 +85,12 @@ PoolEngine::~PoolEngine() {
   });
 }
 
-void PoolEngine::compute_on(Stream stream) {
-  if (stream == kPerThreadStream)
-    throw Error(
-        "the default stream of each thread is no stream to compute on: events of one thread "
-        "tell nothing of another's; use a stream that was made");
-  streams_here()[this] = stream;
-}
-
-Stream PoolEngine::here() const {
-  const auto at = streams_here().find(this);
-  return at == streams_here().end() ? nullptr : at->second;
-}
-
 void PoolEngine::finish() noexcept {
   checked([this] {
     Guard guard(lock_);
     if (in_child_) return;
     Event event = take_event();
-    driver_.record(event, here());
+    driver_.record(event, streams_.here());
     guard.unlock();
     driver_.synchronize(event);
     guard.lock();
@@ -132,9 +98,18 @@ void PoolEngine::finish() noexcept {
   });
 }
 
+// Its exit handlers would fail what is on its way, and that would end the process as if training
+// had. Where the driver went first nothing arrives any more.
+void PoolEngine::program_ends() noexcept {
+  constexpr auto kPatience = std::chrono::seconds(10);
+  Guard guard(lock_);
+  if (in_child_ || !store_->end_direct()) return;
+  freed_.wait_for(guard, kPatience, [this] { return under_way_ + arriving_ == 0; });
+}
+
 void PoolEngine::forget(Stream stream) {
   const Guard guard(lock_);
-  if (here() == stream) streams_here().erase(this);
+  streams_.forget(stream);
   if (in_child_ || std::erase(computing_, stream) == 0) return;
   Event event = take_event();
   driver_.record(event, stream);
@@ -151,7 +126,7 @@ void PoolEngine::set_budget(std::uint64_t bytes) {
   Guard guard(lock_);
   const auto before = std::exchange(budget_, bytes == 0 ? ~0ull : bytes / granule_);
   device_ = ~0ull;  // others may have left it
-  const auto none_comes = [this] { return under_way_ == 0 && free_.empty(); };
+  const auto none_comes = [this] { return under_way_ == 0 && arriving_ == 0 && free_.empty(); };
   for (drop_surplus(); chunks_ > budget_; drop_surplus()) {
     if (none_comes() && !evict_one(guard) && none_comes()) {
       budget_ = before;
@@ -220,23 +195,23 @@ void PoolEngine::may_leave(std::uintptr_t address, std::uint64_t bytes) noexcept
 }
 
 void PoolEngine::demote(std::uintptr_t address, std::uint64_t bytes) noexcept {
-  checked([&] {
-    const Guard guard(lock_);
-    for_blocks(address, bytes, [&](Index index) {
-      --blocks_[index].wanted;
-      blocks_[index].sinks = false;
-      if (!leave_unwanted(index)) leave_later(index);
-    });
-  });
+  send_away(address, bytes, false);
 }
 
 void PoolEngine::sink(std::uintptr_t address, std::uint64_t bytes) noexcept {
-  const Guard guard(lock_);
-  for_blocks(address, bytes, [&](Index index) {
-    Block& b = blocks_[index];
-    if (b.wanted > 0) return;  // by another tensor
-    b.sinks = true;
-    if (b.state == State::absent) store_->sink(b.lies);
+  send_away(address, bytes, true);
+}
+
+void PoolEngine::send_away(std::uintptr_t address, std::uint64_t bytes, bool sinks) noexcept {
+  checked([&] {
+    const Guard guard(lock_);
+    for_blocks(address, bytes, [&](Index index) {
+      Block& b = blocks_[index];
+      --b.wanted;
+      b.sinks = sinks && b.wanted == 0;  // else by another tensor
+      if (b.sinks && b.state == State::absent) store_->sink(b.lies);
+      if (!leave_unwanted(index)) leave_later(index);
+    });
   });
 }
 
@@ -255,17 +230,16 @@ void PoolEngine::await(std::uintptr_t address, std::uint64_t bytes) noexcept {
   checked([&] {
     Guard guard(lock_);
     for_blocks(address, bytes, [&](Index index) {
-      Block& b = blocks_[index];
+      const Block& b = blocks_[index];
       if (b.live != 0 && b.state == State::absent) ++counters_.demand_faults;
       touched(index);
+    });
+    if (store_->limited()) ask_for_all(address, bytes, guard);
+    for_blocks(address, bytes, [&](Index index) {
+      Block& b = blocks_[index];
       while (b.live != 0 && b.state != State::resident) {
-        if (b.state == State::leaving) {
-          recall(index);
-          continue;
-        }
-        if (b.state == State::absent && !store_->here(b.lies))
-          bring_near(index, guard);
-        else if (b.state == State::empty || !fetch(index, true, guard))
+        if (on_its_way(index, guard)) continue;
+        if (b.state == State::empty || !fetch(index, true, guard))
           throw Error(fmt::format("an op uses more than the {} of the device's memory that it may",
                                   print_bytes(chunks_ * granule_)));
       }
@@ -274,6 +248,20 @@ void PoolEngine::await(std::uintptr_t address, std::uint64_t bytes) noexcept {
       await_event(b);
     });
     fetch_queued(guard);
+  });
+}
+
+// What lies in the file comes at once and not one by one; what has come stays for the op.
+void PoolEngine::ask_for_all(std::uintptr_t address, std::uint64_t bytes, Guard& guard) {
+  for_blocks(address, bytes, [&](Index index) {
+    const Block& b = blocks_[index];
+    if (b.live == 0) return;
+    use(index);
+    if (b.state != State::absent) return;
+    if (!store_->here(b.lies))
+      store_->read(b.lies, false);
+    else if (store_->memory(b.lies) == nullptr)
+      fetch(index, true, guard);
   });
 }
 

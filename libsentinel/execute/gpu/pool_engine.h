@@ -15,6 +15,11 @@
 //     | its chunk is    |  |  +--- recalled ---+                                   |
 //     +- taken, dead ---+  +------------------------- promote, await --------------+
 //
+// With a device that reads and writes the file itself, what goes that way is `leaving` until it is
+// written, and recalled only before that begins; what comes that way is `arriving`, has its chunk,
+// and is resident once it is filled. The launching thread waits for both, where it has to: they are
+// in no stream.
+//
 // Unmapping is not stream-ordered. A chunk is unmapped once the event behind its last use has
 // happened, which the helper thread waits for. (Sentinel paper, section VI, orders movement by
 // streams and events, too; with one stream for both ways, where here each has its own.)
@@ -35,6 +40,7 @@
 #include "execute/engine.h"
 #include "execute/gpu/driver.h"
 #include "execute/gpu/host_store.h"
+#include "execute/gpu/thread_streams.h"
 
 namespace sentinel::gpu {
 
@@ -55,8 +61,9 @@ class PoolEngine final : public Engine {
   // On which what this thread calls for from now on is computed. One thread at a time launches
   // work: between await() and the launch no other may ask for memory. Throws Error for the default
   // stream that each thread has of its own.
-  void compute_on(Stream) override;
+  void compute_on(Stream stream) override { streams_.set(stream); }
   void finish() noexcept override;
+  void program_ends() noexcept override;
   bool guarded() const override { return false; }
   // What an op awaits and does not find is a fault, counted before anything of it is fetched.
   void page(std::unique_ptr<Pager>) override;
@@ -96,20 +103,21 @@ class PoolEngine final : public Engine {
  private:
   using Guard = std::unique_lock<std::mutex>;
   using Index = std::uint32_t;
-  enum class State : std::uint8_t { empty, resident, leaving, absent };
+  enum class State : std::uint8_t { empty, resident, leaving, absent, arriving };
 
   struct Block {
     State state = State::empty;
-    bool queued = false;  // absent: a promotion waits for room, or for the file
-    bool dead = false;    // resident: nothing lives in it
-    bool late = false;    // in late_
-    bool sinks = false;   // while no plan wants it here: it belongs below the host's memory
+    bool queued = false;   // absent: a promotion waits for room, or for the file
+    bool dead = false;     // resident: nothing lives in it
+    bool late = false;     // in late_
+    bool sinks = false;    // while no plan wants it here: it belongs below the host's memory
+    bool written = false;  // leaving: by the device into the file, or about to be
     std::uint32_t live = 0, wanted = 0;
     std::uint32_t stays = 0;           // tensors in it that may not leave
     std::uint64_t used = 0;            // the op that used it last
     std::uint64_t ticket = 0;          // leaving: of its departure
-    Chunk chunk = 0;                   // resident, leaving
-    HostStore::Place* lies = nullptr;  // leaving, absent: where on the host
+    Chunk chunk = 0;                   // resident, leaving, arriving
+    HostStore::Place* lies = nullptr;  // leaving, absent, arriving: where on the host or below
     // resident: its copy in, until what computes waits for it; dead: its last use; leaving: its
     // departure's, which owns it.
     Event event = nullptr;
@@ -134,25 +142,28 @@ class PoolEngine final : public Engine {
   void for_blocks(std::uintptr_t address, std::uint64_t bytes, F&& f);
   std::uintptr_t at(Index index) const { return arena_ + index * granule_; }
 
-  Stream here() const;
   void drop_surplus();
   bool make_chunk(Chunk&);
   bool find_chunk(Chunk&, bool now, Guard&);
   bool evict_one(Guard&);
+  void send_away(std::uintptr_t address, std::uint64_t bytes, bool sinks) noexcept;
   void hold(Index, Chunk);
+  void enter(Index);
   bool fetch(Index, bool now, Guard&);
+  bool on_its_way(Index, Guard&);
   bool make_resident(Index, Guard&);
   bool may_go(const Block&) const;
   std::list<Index>::iterator longest_unused();
   std::optional<Index> choose_victim();
   HostStore::Place* find_place(Guard&);
-  HostStore::Place* try_place();
+  HostStore::Place* try_place(bool sinks = false);
   void leave(Index, HostStore::Place*);
   bool leave_unwanted(Index);
   void leave_later(Index);
   void leave_at_last();
   void bring_near(Index, Guard&);
   void ask_for(Index);
+  void ask_for_all(std::uintptr_t address, std::uint64_t bytes, Guard&);
   // pool_paging.cpp
   bool pageable(const Block&) const;
   void came(Index);
@@ -164,11 +175,15 @@ class PoolEngine final : public Engine {
   void wait_for_room(Guard&);
   void collect_arrivals();
   void recall(Index);
+  bool take_back(Index);
   void end(Index, bool wanted);
   void die(Index);
   void use(Index);
   void join();
   void gone(const Departure&);
+  void written(Index, Guard&);
+  void filled(Index, Guard&);
+  void let_go(Index);
   void fetch_queued(Guard&);
   void helper();
 
@@ -176,10 +191,9 @@ class PoolEngine final : public Engine {
   Event last_use(Block&);
   Event take_event();
   void give_event(Event&);
-  template <class F>
-  static void checked(F&& f) noexcept;
 
   Driver& driver_;
+  ThreadStreams streams_;
   mutable std::mutex lock_;
   std::condition_variable freed_, work_;
   std::vector<Block> blocks_;
@@ -190,6 +204,7 @@ class PoolEngine final : public Engine {
   std::deque<Index> late_;  // no plan wants them here, and there was no place for them
   bool room_ = false;       // there may be again
   std::uint64_t tickets_ = 0, under_way_ = 0;  // departures: ever; that have not ended
+  std::uint64_t arriving_ = 0;                 // blocks that the device fills from the file
   unsigned waiting_ = 0;                       // threads in want of a chunk
   std::vector<Chunk> free_;
   // Chunks: that exist; that may; that the device had room for.

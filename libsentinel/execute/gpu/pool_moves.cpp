@@ -15,7 +15,7 @@ void PoolEngine::use(Index index) {
 // A stream that is new here begins behind all that was launched on others until now: what is known
 // of events is known for those.
 void PoolEngine::join() {
-  const Stream stream = here();
+  const Stream stream = streams_.here();
   if (std::ranges::find(computing_, stream) != computing_.end()) return;
   Block nothing;
   Event event = last_use(nothing);
@@ -34,6 +34,14 @@ bool PoolEngine::fetch(Index index, bool now, Guard& guard) {
     return true;
   }
   hold(index, chunk);
+  counters_.promoted_bytes += granule_;
+  if (store_->memory(b.lies) == nullptr) {
+    b.state = State::arriving;
+    ++arriving_;
+    store_->fill(b.lies, reinterpret_cast<void*>(at(index)), now);
+    return true;
+  }
+  enter(index);
   store_->use(b.lies);
   driver_.copy(reinterpret_cast<void*>(at(index)), store_->memory(b.lies), granule_, in_);
   b.event = take_event();
@@ -41,16 +49,17 @@ bool PoolEngine::fetch(Index index, bool now, Guard& guard) {
   arrivals_.push_back({take_event(), std::exchange(b.lies, nullptr)});
   driver_.record(arrivals_.back().event, in_);
   if (store_->limited()) work_.notify_one();
-  counters_.promoted_bytes += granule_;
   return true;
 }
 
 // Fetched as soon as there is room.
 void PoolEngine::ask_for(Index index) {
   Block& b = blocks_[index];
-  if (b.state == State::leaving) return recall(index);
-  if (b.state != State::absent || b.queued) return;
+  if (b.state == State::leaving && !b.written) return recall(index);
+  if (b.written && take_back(index)) return;
+  if ((b.state != State::absent && !b.written) || b.queued) return;
   b.queued = true;
+  if (b.written) return;
   store_->read(b.lies, false);
   if (store_->here(b.lies)) queued_.push_back(index);
 }
@@ -61,16 +70,32 @@ void PoolEngine::bring_near(Index index, Guard& guard) {
   wait_for_room(guard);
 }
 
+// What is leaving is recalled; for what comes, or can no longer be recalled, the calling thread
+// waits. False: neither.
+bool PoolEngine::on_its_way(Index index, Guard& guard) {
+  Block& b = blocks_[index];
+  if (b.state == State::leaving && !b.written) {
+    recall(index);
+  } else if (b.state == State::absent && !store_->here(b.lies)) {
+    bring_near(index, guard);
+  } else if (b.written && take_back(index)) {
+    return true;
+  } else if (b.written || b.state == State::arriving) {
+    if (b.state == State::arriving) store_->hasten(b.lies);
+    wait_for_room(guard);
+  } else {
+    return false;
+  }
+  return true;
+}
+
 // For a tensor that begins.
 bool PoolEngine::make_resident(Index index, Guard& guard) {
   Block& b = blocks_[index];
   while (b.state != State::resident) {
     Chunk chunk;
-    if (b.state == State::leaving) {
-      recall(index);
-    } else if (b.state == State::absent && !store_->here(b.lies)) {
-      bring_near(index, guard);
-    } else if (b.state == State::absent) {
+    if (on_its_way(index, guard)) continue;
+    if (b.state == State::absent) {
       if (!fetch(index, true, guard)) {
         if (b.state == State::absent) store_->forgo(b.lies);
         return false;
@@ -79,6 +104,7 @@ bool PoolEngine::make_resident(Index index, Guard& guard) {
       return false;
     } else if (b.state == State::empty) {
       hold(index, chunk);
+      enter(index);
     } else {  // while the lock was released
       free_.push_back(chunk);
     }
@@ -102,9 +128,11 @@ void PoolEngine::leave(Index index, HostStore::Place* place) {
     b.dead = false;
   } else {
     departure.event = last_use(b);
-    driver_.wait(out_, departure.event);
-    driver_.copy(store_->memory(place), reinterpret_cast<void*>(at(index)), granule_, out_);
-    driver_.record(departure.event, out_);
+    if (void* memory = store_->memory(place); memory != nullptr) {
+      driver_.wait(out_, departure.event);
+      driver_.copy(memory, reinterpret_cast<void*>(at(index)), granule_, out_);
+      driver_.record(departure.event, out_);
+    }
     counters_.demoted_bytes += granule_;
     by_use_.erase(b.place);
   }
@@ -133,6 +161,18 @@ void PoolEngine::recall(Index index) {
   came(index);
 }
 
+// The write is not begun, and what used the memory before is over.
+bool PoolEngine::take_back(Index index) {
+  Block& b = blocks_[index];
+  if (!store_->take_back(b.lies)) return false;
+  b.lies = nullptr;
+  b.written = b.queued = false;
+  --under_way_;
+  enter(index);
+  freed_.notify_all();  // whoever waits for its chunk finds another
+  return true;
+}
+
 // A tensor ends. What still lives beside it leaves if no plan wants that, and what begins in its
 // place waits for its kernels, on whatever stream they are.
 void PoolEngine::end(Index index, bool wanted) {
@@ -144,14 +184,15 @@ void PoolEngine::end(Index index, bool wanted) {
     leave_later(index);
 }
 
-// False: there is no place for it.
+// False: there is no place for it, or it has to come first.
 bool PoolEngine::leave_unwanted(Index index) {
   Block& b = blocks_[index];
   if (b.wanted > 0 || b.stays > 0) return true;
   b.queued = false;
   if (b.state == State::absent) store_->withdraw(b.lies);
+  if (b.state == State::arriving) return false;  // filled() sees to it
   if (b.state != State::resident || b.live == 0) return true;
-  auto* place = try_place();
+  auto* place = try_place(b.sinks);
   if (place != nullptr) leave(index, place);
   return place != nullptr;
 }
@@ -243,22 +284,57 @@ void PoolEngine::helper() {
 }
 
 void PoolEngine::gone(const Departure& departure) {
-  --under_way_;
   Block& b = blocks_[departure.index];
   if (b.ticket != departure.ticket) {
+    --under_way_;
     if (departure.place != nullptr) store_->give(departure.place);
     return;
   }
   b.ticket = 0;
   b.event = nullptr;
-  driver_.unmap(at(departure.index), granule_);
+  const bool below = b.live > 0 && store_->memory(b.lies) == nullptr;
+  if (!below) return let_go(departure.index);
+  b.written = true;
+  store_->write(b.lies, departure.index, reinterpret_cast<void*>(at(departure.index)));
+}
+
+// Nothing uses its memory any more, and its contents lie where they are to lie.
+void PoolEngine::let_go(Index index) {
+  Block& b = blocks_[index];
+  --under_way_;
+  driver_.unmap(at(index), granule_);
   free_.push_back(b.chunk);
   b.state = b.live > 0 ? State::absent : State::empty;
   if (b.lies == nullptr) return;
-  if (b.live > 0)
-    store_->rest(b.lies, departure.index, b.sinks && b.wanted == 0);
-  else
+  if (b.live == 0)
     store_->give(std::exchange(b.lies, nullptr));
+  else if (store_->memory(b.lies) != nullptr)
+    store_->rest(b.lies, index, b.sinks && b.wanted == 0);
+}
+
+void PoolEngine::written(Index index, Guard& guard) {
+  if (over_) return;
+  Block& b = blocks_[index];
+  b.written = false;
+  let_go(index);
+  if (b.queued) queued_.push_back(index);
+  fetch_queued(guard);
+  freed_.notify_all();
+}
+
+void PoolEngine::filled(Index index, Guard& guard) {
+  if (over_) return;
+  Block& b = blocks_[index];
+  --arriving_;
+  store_->give(std::exchange(b.lies, nullptr));
+  enter(index);
+  if (b.live == 0) die(index);  // while it came
+  if (b.late) {
+    room_ = true;
+    work_.notify_one();
+  }
+  fetch_queued(guard);
+  freed_.notify_all();
 }
 
 // Places of what has been copied in.
@@ -275,7 +351,7 @@ void PoolEngine::collect_arrivals() {
 // What this thread computes on waits for what the block's event stands for.
 void PoolEngine::await_event(Block& b) {
   if (b.event == nullptr) return;
-  driver_.wait(here(), b.event);
+  driver_.wait(streams_.here(), b.event);
   if (!b.dead && driver_.done(b.event)) give_event(b.event);
 }
 

@@ -155,7 +155,7 @@ class WrongUsage(Case):
                 ("no policy", "run", "--policy", "best", "--", "true"),
                 ("backend", "run", "--io", "fast", "--", "true"),
                 ("--move", "run", "--move", "fast", "--", "true"),
-                ("auto, kernel, userfaultfd, samples, ops", "record", "--count", "all", "--", "true"),
+                ("auto, kernel, userfaultfd, samples, cupti, ops", "record", "--count", "all", "--", "true"),
                 ("slow=DIR", "run", "--tiers", "fast=/x", "--", "true"),
                 ("slow=host", "run", "--tiers", "fast=gpu0,slow=/x", "--", "true"),
                 ("either", "run", "--plan", "a", "--profile", "b", "--", "true"),
@@ -602,10 +602,15 @@ class Machine(Case):
         self.file("notes.new", "mine")
         os.makedirs(self.folder / "cache/sentinel")
         self.file("cache/sentinel/torch-1.0-abc.so.999999999", "")
+        self.file("sentinel-a1B2c3.slow", "")
+        self.file("sentinel-backup.tar", "mine")
         told = self.run_it("clean", "--dry-run").stdout
         self.assertTrue((self.folder / "plan.json.999999999.tmp").exists())
         self.assertIn("plan.json.999999999.tmp", self.run_it("clean").stdout)
         self.assertIn("torch-1.0-abc", told)
+        self.assertIn("sentinel-a1B2c3.slow: a file of the slow tier", told)
+        self.assertFalse((self.folder / "sentinel-a1B2c3.slow").exists())
+        self.assertTrue((self.folder / "sentinel-backup.tar").exists())
         self.assertFalse((self.folder / "plan.json.999999999.tmp").exists())
         self.assertTrue((self.folder / "notes.new").exists())
         self.assertEqual(self.run_it("clean").stdout, "Nothing was left behind.\n")

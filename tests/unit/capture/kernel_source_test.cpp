@@ -181,7 +181,9 @@ TEST_P(BothSources, CountSystemCallsAlike) {
 int direct_file(std::size_t pages) {
   const int fd = open("/var/tmp", O_TMPFILE | O_RDWR | O_DIRECT | O_CLOEXEC, 0600);
   const auto bytes = Mapping::anonymous(pages);
-  if (fd >= 0) EXPECT_EQ(pwrite(fd, bytes.page(0), bytes.bytes(), 0), static_cast<ssize_t>(bytes.bytes()));
+  if (fd >= 0) {
+    EXPECT_EQ(pwrite(fd, bytes.page(0), bytes.bytes(), 0), static_cast<ssize_t>(bytes.bytes()));
+  }
   return fd;
 }
 

@@ -1,13 +1,17 @@
-// A CUDA driver's library, as far as libsentinel uses one: the device's memory is a file in memory
-// that is mapped where the program asks for it, so that a touch of what is not mapped ends the
-// program, as it would on a device. Streams run at once; fake_gpu.h has those that do not.
+// A CUDA driver's library, and cuFile's (CUPTI's: fake_cupti.cpp), as far as libsentinel uses one:
+// the device's memory is a file in memory that is mapped where the program asks for it, so that a
+// touch of what is not mapped ends the program, as it would on a device. Streams run at once;
+// fake_gpu.h has those that do not.
 //
 // SENTINEL_FAKE_CUDA_BYTES: what the device has (16 GiB). SENTINEL_FAKE_CUDA_FAIL=cuMemMap:10: the
-// tenth call of that name is refused.
+// tenth call of that name is refused. SENTINEL_FAKE_CUDA_PAGEABLE: hmm or ats, how the device's
+// kernels, which are the processor's, reach pageable memory; else they are said not to.
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -15,6 +19,9 @@
 #include <mutex>
 #include <set>
 #include <string>
+
+#include "fake_faults.h"
+#include "fake_files.h"
 
 namespace {
 
@@ -81,6 +88,15 @@ CUDA(cuDeviceGet, int* device, int ordinal) {
   *device = ordinal;
   return ordinal == 0 ? kSuccess : 101;
 }
+CUDA(cuDeviceGetAttribute, int* value, int attribute, int) {
+  constexpr int kPageableMemoryAccess = 88, kUsesHostPageTables = 100;
+  const char* set = std::getenv("SENTINEL_FAKE_CUDA_PAGEABLE");
+  const std::string pageable = set != nullptr ? set : "";
+  *value = attribute == kPageableMemoryAccess ? !pageable.empty()
+           : attribute == kUsesHostPageTables ? pageable == "ats"
+                                              : 1;
+  return kSuccess;
+}
 CUDA(cuDevicePrimaryCtxRetain, void** context, int) {
   *context = &chunks;
   return kSuccess;
@@ -113,8 +129,11 @@ CUDA(cuMemAddressReserve, std::uint64_t* address, std::size_t bytes, std::size_t
 CUDA(cuMemAddressFree, std::uint64_t address, std::size_t bytes) {
   return munmap(reinterpret_cast<void*>(address), bytes) == 0 ? kSuccess : kInvalidValue;
 }
-CUDA(cuMemCreate, std::uint64_t* handle, std::size_t bytes, const void*, std::uint64_t) {
+// On some systems a chunk for other devices' direct access (gpuDirectRDMACapable) cannot be used.
+CUDA(cuMemCreate, std::uint64_t* handle, std::size_t bytes, const void* properties, std::uint64_t) {
+  constexpr std::size_t kDirectRdma = 25;
   MAY_FAIL;
+  if (static_cast<const unsigned char*>(properties)[kDirectRdma] != 0) return kInvalidValue;
   const std::lock_guard guard(lock);
   std::uint64_t place = 0;  // the first gap that is large enough
   for (const auto& [other, chunk] : chunks) {
@@ -164,12 +183,18 @@ CUDA(cuMemAllocManaged, std::uint64_t* address, std::size_t bytes, unsigned) {
   void* got = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   *address = reinterpret_cast<std::uintptr_t>(got);
-  return got == MAP_FAILED ? kOutOfMemory : kSuccess;
+  if (got == MAP_FAILED) return kOutOfMemory;
+  fake::managed(*address, bytes);
+  return kSuccess;
 }
 CUDA(cuMemFree_v2, std::uint64_t) { return kSuccess; }
-CUDA(cuMemAdvise, std::uint64_t, std::size_t, int, int) { return kSuccess; }
-CUDA(cuMemPrefetchAsync, std::uint64_t, std::size_t, int, void*) {
+CUDA(cuMemAdvise, std::uint64_t, std::size_t, int, int) {
   MAY_FAIL;
+  return kSuccess;
+}
+CUDA(cuMemPrefetchAsync, std::uint64_t address, std::size_t bytes, int place, void*) {
+  MAY_FAIL;
+  fake::moved(address, bytes, place >= 0);
   return kSuccess;
 }
 CUDA(cuMemHostAlloc, void** memory, std::size_t bytes, unsigned) {
@@ -208,4 +233,43 @@ CUDA(cuEventQuery, void*) { return kSuccess; }
 CUDA(cuEventSynchronize, void*) {
   MAY_FAIL;
   return kSuccess;
+}
+
+// ---------------------------------------------------------------- cuFile
+
+struct CuFileStatus {
+  int cufile, cuda;
+};
+struct CuFileDescription {
+  int type;
+  union {
+    int descriptor;
+    void* windows;
+  } file;
+};
+constexpr int kIoNotSupported = 5008, kAlreadyOpen = 5026;
+
+#define CUFILE(result, name, ...)                                             \
+  extern "C" __attribute__((visibility("default"))) result name(__VA_ARGS__); \
+  extern "C" result name(__VA_ARGS__)
+
+CUFILE(CuFileStatus, cuFileDriverOpen, ) {
+  static std::atomic<bool> opened = false;
+  return {opened.exchange(true) ? kAlreadyOpen : 0, 0};
+}
+CUFILE(CuFileStatus, cuFileHandleRegister, void** handle, const CuFileDescription* file) {
+  if (fails(__func__)) return {kIoNotSupported, 0};
+  if (const int code = fake::refusal(file->file.descriptor); code != 0) return {code, 0};
+  *handle = new int(file->file.descriptor);
+  return {};
+}
+CUFILE(void, cuFileHandleDeregister, void* handle) { delete static_cast<int*>(handle); }
+CUFILE(ssize_t, cuFileRead, void* handle, void* device, std::size_t bytes, off_t at, off_t within) {
+  if (fails(__func__)) return -kIoNotSupported;
+  return pread(*static_cast<int*>(handle), static_cast<char*>(device) + within, bytes, at);
+}
+CUFILE(ssize_t, cuFileWrite, void* handle, const void* device, std::size_t bytes, off_t at,
+       off_t within) {
+  if (fails(__func__)) return errno = ENOSPC, -1;
+  return pwrite(*static_cast<int*>(handle), static_cast<const char*>(device) + within, bytes, at);
 }

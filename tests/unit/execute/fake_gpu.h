@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -19,10 +20,11 @@
 #include <vector>
 
 #include "execute/gpu/driver.h"
+#include "fake_files.h"
 
 namespace sentinel::gpu {
 
-class FakeGpu final : public Driver {
+class FakeGpu : public Driver {
  public:
   static constexpr std::uint64_t kUnit = 4096;
 
@@ -138,6 +140,54 @@ class FakeGpu final : public Driver {
   }
   std::uint64_t prefetched_in() const { return prefetched_in_; }
   std::uint64_t prefetched_out() const { return prefetched_out_; }
+  // What it moves has to be there until it has been moved.
+  std::unique_ptr<DeviceFiles> open_files(const std::vector<int>& descriptors,
+                                          const std::string&) override {
+    struct Files final : DeviceFiles {
+      std::int64_t read(std::size_t file, void* device, std::uint64_t bytes,
+                        std::uint64_t offset) noexcept override {
+        gpu->begin_transfer();
+        gpu->in_place(device, bytes);
+        const auto n = pread(descriptors[file], device, bytes, static_cast<off_t>(offset));
+        gpu->moved(device, bytes, gpu->filled_);
+        return n;
+      }
+      std::int64_t write(std::size_t file, const void* device, std::uint64_t bytes,
+                         std::uint64_t offset) noexcept override {
+        gpu->begin_transfer();
+        gpu->in_place(device, bytes);
+        const auto n = pwrite(descriptors[file], device, bytes, static_cast<off_t>(offset));
+        gpu->moved(device, bytes, gpu->written_);
+        return n;
+      }
+      FakeGpu* gpu = nullptr;
+      std::vector<int> descriptors;
+    };
+    for (const int descriptor : descriptors)
+      if (fake::refusal(descriptor) != 0)
+        throw Error("cuFileHandleRegister: a file without a name");
+    auto files = std::make_unique<Files>();
+    files->gpu = this;
+    files->descriptors = descriptors;
+    return files;
+  }
+  // Transfers of files begin, and go no further until it is told again.
+  void hold_files(bool hold) {
+    const std::lock_guard guard(files_lock_);
+    files_held_ = hold;
+    files_go_.notify_all();
+  }
+  std::uint64_t files_begun() const { return files_begun_; }
+  // From now on each is complained about.
+  void end_files() { files_over_ = true; }
+  // What was done until now was for the start.
+  void has_started() {
+    const std::lock_guard guard(lock_);
+    waited_.clear();
+    filled_ = written_ = files_begun_ = 0;
+  }
+  std::uint64_t filled_from_files() const { return filled_; }
+  std::uint64_t written_to_files() const { return written_; }
   void* pin(std::uint64_t bytes) override {
     const std::lock_guard guard(lock_);
     called("cuMemHostAlloc");
@@ -250,6 +300,24 @@ class FakeGpu final : public Driver {
       if (!mapped_.contains(at)) return false;
     return true;
   }
+  void begin_transfer() {
+    if (files_over_) {
+      const std::lock_guard guard(lock_);
+      complain("a file's transfer after their end");
+    }
+    std::unique_lock guard(files_lock_);
+    ++files_begun_;
+    files_go_.wait(guard, [this] { return !files_held_; });
+  }
+  void in_place(const void* device, std::uint64_t bytes) {
+    const std::lock_guard guard(lock_);
+    if (!mapped(reinterpret_cast<std::uintptr_t>(device), bytes))
+      complain("a file's transfer uses memory that is not there");
+  }
+  void moved(const void* device, std::uint64_t bytes, std::atomic<std::uint64_t>& sum) {
+    in_place(device, bytes);
+    sum += bytes;
+  }
   // Whether the address is the device's rather than the host's.
   bool of_device(const void* address) const {
     const auto at = reinterpret_cast<std::uintptr_t>(address);
@@ -269,6 +337,12 @@ class FakeGpu final : public Driver {
   std::uint64_t arena_bytes_ = 0;
   std::map<std::uintptr_t, std::uint64_t> managed_;
   std::uint64_t prefetched_in_ = 0, prefetched_out_ = 0;
+  std::atomic<std::uint64_t> filled_ = 0, written_ = 0;
+  std::mutex files_lock_;
+  std::condition_variable files_go_;
+  bool files_held_ = false;
+  std::atomic<bool> files_over_ = false;
+  std::atomic<std::uint64_t> files_begun_ = 0;
   std::set<Chunk> chunks_;
   std::map<std::uintptr_t, Chunk> mapped_;
   std::map<Stream, std::deque<Item>> streams_;

@@ -82,6 +82,7 @@ Outcome train(SessionOptions options, const std::function<void(Training&)>& step
   const auto sum = training.sum();
   session.finish("over");
   if (late != nullptr) {
+    late->end_files();
     late->finish();
     EXPECT_THAT(late->complaints(), testing::IsEmpty());
   }
@@ -159,8 +160,11 @@ TEST(PagedGpuSession, IsOfAGpuAlone) {
   EXPECT_THROW(begin(options), Error);
 }
 
-// A device of 40 %, a host that holds a little, and a file: one plan over three tiers.
-TEST(GpuSessionOverAFile, ComputesTheSame) {
+// A device of 40 %, a host that holds a little, and a file: one plan over three tiers. The device
+// reads and writes the file itself, or not.
+class GpuSessionOverAFile : public testing::TestWithParam<const char*> {};
+
+TEST_P(GpuSessionOverAFile, ComputesTheSame) {
   const auto steps = [](Training& training) {
     for (std::uint64_t i = 0; i < 8; ++i) training.step(i, i == 6 ? 0.5 : 1);
   };
@@ -191,6 +195,8 @@ write_bw = "2GB/s"
     options.slow_directory = testing::TempDir();
     options.allow_tmpfs = true;
     options.machine = machine;
+    options.io = GetParam();
+    options.cufile = SENTINEL_FAKE_CUDA;
     const auto device = seed == 0 ? nullptr : std::make_shared<gpu::FakeGpu>(seed, 400, 2_MiB);
     options.driver = device;
     const auto [sum, summary] = train(std::move(options), steps, device.get());
@@ -200,8 +206,12 @@ write_bw = "2GB/s"
     EXPECT_GT(last["promoted_bytes"], 0);
     EXPECT_GT(last["writing"]["bytes"], 0);
     EXPECT_GT(last["reading"]["bytes"], 0);
+    const bool direct = device && device->filled_from_files() > 0;
+    EXPECT_EQ(direct, device && GetParam() == std::string(kCuFile));
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(ByEveryWay, GpuSessionOverAFile, testing::Values("auto", kCuFile));
 
 // Kernels and copies run when the device pleases, in every order that streams and events allow.
 class LateGpuSession : public testing::TestWithParam<unsigned> {};
@@ -415,6 +425,34 @@ TEST(GpuSessionTest, ACallThatFailsEndsTrainingWithItsName) {
   }
 }
 
+TEST(GpuSessionTest, AFileOfTheDevicesThatFailsEndsTrainingWithTheCallsName) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  for (const std::string call : {"cuFileHandleRegister:1", "cuFileWrite:1", "cuFileRead:1",
+                                 "cuFileWrite:4", "cuFileRead:3"}) {
+    const auto failing = [&] {
+      setenv("SENTINEL_FAKE_CUDA_FAIL", call.c_str(), 1);
+      auto options = options_with("40%");
+      options.host_bytes = 32_MiB;
+      options.slow_directory = testing::TempDir();
+      options.allow_tmpfs = true;
+      options.io = kCuFile;
+      options.cufile = SENTINEL_FAKE_CUDA;
+      try {
+        train(std::move(options), [](Training& training) {
+          for (std::uint64_t i = 0; i < 8; ++i) training.step(i);
+        });
+      } catch (const Error& error) {
+        std::fprintf(stderr, "%s\n", error.what());
+        std::_Exit(125);
+      }
+      std::_Exit(0);
+    };
+    const bool own = call.starts_with("cuFileRead");  // not errno's
+    EXPECT_EXIT(failing(), testing::ExitedWithCode(125),
+                call.substr(0, call.find(':')) + (own ? ": .*cuFile's error 5008" : ": "));
+  }
+}
+
 TEST(GpuSessionTest, WhatCannotBeMetIsSaid) {
   auto options = options_with("40%");
   options.cuda = "libno-such-driver.so.1";
@@ -424,6 +462,13 @@ TEST(GpuSessionTest, WhatCannotBeMetIsSaid) {
   EXPECT_THROW(begin(options), Error);
   options = options_with("40%");
   options.count = "userfaultfd";
+  EXPECT_THROW(begin(options), Error);
+  options = options_with("40%");
+  options.host_bytes = 32_MiB;
+  options.slow_directory = testing::TempDir();
+  options.allow_tmpfs = true;
+  options.io = kCuFile;
+  options.cufile = "libno-such-storage.so.0";
   EXPECT_THROW(begin(options), Error);
 }
 
@@ -490,6 +535,7 @@ TEST(GpuMemory, IsManagedWhereThatIsFasterAndHoldsAllOfWhatIsStored) {
   EXPECT_EQ(chosen(1e9, 2e9), "managed");
   EXPECT_EQ(chosen(1e9, 1.01e9), "pools");
   EXPECT_EQ(chosen(1e9, -1), "pools");
+  EXPECT_EQ(chosen(0, 1e9), "pools");  // a machine file without a link
   options.host_bytes = 1_GiB;
   EXPECT_EQ(chosen(1e9, 2e9), "pools");
   options.host_bytes = 0;
@@ -537,6 +583,15 @@ TEST(HostMemory, IsBesideAGpusPools) {
     setenv("SENTINEL_HOST_MEMORY", too_little, 1);
     EXPECT_THROW(options_from_environment(), Error) << too_little;
   }
+  setenv("SENTINEL_HOST_MEMORY", "64M", 1);
+  setenv("SENTINEL_IO", kCuFile, 1);
+  EXPECT_EQ(options_from_environment().io, kCuFile);
+  unsetenv("SENTINEL_HOST_MEMORY");
+  EXPECT_EQ(options_from_environment().io, "auto");
+  setenv("SENTINEL_MODE", "run", 1);
+  EXPECT_THROW(options_from_environment(), Error);
+  unsetenv("SENTINEL_MODE");
+  unsetenv("SENTINEL_IO");
   setenv("SENTINEL_HOST_MEMORY", "64M", 1);
   setenv("SENTINEL_GPU_MEMORY", "managed", 1);
   EXPECT_THROW(options_from_environment(), Error);

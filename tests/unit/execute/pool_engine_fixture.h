@@ -23,6 +23,7 @@ class PoolEngineFixture : public ::testing::Test {
     gpu = std::make_unique<FakeGpu>(seed, device_chunks);
     engine = std::make_unique<PoolEngine>(
         *gpu, PoolOptions{.arena_bytes = 256 * kUnit, .granule_bytes = kUnit, .host = host});
+    gpu->has_started();
     stream = gpu->make_stream();
     engine->compute_on(stream);
   }
@@ -125,8 +126,10 @@ class RandomTraining {
   void want(Tensor& t, bool wanted) {
     if (wanted && !t.wanted) engine_.promote(t.address, t.bytes);
     if (!wanted && t.wanted) {
-      engine_.demote(t.address, t.bytes);
-      if (random_() % 3 == 0) engine_.sink(t.address, t.bytes);
+      if (random_() % 3 == 0)
+        engine_.sink(t.address, t.bytes);
+      else
+        engine_.demote(t.address, t.bytes);
     }
     t.wanted = wanted;
   }

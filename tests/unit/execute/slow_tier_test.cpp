@@ -2,16 +2,19 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "execute/executors.h"
 #include "execute/slow_file.h"
@@ -44,6 +47,46 @@ TEST(SlowFile, HasNoNameAndIsItsOwnersAlone) {
   EXPECT_EQ(found.st_mode & 0777, 0600u);
   EXPECT_EQ(found.st_uid, geteuid());
   EXPECT_TRUE(fcntl(file.descriptor(0), F_GETFD) & FD_CLOEXEC);
+}
+
+// For as long as a driver has to be told of it. One whose process is gone is found.
+TEST(SlowFile, HasANameUntilThatIsForgotten) {
+  std::string folder = "/var/tmp/sentinel-test-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const auto names = [&] {
+    std::vector<std::filesystem::path> found;
+    for (const auto& entry : std::filesystem::directory_iterator(folder))
+      found.push_back(entry.path());
+    return found;
+  };
+  auto named = options();
+  named.directory = folder;
+  named.named = true;
+  {
+    SlowFile file(named);
+    struct stat found {};
+    ASSERT_EQ(fstat(file.descriptor(0), &found), 0);
+    EXPECT_EQ(found.st_nlink, 1u);
+    EXPECT_EQ(found.st_mode & 0777, 0600u);
+    EXPECT_NE(fcntl(file.descriptor(0), F_GETFL) & O_TMPFILE, O_TMPFILE);
+    ASSERT_EQ(names().size(), 1u);
+    EXPECT_FALSE(is_left_behind(names()[0]));
+    file.forget_names();
+    EXPECT_TRUE(names().empty());
+    EXPECT_GE(file.reserve(), 0);
+  }
+  { const SlowFile file(named); }
+  EXPECT_TRUE(names().empty());
+  if (const auto child = fork(); child == 0) {
+    const SlowFile file(named);
+    _exit(0);
+  } else {
+    waitpid(child, nullptr, 0);
+  }
+  ASSERT_EQ(names().size(), 1u);
+  EXPECT_TRUE(is_left_behind(names()[0]));
+  EXPECT_FALSE(is_left_behind(folder));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(SlowFile, SlotsAreDistinctUntilReleased) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "report/provenance.h"
 #include "report_fixture.h"
 #include "sentinel/error.h"
 
@@ -99,6 +100,32 @@ TEST(Summary, SamplesAreNotTakenForOpenings) {
   profile.meta.sample_error = 0.02;
   EXPECT_THAT(rendered(profile, "summary", "text"),
               HasSubstr("samples, sampled loads and stores, not openings, stated error ±2 %"));
+}
+
+TEST(Summary, AGpusOpeningsAreSaidToBeUnverified) {
+  auto profile = small_profile();
+  profile.meta.exact = false;
+  for (const auto& [source, how] : {std::pair("kernel-hmm", "(HMM)"), {"kernel-ats", "(ATS)"}}) {
+    profile.meta.source = source;
+    const auto counts = fidelity(StepView(profile));
+    EXPECT_THAT(counts, HasSubstr(std::string(source) + ": a GPU's openings of the host's memory"));
+    EXPECT_THAT(counts, HasSubstr(how));
+    EXPECT_THAT(counts, HasSubstr("not verified on hardware"));
+    EXPECT_THAT(counts, HasSubstr("window of"));
+  }
+}
+
+TEST(Summary, AGpusPageFaultsAreNoSamples) {
+  auto profile = small_profile();
+  profile.meta.source = "cupti";
+  profile.meta.exact = false;
+  profile.meta.window_pages = 0;
+  const auto counts = fidelity(StepView(profile));
+  EXPECT_THAT(counts, HasSubstr("cupti: a GPU's page faults in managed memory"));
+  EXPECT_THAT(counts, HasSubstr("not verified on hardware"));
+  EXPECT_THAT(counts, HasSubstr("a page at most once an op, error not stated"));
+  EXPECT_THAT(counts, Not(HasSubstr("sampled")));
+  EXPECT_THAT(counts, HasSubstr("no window"));
 }
 
 // A complete profile in which the source refused some tensors says so where it says how far to

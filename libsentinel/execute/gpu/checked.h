@@ -1,0 +1,24 @@
+// What an engine asks of its device and cannot do without.
+#pragma once
+
+#include <exception>
+
+#include "execute/gpu/driver.h"
+#include "execute/stop.h"
+
+namespace sentinel::gpu {
+
+// Ends the process where the driver refuses, unless it does because the process ends.
+template <class F>
+void checked(F&& f) noexcept {
+  constexpr int kDeinitialized = 4;  // the driver went first
+  try {
+    f();
+  } catch (const DriverError& error) {
+    if (error.status != kDeinitialized) stop_training(error.what());
+  } catch (const std::exception& error) {
+    stop_training(error.what());
+  }
+}
+
+}  // namespace sentinel::gpu
