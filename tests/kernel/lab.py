@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import time
 
@@ -47,6 +48,22 @@ class Lab:
         return result
 
 
+# Lines that say what is wrong, of GoogleTest, the selftests, Python and the laboratory; each with those before it,
+# which say where.
+FAILURE = re.compile(r"FAILED|: Failure|^not ok|Error:|error:|terminate called|^lab: ")
+BEFORE, MOST = 6, 6000
+
+
+def failures(text):
+    """What a long output says of failures, which need not stand at its end."""
+    lines = text.splitlines()
+    told = sorted({near for at, line in enumerate(lines) if FAILURE.search(line)
+                   for near in range(max(0, at - BEFORE), at + 1)})
+    return "\n".join(lines[at] for at in told)[:MOST]
+
+
 def passed(result):
-    assert result.returncode == 0, result.stdout[-6000:] + result.stderr[-6000:]
+    assert result.returncode == 0, "\n".join([
+        f"status {result.returncode}", failures(result.stdout + result.stderr), "...", result.stdout[-MOST:],
+        result.stderr[-MOST:]])
     return result.stdout
