@@ -62,6 +62,8 @@ class AccessSource {
   virtual int disarm(std::span<const ArmRange> ranges) noexcept = 0;
   // Appends one PageCount per tag opened since the last drain; openings are never lost.
   virtual int drain(std::vector<PageCount>& out) noexcept = 0;
+  // What the call that failed last failed of, where a number does not say it; else empty.
+  virtual std::string failure() const { return ""; }
 };
 
 }  // namespace sentinel

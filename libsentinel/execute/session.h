@@ -119,6 +119,14 @@ class Session {
   void watch(StepRow& ended);
   void end_trial_step();
 
+  // Of what a source was asked: how much it refused, and what it said of the first of that.
+  struct Refused {
+    std::uint64_t asked = 0, refused = 0;
+    std::string reason;
+    double share() const {
+      return refused == 0 ? 0 : static_cast<double>(refused) / static_cast<double>(asked);
+    }
+  };
   bool will_count() const;
   void share_memory();
   bool counts_in_kernel() const;
@@ -128,7 +136,7 @@ class Session {
   bool whole() const;
   void arm(const LiveTensor&);
   void disarm(const LiveTensor&);
-  void count_failed(int code);
+  void count_failed(Refused&, int code);
   std::string uncounted() const;  // empty: all were counted
   void drain(StepRecorder::Op);
   void snapshot();
@@ -201,8 +209,7 @@ class Session {
   std::unique_ptr<AccessSource> source_;
   SourceInfo source_info_;  // of the last one, as it ended
   std::string source_refused_;
-  std::uint64_t armed_ = 0, uncounted_ = 0;  // in this profiling step; what the source refused
-  int uncounted_code_ = 0;                   // what the first of them answered
+  Refused arms_, drains_;  // in this profiling step
 
   std::atomic<bool> pages_ = false;  // there will be no plans: a pager decides
   std::vector<std::unique_ptr<Bucket>> buckets_;

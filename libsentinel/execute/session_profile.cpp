@@ -93,7 +93,7 @@ std::unique_ptr<AccessSource> Session::make_source() {
 // takes op inputs and outputs as accesses and says so.
 void Session::begin_counting() {
   has_counts_ = false;
-  uncounted_ = armed_ = 0;
+  arms_ = drains_ = {};
   if (options_.count == "ops") source_refused_ = "page counting was not asked for";
   if (!source_refused_.empty()) return;
   try {
@@ -134,7 +134,7 @@ void Session::end_counting() {
     engine_->count_with(nullptr, nullptr);
     source_.reset();  // before its memory is replaced
     if (source_info_.name == "kernel") engine_->counted_in_kernel();
-    if (uncounted_ != 0) say(uncounted());
+    if (const auto lost = uncounted(); !lost.empty()) say(lost);
   }
   if (!engine_->counting()) return;
   if (const int code = engine_->stop_counting(); code != 0)
@@ -148,31 +148,41 @@ void Session::arm(const LiveTensor& tensor) {
   if (tensor.record == StepRecorder::kNone) return;
   const auto range = range_of(tensor, whole());
   recorder_.sampled(tensor.record, range.stride);
-  ++armed_;
-  if (const int code = source_->arm({&range, 1}); code != 0) count_failed(code);
+  ++arms_.asked;
+  if (const int code = source_->arm({&range, 1}); code != 0) count_failed(arms_, code);
 }
 
 void Session::disarm(const LiveTensor& tensor) {
   if (tensor.record == StepRecorder::kNone) return;
   const auto range = range_of(tensor, whole());
-  if (const int code = source_->disarm({&range, 1}); code != 0) count_failed(code);
+  if (const int code = source_->disarm({&range, 1}); code != 0) count_failed(arms_, code);
 }
 
-// A tensor that is not armed is not counted; what is not disarmed counts on, for nobody.
-void Session::count_failed(int code) {
-  if (uncounted_++ == 0) uncounted_code_ = code;
+// A tensor that is not armed is not counted; what is not disarmed counts on, for nobody. What an op
+// opened and could not be taken is told with a later op's, if at all.
+void Session::count_failed(Refused& of, int code) {
+  of.refused = std::min(of.refused + 1, of.asked);  // of a tensor, both may be refused
+  if (!of.reason.empty()) return;
+  of.reason = source_->failure();
+  if (of.reason.empty()) of.reason = std::strerror(-code);
 }
 
 std::string Session::uncounted() const {
-  if (uncounted_ == 0) return "";
-  return fmt::format("{} of {} tensors were not counted, or not to their end: {}", uncounted_,
-                     armed_, std::strerror(-uncounted_code_));
+  std::string text;
+  if (arms_.refused != 0)
+    text = fmt::format("{} of {} tensors were not counted, or not to their end: {}", arms_.refused,
+                       arms_.asked, arms_.reason);
+  if (drains_.refused != 0)
+    text += fmt::format("{}the counts of {} of {} ops are lost, or went to later ones: {}",
+                        text.empty() ? "" : "; ", drains_.refused, drains_.asked, drains_.reason);
+  return text;
 }
 
 // After every op, so that each count is the op's that caused it.
 void Session::drain(StepRecorder::Op op) {
   drained_.clear();
-  source_->drain(drained_);
+  ++drains_.asked;
+  if (const int code = source_->drain(drained_); code != 0) count_failed(drains_, code);
   for (const auto& count : drained_) recorder_.opened(op, count);
   snapshot();
 }
@@ -180,11 +190,10 @@ void Session::drain(StepRecorder::Op op) {
 Profile Session::take_profile(bool complete, const std::string& reason) const {
   const bool counts = has_counts_;
   const auto& source = source_ ? source_->info() : source_info_;
-  const double not_armed =
-      uncounted_ == 0 ? 0 : static_cast<double>(uncounted_) / static_cast<double>(armed_);
+  const bool all = arms_.refused + drains_.refused == 0;
   ProfileMeta meta{
       .source = counts ? source.name : "ops",
-      .exact = counts && source.exact && options_.exact && uncounted_ == 0,
+      .exact = counts && source.exact && options_.exact && all,
       .read_write = counts && source.reads_writes_apart,
       .complete = complete,
       .incomplete_reason = !complete ? reason
@@ -195,7 +204,7 @@ Profile Session::take_profile(bool complete, const std::string& reason) const {
       .framework = framework_,
       .batch = batch_,
       .window_pages = counts && source.window ? window_of(options_) : 0,
-      .sample_error = counts ? 2 * recorder_.sample_error() + source.missed + not_armed : 0,
+      .sample_error = counts ? 2 * recorder_.sample_error() + source.missed + arms_.share() + drains_.share() : 0,
       .step_us = normal_us_,
       .profiled_step_us = recorder_.microseconds(),
       .signature = recorder_.signature(),

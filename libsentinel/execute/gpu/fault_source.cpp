@@ -14,19 +14,32 @@ namespace {
 constexpr std::uintptr_t kPage = PageIndex::kPage;
 constexpr std::uintptr_t kBlock = 2u << 20;  // in which the driver brings neighbours along
 
-// An error of the driver's has a name, which an access source cannot answer.
+}  // namespace
+
+// An error of the driver's has a name, which failure() tells: a number has none.
 template <class F>
-int answered(F&& f) noexcept {
+int FaultSource::answered(F&& f) noexcept {
+  failed("");
   try {
     return f();
   } catch (const std::bad_alloc&) {
     return -ENOMEM;
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    failed(error.what());
     return -EIO;
   }
 }
 
-}  // namespace
+void FaultSource::failed(const char* what) noexcept try {
+  failure_ = what;
+} catch (const std::bad_alloc&) {
+  failure_.clear();
+}
+
+std::string FaultSource::failure() const {
+  const std::lock_guard hold(lock_);
+  return failure_;
+}
 
 FaultSource::FaultSource(Driver& driver, std::unique_ptr<PageFaults> faults, std::uintptr_t begin,
                          std::uint64_t bytes)
@@ -41,15 +54,20 @@ FaultSource::FaultSource(Driver& driver, std::unique_ptr<PageFaults> faults, std
             .page_bytes = kPage},
       faults_(std::move(faults)) {
   stream_ = driver_.make_stream();
-  moved_ = driver_.make_event();
+  try {
+    moved_ = driver_.make_event();
+  } catch (...) {
+    end();
+    throw;
+  }
 }
 
-FaultSource::~FaultSource() {
-  answered([&] {
-    driver_.destroy_event(moved_);
-    driver_.destroy_stream(stream_);
-    return 0;
-  });
+FaultSource::~FaultSource() { end(); }
+
+void FaultSource::end() noexcept try {
+  if (moved_ != nullptr) driver_.destroy_event(moved_);
+  driver_.destroy_stream(stream_);
+} catch (const Error&) {  // nobody is left to tell; the driver may have gone first
 }
 
 int FaultSource::arm(std::span<const ArmRange> ranges) noexcept {

@@ -9,12 +9,14 @@
 //   that.)
 // - A record that comes late goes to the next op's tensor at that address.
 //
-// Thread-safe. Conditions: the memory is managed and lies in [begin, begin + bytes); nothing is
-// computed while it arms or drains.
+// Thread-safe but for info(), which other calls change: it is read while none of them runs.
+// Conditions: the memory is managed and lies in [begin, begin + bytes); nothing is computed while
+// it arms or drains.
 #pragma once
 
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "capture/page_index.h"
@@ -37,26 +39,32 @@ class FaultSource final : public AccessSource {
   int arm(std::span<const ArmRange>) noexcept override;
   int disarm(std::span<const ArmRange>) noexcept override;
   int drain(std::vector<PageCount>& out) noexcept override;
+  std::string failure() const override;  // the driver's call and what it said
 
  private:
+  template <class F>
+  int answered(F&&) noexcept;
+  void failed(const char* what) noexcept;
   int track(const ArmRange&);
   void collect();
   void move_out(std::uintptr_t begin, std::uintptr_t end);
   void arm_again();
   void wait();
+  void end() noexcept;
 
   Driver& driver_;
   const std::uintptr_t begin_, end_;
   Stream stream_ = nullptr;
   Event moved_ = nullptr;
 
-  std::mutex lock_;  // guards all below
+  mutable std::mutex lock_;  // guards all below
   SourceInfo info_;
   std::unique_ptr<PageFaults> faults_;
   PageIndex pages_;
   TagCounters counters_;
   std::uint64_t serial_ = 1;  // of the openings since the last drain
   double seen_ = 0, lost_ = 0;
+  std::string failure_;
   std::vector<PageFault> taken_;           // of one call, reused
   std::vector<std::uintptr_t> opened_in_;  // blocks
 };

@@ -1,7 +1,8 @@
 // CUPTI as far as libsentinel uses it, for fake_cuda.cpp's device: its page faults are the
 // processor's, caught by their signal.
 //
-// SENTINEL_FAKE_CUPTI_FAIL=cuptiActivityEnable:35: that call answers 35.
+// SENTINEL_FAKE_CUPTI_FAIL=cuptiActivityEnable:35: that call answers 35; with :35:8 it does so from
+// its ninth time on (the first since the variable was last another).
 // SENTINEL_FAKE_CUPTI_RECORD: bytes of a record (104 as in CUDA 13; 64 as before).
 // SENTINEL_FAKE_CUPTI_ALONG: pages that come with one that is touched, itself included (1).
 #include <signal.h>
@@ -51,9 +52,13 @@ std::size_t number(const char* variable, std::size_t otherwise) {
 int failure(const char* call) {
   const char* asked = std::getenv("SENTINEL_FAKE_CUPTI_FAIL");
   if (asked == nullptr) return kSuccess;
-  const std::string text = asked;
-  const auto colon = text.find(':');
-  return text.substr(0, colon) == call ? std::stoi(text.substr(colon + 1)) : kSuccess;
+  static std::string last;
+  static std::size_t calls;
+  if (std::exchange(last, asked) != asked) calls = 0;
+  const auto colon = last.find(':'), second = last.find(':', colon + 1);
+  if (last.substr(0, colon) != call) return kSuccess;
+  if (second != last.npos && calls++ < std::stoul(last.substr(second + 1))) return kSuccess;
+  return std::stoi(last.substr(colon + 1));
 }
 
 const std::pair<const std::uintptr_t, std::uint64_t>* range_of(std::uintptr_t address) {

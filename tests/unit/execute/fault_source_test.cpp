@@ -156,6 +156,10 @@ TEST_F(FaultSourceTest, WhatIsRefusedIsAnError) {
   EXPECT_EQ(source.arm({&range, 1}), -EIO);
   EXPECT_EQ(source.disarm({&range, 1}), -EIO);
   EXPECT_EQ(source.drain(counts), -EIO);
+  EXPECT_EQ(source.failure(), "cuptiActivityFlushAll: CUPTI_ERROR_UNKNOWN");
+  next.refused = false;
+  EXPECT_EQ(source.drain(counts), 0);
+  EXPECT_EQ(source.failure(), "");
 }
 
 // ---------------------------------------------------------------- the library

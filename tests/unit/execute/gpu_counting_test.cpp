@@ -216,6 +216,28 @@ TEST_P(GpuCountingByFaults, CountsThePagesThatAnOpOpens) {
 }
 INSTANTIATE_TEST_SUITE_P(Layouts, GpuCountingByFaults, testing::Values("64", "104"));
 
+// Training goes on, and the profile says what it lacks, and why.
+TEST(GpuCounting, CountsThatAreLostAreStated) {
+  {
+    const Variable failing("SENTINEL_FAKE_CUPTI_FAIL", "cuptiActivityFlushAll:999:30");
+    EXPECT_EQ(trained(begin(recording(kCupti)), 5), plain(5));
+    const auto meta = read_profile(profile_path()).meta;
+    EXPECT_TRUE(meta.complete);
+    EXPECT_GT(meta.sample_error, 0);
+    EXPECT_THAT(meta.incomplete_reason,
+                testing::ContainsRegex("tensors were not counted.*: cuptiActivityFlushAll: "));
+    EXPECT_THAT(meta.incomplete_reason,
+                testing::ContainsRegex("counts of [0-9]+ of [0-9]+ ops are lost, or went to later "
+                                       "ones: cuptiActivityFlushAll: CUPTI_ERROR_UNKNOWN"));
+  }
+  // Behind the prefetches of the tensors that live when counting begins.
+  const Variable failing("SENTINEL_FAKE_CUDA_FAIL", "cuMemPrefetchAsync:60");
+  EXPECT_EQ(trained(begin(recording(kCupti)), 5), plain(5));
+  const auto meta = read_profile(profile_path()).meta;
+  EXPECT_THAT(meta.incomplete_reason,
+              HasSubstr("cuMemPrefetchAsync: CUDA_ERROR_ILLEGAL_ADDRESS"));
+}
+
 // They do not fault; in the next op they would be missed if they stayed.
 TEST(GpuCounting, WhatComesAlongIsMovedBackWithThePage) {
   const Variable along("SENTINEL_FAKE_CUPTI_ALONG", "16");
