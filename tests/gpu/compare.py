@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Training in a share of a GPU's memory, beside what people do today: plain PyTorch, saved tensors on the host
 (torch.autograd.graph.save_on_cpu), activation checkpointing, and Sentinel with 20, 40 and 60 % of the peak, once
-by demand alone and with DeepUM's tables, too; then the largest batch within a fixed budget. Prints a table a
-model, and writes all of it as JSON.
+by demand alone, with DeepUM's tables and with G10's plan, too; then the largest batch within a fixed budget. Prints a
+table a model, and writes all of it as JSON.
 
     compare.py --sentinel BIN [--models A,B] [--shares 40,20,60] [--host-memory 8G] [--seconds 420] [--json FILE]
 """
@@ -74,20 +74,26 @@ def under(args, fast, folder, words, host=None, policy=None):
 
 def contenders(args, model, folder):
     """(label, command) in the order of what is to be known first."""
+    first, *others = args.shares
+
+    def sentinel(share):
+        return (f"Sentinel {share} %" if share else "Sentinel",
+                under(args, f"{share}%" if share else None, folder, training(args, model)))
+
     yield "plain", training(args, model)
     if args.sentinel:
-        for share in [*args.shares, None]:
-            yield (f"Sentinel {share} %" if share else "Sentinel",
-                   under(args, f"{share}%" if share else None, folder, training(args, model)))
-        for policy in ("lru", "deepum"):  # by demand alone, and with correlation tables
-            yield (f"Sentinel {args.shares[0]} %, {policy}",
-                   under(args, f"{args.shares[0]}%", folder, training(args, model), policy=policy))
-        if args.host_memory:
-            share = args.shares[0]
-            yield (f"Sentinel {share} %, file",
-                   under(args, f"{share}%", folder, training(args, model), args.host_memory))
+        yield sentinel(first)
     for technique in ("save_on_cpu", "checkpoint"):
         yield technique, training(args, model, "--technique", technique)
+    if args.sentinel:
+        for share in [*others[:1], None, *others[1:]]:
+            yield sentinel(share)
+        for policy in ("lru", "deepum", "g10"):  # by demand alone, with correlation tables, by another's plan
+            yield (f"Sentinel {first} %, {policy}",
+                   under(args, f"{first}%", folder, training(args, model), policy=policy))
+        if args.host_memory:
+            yield (f"Sentinel {first} %, file",
+                   under(args, f"{first}%", folder, training(args, model), args.host_memory))
 
 
 def compare(args, deadline):
