@@ -4,7 +4,9 @@ import ctypes
 import json
 import os
 import pathlib
+import runpy
 import subprocess
+import sys
 
 import pytest
 
@@ -48,6 +50,14 @@ def test_the_comparison_runs_without_a_device(python, tmp_path):
     assert done.stdout.count("same") == 3
 
 
+def test_the_comparison_begins_with_what_is_to_be_known_first(monkeypatch):
+    compare = runpy.run_path(str(COMPARE))
+    monkeypatch.setattr(sys, "argv", ["compare.py", "--sentinel", "sentinel"])
+    labels = [label for label, _ in compare["contenders"](compare["options"](), "ViT", pathlib.Path())]
+    assert labels == ["plain", "Sentinel 40 %", "save_on_cpu", "checkpoint", "Sentinel 20 %", "Sentinel",
+                      "Sentinel 60 %", "Sentinel 40 %, lru", "Sentinel 40 %, deepum", "Sentinel 40 %, g10"]
+
+
 def test_a_library_of_gpudirect_storage_is_tried_before_anything_is_measured(sentinel, build, tmp_path):
     fake = str(build / "lib" / "libsentinel_fake_cuda.so")
     place = dict(os.environ, XDG_CACHE_HOME=str(tmp_path), SENTINEL_CUDA=fake, SENTINEL_CUFILE=fake,
@@ -63,29 +73,39 @@ def test_a_library_of_gpudirect_storage_is_tried_before_anything_is_measured(sen
 
 STATISTICS = """
 import ctypes, os, sys, types
+import torch.cuda  # whose own summary is printed
 sys.path.insert(0, os.environ["PLACE"])
 from sentinel import _torch
 core = ctypes.CDLL(os.environ["LIBRARY"])
 core.sentinel_malloc.restype = ctypes.c_void_p
 assert core.sentinel_attach(b"torch 2.9", 1) == 0 and core.sentinel_gpu() == 0
 plugged = []
-torch = types.SimpleNamespace(cuda=types.SimpleNamespace(memory=types.SimpleNamespace(
-    CUDAPluggableAllocator=lambda *words: words, change_current_allocator=plugged.append)))
+torch.cuda.memory.CUDAPluggableAllocator = lambda *words: words
+torch.cuda.memory.change_current_allocator = plugged.append
+torch.cuda.memory._get_device_index = lambda device, optional: 0 if device is None else device
+torch.cuda.memory.is_initialized = lambda: True
 _torch._manage_gpu(torch, core, types.SimpleNamespace(_name="adaptor.so"))
 assert plugged == [("adaptor.so", "sentinel_torch_gpu_malloc", "sentinel_torch_gpu_free")]
 figures = lambda: torch.cuda.memory.memory_stats_as_nested_dict()["allocated_bytes"]["all"]
 first, second = core.sentinel_malloc(1 << 20), core.sentinel_malloc(1 << 21)
 core.sentinel_free(ctypes.c_void_p(second))
-assert figures() == {"current": 1 << 20, "peak": 3 << 20}, figures()
+assert figures() == {"current": 1 << 20, "peak": 3 << 20, "allocated": 0, "freed": 0}, figures()
+torch.cuda.reset_peak_memory_stats(1)
+assert torch.cuda.max_memory_allocated() == 3 << 20
 torch.cuda.reset_peak_memory_stats()
-assert figures() == {"current": 1 << 20, "peak": 1 << 20}, figures()
+assert torch.cuda.max_memory_allocated(0) == torch.cuda.memory_allocated() == 1 << 20
+assert torch.cuda.memory_allocated(1) == torch.cuda.max_memory_reserved(1) == 0
+assert "Allocated memory      |    1024 KB |    1024 KB |       0 B" in torch.cuda.memory_summary(), \
+    torch.cuda.memory_summary()
+assert "device ID 1" in torch.cuda.memory_summary(1, abbreviated=True)
 print("as told")
 """
 
 
 def test_statistics_are_ours(build, python, tmp_path):
-    """What PyTorch's Python side is given, with a driver's library of the tests and a stand-in for torch.cuda."""
-    place = dict(os.environ, SENTINEL_MODE="run", SENTINEL_TIERS="fast=gpu0,slow=host", SENTINEL_FAST="64M",
+    """What PyTorch's Python side is given, with a driver's library of the tests."""
+    place = dict(os.environ, SENTINEL_FRAMEWORK="none", SENTINEL_MODE="run", SENTINEL_FAST="64M",
+                 SENTINEL_TIERS="fast=gpu0,slow=host",
                  SENTINEL_CUDA=str(build / "lib" / "libsentinel_fake_cuda.so"), XDG_CACHE_HOME=str(tmp_path),
                  PLACE=str(build / "lib" / "sentinel" / "python"), LIBRARY=str(build / "lib" / "libsentinel.so"))
     done = subprocess.run([python, "-c", STATISTICS], env=place, capture_output=True, text=True, timeout=100)

@@ -62,22 +62,47 @@ def _check_gpu(torch):
         _attach.stop(f"the streams of PyTorch {torch.__version__} cannot be told apart: {error}")
 
 
+_POOLS = ("all", "large_pool", "small_pool")
+_IN_POOLS = ("allocation", "segment", "active", "inactive_split", "allocated_bytes", "reserved_bytes", "active_bytes",
+             "inactive_split_bytes", "requested_bytes")
+
+
+def _statistics(live=0, most_live=0, held=0, most_held=0):
+    """All that PyTorch's own allocator tells of a device, memory_summary() included; what Sentinel does not have,
+    or does not tell, is 0."""
+    def row(current=0, peak=0):
+        return {"current": current, "peak": peak, "allocated": 0, "freed": 0}
+
+    told = {name: {pool: row() for pool in _POOLS} for name in _IN_POOLS}
+    for name in ("allocated_bytes", "active_bytes", "requested_bytes"):
+        told[name]["all"] = row(live, most_live)
+    told["reserved_bytes"]["all"] = row(held, most_held)
+    counts = ("num_alloc_retries", "num_ooms", "num_sync_all_streams", "num_device_alloc", "num_device_free")
+    return {**told, "oversize_allocations": row(), "oversize_segments": row(), "max_split_size": -1,
+            **dict.fromkeys(counts, 0)}
+
+
 def _manage_gpu(torch, core, adaptor):
     """The device's memory is Sentinel's from the first tensor on. PyTorch has no statistics of an allocator
-    that is plugged in: what it is asked for most often is answered here."""
+    that is plugged in: what it is asked for is answered here. On another device nothing can be allocated."""
     memory = torch.cuda.memory
     memory.change_current_allocator(memory.CUDAPluggableAllocator(
         adaptor._name, "sentinel_torch_gpu_malloc", "sentinel_torch_gpu_free"))
 
     def nested(device=None, reset=False):
+        if not memory.is_initialized():
+            return {}
+        if memory._get_device_index(device, optional=True) != core.sentinel_gpu():
+            return _statistics()
         figures = (ctypes.c_size_t * 5)()
         core.sentinel_gpu_memory(figures, reset)
-        live, most_live, held, most_held, _ = figures
-        return {"allocated_bytes": {"all": {"current": live, "peak": most_live}},
-                "reserved_bytes": {"all": {"current": held, "peak": most_held}}}
+        return _statistics(*figures[:4])
 
-    memory.memory_stats_as_nested_dict = nested
-    memory.reset_peak_memory_stats = torch.cuda.reset_peak_memory_stats = lambda device=None: nested(reset=True)
+    def reset_peaks(device=None):
+        nested(device, reset=True)
+
+    memory.memory_stats_as_nested_dict = torch.cuda.memory_stats_as_nested_dict = nested
+    memory.reset_peak_memory_stats = torch.cuda.reset_peak_memory_stats = reset_peaks
 
 
 def _find_layers(torch, adaptor):
