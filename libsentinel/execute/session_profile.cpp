@@ -190,10 +190,10 @@ void Session::drain(StepRecorder::Op op) {
 Profile Session::take_profile(bool complete, const std::string& reason) const {
   const bool counts = has_counts_;
   const auto& source = source_ ? source_->info() : source_info_;
-  const bool all = arms_.refused + drains_.refused == 0;
+  const double lost = arms_.share() + drains_.share();
   ProfileMeta meta{
       .source = counts ? source.name : "ops",
-      .exact = counts && source.exact && options_.exact && all,
+      .exact = counts && source.exact && options_.exact && lost == 0,
       .read_write = counts && source.reads_writes_apart,
       .complete = complete,
       .incomplete_reason = !complete ? reason
@@ -204,7 +204,7 @@ Profile Session::take_profile(bool complete, const std::string& reason) const {
       .framework = framework_,
       .batch = batch_,
       .window_pages = counts && source.window ? window_of(options_) : 0,
-      .sample_error = counts ? 2 * recorder_.sample_error() + source.missed + arms_.share() + drains_.share() : 0,
+      .sample_error = counts ? 2 * recorder_.sample_error() + source.missed + lost : 0,
       .step_us = normal_us_,
       .profiled_step_us = recorder_.microseconds(),
       .signature = recorder_.signature(),
