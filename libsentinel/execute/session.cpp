@@ -441,6 +441,10 @@ void Session::write_summary() const {
 void Session::before_fork() noexcept {
   if (in_child_) return engine_->before_fork();
   lock_.lock();
+  if (options_.gpu && options_.io == kCuFile && !std::exchange(warned_of_fork_, true))
+    say("this program forks while the GPU reads and writes the file itself (--io cufile): a child "
+        "may do nothing but execute another program. Give DataLoaders with workers "
+        "multiprocessing_context=\"spawn\"");
   if (engine_->counting()) end_counting();  // shared memory would be shared with the child
   engine_->before_fork();
 }

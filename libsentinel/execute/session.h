@@ -238,7 +238,7 @@ class Session {
   std::unique_ptr<Watch> watch_;  // of the steady steps
 
   std::atomic<bool> wants_tensors_ = true;
-  bool in_child_ = false;
+  bool in_child_ = false, warned_of_fork_ = false;
   bool finished_ = false;
 };
 

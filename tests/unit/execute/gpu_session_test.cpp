@@ -349,6 +349,29 @@ TEST(GpuSessionTest, AChildHasNoGpu) {
   EXPECT_EQ(*training.sum(), plain([](Training& same) { same.step(0), same.step(1); }));
 }
 
+// Once: a loader forks several workers.
+TEST(GpuSessionTest, AForkWhileTheDeviceHasTheFileIsToldWithTheRemedy) {
+  for (const char* io : {"auto", kCuFile}) {
+    auto options = options_with("64M");
+    options.host_bytes = 256_MiB;
+    options.slow_directory = testing::TempDir();
+    options.allow_tmpfs = true;
+    options.io = io;
+    options.cufile = SENTINEL_FAKE_CUDA;
+    options.quiet = false;
+    Session& session = begin(std::move(options));
+    testing::internal::CaptureStderr();
+    for (int worker = 0; worker < 2; ++worker) {
+      session.before_fork();
+      session.after_fork_in_parent();
+    }
+    const auto told = testing::internal::GetCapturedStderr();
+    const auto first = told.find("multiprocessing_context=\"spawn\"");
+    EXPECT_EQ(first != told.npos, io == std::string(kCuFile));
+    EXPECT_EQ(told.find("multiprocessing_context", first + 1), told.npos);
+  }
+}
+
 TEST(GpuSessionTest, TellsWhatIsAliveAndWhatIsHeld) {
   Session& session = begin(options_with("64M"));
   ManagedMemory memory(session);
