@@ -8,12 +8,16 @@
 
 namespace sentinel::gpu {
 
+// What is waited for comes no more, for the process ends.
+struct ProcessEnds {};
+
 // Ends the process where the driver refuses, unless it does because the process ends.
 template <class F>
 void checked(F&& f) noexcept {
   constexpr int kDeinitialized = 4;  // the driver went first
   try {
     f();
+  } catch (const ProcessEnds&) {
   } catch (const DriverError& error) {
     if (error.status != kDeinitialized) stop_training(error.what());
   } catch (const std::exception& error) {

@@ -326,7 +326,7 @@ void HostStore::start() {
   start_writes();
 }
 
-// What the device writes goes first: its memory is needed for something else.
+// Of writes, the device's own go first: its memory is needed for something else.
 void HostStore::start_writes() {
   const auto most_writes = std::max<std::size_t>(1, executor_->depth() / 2);
   while (writing_now_ < most_writes && reading_now_ + writing_now_ < executor_->depth()) {
@@ -385,7 +385,7 @@ void HostStore::finished(const Completion& done, Lock& lock) {
   const bool device = std::exchange(place->device, nullptr) != nullptr;
   if (device && direct_over_ && is_closing(done.error)) {  // it went first: so does the process
     over_ = true;
-    return;
+    return events_.ended();
   }
   if (done.error != 0)
     throw file_error(fmt::format("{}{}", device ? up ? "cuFileRead: " : "cuFileWrite: " : "",

@@ -50,6 +50,7 @@ class HostStore {
     // What the device wrote, or read: that owner's.
     std::function<void(std::uint32_t, Lock&)> written, filled;
     std::function<void(const std::exception&)> failed;  // a transfer: what lay there is lost
+    std::function<void()> ended;  // the device's library went first: nothing moves any more
   };
   static constexpr std::uint64_t kLeast = 16;  // granules of memory
   // Bytes that a plan may count on: the rest is kept free for what is on its way.

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "execute/gpu/checked.h"
 #include "execute/gpu/pool_engine.h"
 
 namespace sentinel::gpu {
@@ -62,7 +63,8 @@ bool PoolEngine::find_chunk(Chunk& chunk, bool now, Guard& guard) {
 
 void PoolEngine::wait_for_room(Guard& guard) {
   const auto begin = Clock::now();
-  freed_.wait(guard);
+  if (!ended_) freed_.wait(guard);
+  if (ended_) throw ProcessEnds();
   counters_.stall_us += 1e6 * seconds_since(begin);
 }
 

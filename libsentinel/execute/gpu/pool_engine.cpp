@@ -46,6 +46,10 @@ PoolEngine::PoolEngine(Driver& driver, const PoolOptions& options) : driver_(dri
       stop_training(error.what());
     });
   };
+  events.ended = [this] {
+    ended_ = true;
+    freed_.notify_all();
+  };
   store_ = std::make_unique<HostStore>(driver_, lock_, granule_, options.host, std::move(events));
   arena_ = driver_.reserve(arena_bytes_);
   for (Stream* stream : {&in_, &out_, &join_}) *stream = driver_.make_stream();
@@ -99,12 +103,12 @@ void PoolEngine::finish() noexcept {
 }
 
 // Its exit handlers would fail what is on its way, and that would end the process as if training
-// had. Where the driver went first nothing arrives any more.
+// had. Where the library went first nothing arrives any more, and nobody waits for that.
 void PoolEngine::program_ends() noexcept {
   constexpr auto kPatience = std::chrono::seconds(10);
   Guard guard(lock_);
   if (in_child_ || !store_->end_direct()) return;
-  freed_.wait_for(guard, kPatience, [this] { return under_way_ + arriving_ == 0; });
+  freed_.wait_for(guard, kPatience, [this] { return ended_ || under_way_ + arriving_ == 0; });
 }
 
 void PoolEngine::forget(Stream stream) {

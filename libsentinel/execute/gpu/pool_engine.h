@@ -214,6 +214,7 @@ class PoolEngine final : public Engine {
   Stream in_ = nullptr, out_ = nullptr, join_ = nullptr;
   EngineCounters counters_;
   bool over_ = false, in_child_ = false;
+  bool ended_ = false;  // the store, for the process ends: nothing comes any more
   std::unique_ptr<HostStore> store_;
   std::unique_ptr<Pager> pager_;  // null: plans decide
   bool in_kernel_ = false;        // of the pager's

@@ -77,7 +77,10 @@ class FakeGpu : public Driver {
   // ------------------------------------------------------------ Driver
 
   std::uint64_t granularity() override { return unit_; }
-  std::uint64_t free_bytes() override { return (capacity_ - chunks_.size()) * unit_; }
+  std::uint64_t free_bytes() override {
+    const std::lock_guard guard(lock_);
+    return (capacity_ - chunks_.size()) * unit_;
+  }
   std::uintptr_t reserve(std::uint64_t bytes) override {
     const std::lock_guard guard(lock_);
     called("cuMemAddressReserve");
@@ -148,6 +151,7 @@ class FakeGpu : public Driver {
                         std::uint64_t offset) noexcept override {
         gpu->begin_transfer();
         gpu->in_place(device, bytes);
+        if (gpu->files_closed_) return -kClosing;
         const auto n = pread(descriptors[file], device, bytes, static_cast<off_t>(offset));
         gpu->moved(device, bytes, gpu->filled_);
         return n;
@@ -156,6 +160,7 @@ class FakeGpu : public Driver {
                          std::uint64_t offset) noexcept override {
         gpu->begin_transfer();
         gpu->in_place(device, bytes);
+        if (gpu->files_closed_) return -kClosing;
         const auto n = pwrite(descriptors[file], device, bytes, static_cast<off_t>(offset));
         gpu->moved(device, bytes, gpu->written_);
         return n;
@@ -178,6 +183,8 @@ class FakeGpu : public Driver {
     files_go_.notify_all();
   }
   std::uint64_t files_begun() const { return files_begun_; }
+  // From now on they are refused, as by a library whose exit handler has run.
+  void close_files() { files_closed_ = true; }
   // From now on each is complained about.
   void end_files() { files_over_ = true; }
   // What was done until now was for the start.
@@ -262,6 +269,7 @@ class FakeGpu : public Driver {
   }
 
  private:
+  static constexpr std::int64_t kClosing = 5006;  // CU_FILE_DRIVER_CLOSING
   struct Mark {
     std::uint64_t recorded = 0;
     std::set<std::uint64_t> pending;  // who waits, waits for one of these
@@ -341,7 +349,7 @@ class FakeGpu : public Driver {
   std::mutex files_lock_;
   std::condition_variable files_go_;
   bool files_held_ = false;
-  std::atomic<bool> files_over_ = false;
+  std::atomic<bool> files_over_ = false, files_closed_ = false;
   std::atomic<std::uint64_t> files_begun_ = 0;
   std::set<Chunk> chunks_;
   std::map<std::uintptr_t, Chunk> mapped_;

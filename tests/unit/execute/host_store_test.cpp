@@ -159,6 +159,30 @@ TEST_F(DirectTest, AtTheProgramsEndTheLibraryIsAskedNoMore) {
   EXPECT_THAT(gpu->complaints(), IsEmpty());
 }
 
+// And another thread waits for what it would have brought.
+TEST_F(DirectTest, NobodyWaitsForALibraryThatWentFirst) {
+  make_direct(17);
+  engine->set_budget(3 * kUnit);
+  sink_blocks(2);
+  engine->tick();
+  gpu->hold_files(true);
+  std::thread op([&] {
+    engine->compute_on(stream);
+    engine->await(at(0), kUnit);
+  });
+  ASSERT_TRUE(soon([&] { return gpu->files_begun() == 3; }));
+  std::thread end([&] { engine->program_ends(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const auto begin = std::chrono::steady_clock::now();
+  gpu->close_files();
+  gpu->hold_files(false);
+  end.join();
+  op.join();
+  engine->compute_on(stream);
+  engine->await(at(1), kUnit);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+}
+
 TEST_F(DirectTest, WhatAnOpAwaitsComesAtOnce) {
   constexpr std::uint64_t kBlocks = 6;
   make_direct(15);
