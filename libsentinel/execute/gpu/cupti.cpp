@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include "execute/gpu/page_faults.h"
@@ -113,8 +114,8 @@ const char* remedy(Result result) {
 // What the callbacks, which have no argument of ours, give to whoever takes it. Never destroyed:
 // CUPTI has threads of its own.
 struct Inbox {
-  Calls calls;
   std::mutex lock;  // guards all below
+  Calls calls;
   std::vector<PageFault> faults;
   std::uint64_t dropped = 0;
 };
@@ -124,47 +125,56 @@ Inbox& inbox() {
 }
 
 void requested(std::uint8_t** buffer, std::size_t* bytes, std::size_t* most_records) {
-  *bytes = kBufferBytes;
-  *most_records = 0;  // as many as there is room for
   *buffer = static_cast<std::uint8_t*>(std::aligned_alloc(kBufferAlignment, kBufferBytes));
+  *bytes = *buffer != nullptr ? kBufferBytes : 0;  // 0: CUPTI drops records, and counts these
+  *most_records = 0;                               // as many as there is room for
 }
 
-void completed(Context, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid) {
+// Through CUPTI's frames nothing may be thrown.
+void completed(Context context, std::uint32_t stream, std::uint8_t* buffer, std::size_t,
+               std::size_t valid) noexcept {
   Inbox& in = inbox();
   const std::lock_guard guard(in.lock);
   const Record* record = nullptr;
   while (valid != 0 && in.calls.cuptiActivityGetNextRecord(buffer, valid, &record) == kSuccess) {
     const bool fault = record->kind == kUnifiedMemoryCounter && record->counter == kGpuPageFault;
-    if (fault && record->access != kPrefetch)
-      in.faults.push_back({record->address, record->access == kWrite || record->access == kAtomic});
+    if (fault && record->access != kPrefetch) try {
+        in.faults.push_back(
+            {record->address, record->access == kWrite || record->access == kAtomic});
+      } catch (const std::bad_alloc&) {
+        ++in.dropped;
+      }
   }
   std::size_t dropped = 0;
-  if (in.calls.cuptiActivityGetNumDroppedRecords(nullptr, 0, &dropped) == kSuccess)
+  if (in.calls.cuptiActivityGetNumDroppedRecords(context, stream, &dropped) == kSuccess)
     in.dropped += dropped;
   std::free(buffer);
 }
 
 class Cupti final : public PageFaults {
  public:
-  Cupti(const std::string& library, int device) {
-    inbox().calls = load(library);
+  Cupti(const std::string& library, int device) : calls_(load(library)) {
+    {
+      const std::lock_guard guard(inbox().lock);
+      inbox().calls = calls_;
+    }
     check("cuptiActivityRegisterCallbacks",
-          calls().cuptiActivityRegisterCallbacks(&requested, &completed));
+          calls_.cuptiActivityRegisterCallbacks(&requested, &completed));
     Config config{.device = static_cast<std::uint32_t>(device)};
     check("cuptiActivityConfigureUnifiedMemoryCounter",
-          calls().cuptiActivityConfigureUnifiedMemoryCounter(&config, 1));
-    check("cuptiActivityEnable", calls().cuptiActivityEnable(kUnifiedMemoryCounter));
+          calls_.cuptiActivityConfigureUnifiedMemoryCounter(&config, 1));
+    check("cuptiActivityEnable", calls_.cuptiActivityEnable(kUnifiedMemoryCounter));
   }
-  ~Cupti() override {
-    calls().cuptiActivityDisable(kUnifiedMemoryCounter);
-    calls().cuptiActivityFlushAll(kForced);
+  ~Cupti() override {  // what is refused now changes no count: all have been taken
+    calls_.cuptiActivityDisable(kUnifiedMemoryCounter);
+    calls_.cuptiActivityFlushAll(kForced);
     const std::lock_guard guard(inbox().lock);
     inbox().faults.clear();
     inbox().dropped = 0;
   }
 
   std::uint64_t take(std::vector<PageFault>& out) override {
-    check("cuptiActivityFlushAll", calls().cuptiActivityFlushAll(kForced));
+    check("cuptiActivityFlushAll", calls_.cuptiActivityFlushAll(kForced));
     const std::lock_guard guard(inbox().lock);
     out.insert(out.end(), inbox().faults.begin(), inbox().faults.end());
     inbox().faults.clear();
@@ -174,16 +184,17 @@ class Cupti final : public PageFaults {
  private:
   static constexpr std::uint32_t kForced = 1;  // CUPTI_ACTIVITY_FLAG_FLUSH_FORCED
 
-  static const Calls& calls() { return inbox().calls; }
-  static void check(const char* call, Result result) {
+  void check(const char* call, Result result) const {
     if (result == kSuccess) return;
     const char* name = nullptr;
-    calls().cuptiGetResultString(result, &name);
+    calls_.cuptiGetResultString(result, &name);
     const std::string what = remedy(result);
     throw Error(fmt::format("{}: {}{}{}", call,
                             name != nullptr ? name : fmt::format("CUPTI's error {}", result),
                             what.empty() ? "" : "; ", what));
   }
+
+  const Calls calls_;
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 // SENTINEL_FAKE_CUPTI_FAIL=cuptiActivityEnable:35: that call answers 35; with :35:8 it does so from
 // its ninth time on (the first since the variable was last another).
 // SENTINEL_FAKE_CUPTI_RECORD: bytes of a record (104 as in CUDA 13; 64 as before).
+// SENTINEL_FAKE_CUPTI_DROPPED: so many records are dropped before the first.
 // SENTINEL_FAKE_CUPTI_ALONG: pages that come with one that is touched, itself included (1).
 #include <signal.h>
 #include <sys/mman.h>
@@ -25,6 +26,7 @@ namespace {
 constexpr int kSuccess = 0, kMaxLimitReached = 12;
 constexpr int kUnifiedMemoryCounter = 25, kGpuPageFault = 4, kCpuPageFault = 3;
 constexpr std::uintptr_t kPage = 4096;
+constexpr std::uint32_t kStream = 7;  // whose buffers it gives back, of a context of its own
 
 struct Fault {
   std::uintptr_t address;
@@ -160,6 +162,7 @@ CUPTI(cuptiActivityEnable, int kind) {
   action.sa_flags = SA_SIGINFO | SA_NODEFER;
   sigaction(SIGSEGV, &action, &before);
   count = 0;
+  dropped = number("SENTINEL_FAKE_CUPTI_DROPPED", 0);
   watching = true;
   return kSuccess;
 }
@@ -178,7 +181,7 @@ CUPTI(cuptiActivityFlushAll, std::uint32_t) {
     std::size_t bytes = 0, most = 0;
     requested(&buffer, &bytes, &most);
     if (buffer == nullptr) return kSuccess;
-    completed(nullptr, 0, buffer, bytes, fill(buffer, bytes, next));
+    completed(&ranges, kStream, buffer, bytes, fill(buffer, bytes, next));
   }
   count = 0;
   return kSuccess;
@@ -187,7 +190,9 @@ CUPTI(cuptiActivityGetNextRecord, std::uint8_t* buffer, std::size_t valid, std::
   *record = *record == nullptr ? buffer : *record + number("SENTINEL_FAKE_CUPTI_RECORD", 104);
   return *record < buffer + valid ? kSuccess : kMaxLimitReached;
 }
-CUPTI(cuptiActivityGetNumDroppedRecords, void*, std::uint32_t, std::size_t* records) {
+CUPTI(cuptiActivityGetNumDroppedRecords, void* context, std::uint32_t stream,
+      std::size_t* records) {
+  if (context != &ranges || stream != kStream) return 1;
   *records = dropped.exchange(0);
   return kSuccess;
 }

@@ -193,6 +193,19 @@ TEST(CuptiLibrary, WhatItRefusesHasTheCallsNameAndWhatToDo) {
   EXPECT_EQ(refused(SENTINEL_FAKE_CUDA), "not refused");
 }
 
+TEST(CuptiLibrary, WhatItDroppedIsMissed) {
+  setenv("SENTINEL_FAKE_CUPTI_DROPPED", "3", 1);
+  Cupti cupti(1, 0);
+  unsetenv("SENTINEL_FAKE_CUPTI_DROPPED");
+  const ArmRange range{cupti.page(0), kPage, 1, 1};
+  ASSERT_EQ(cupti.source().arm({&range, 1}), 0);
+  cupti.touch(0, true, 0);
+  std::vector<PageCount> counts;
+  ASSERT_EQ(cupti.source().drain(counts), 0);
+  EXPECT_EQ(counts.at(0).writes, 1u);
+  EXPECT_DOUBLE_EQ(cupti.source().info().missed, 0.75);
+}
+
 TEST(CuptiLibrary, IsMissedByItsNames) {
   EXPECT_FALSE(gpu::cupti_is_here("libno-such.so"));
   EXPECT_THAT(refused("libno-such.so"), testing::HasSubstr("no libno-such.so, libno-such.so.13"));
