@@ -89,7 +89,11 @@ void check_slow_tier(const SessionOptions& options, const std::optional<Profile>
   if (options.gpu && options.io == kCuFile) {  // which is tried when a store begins
     const auto driver = open_gpu(options);
     std::mutex lock;
-    const gpu::HostStore store(*driver, lock, kGranule, host_options(options), {});
+    std::string failure;
+    gpu::HostStore::Events events;
+    events.failed = [&](const std::exception& error) { failure = error.what(); };
+    { const gpu::HostStore store(*driver, lock, kGranule, host_options(options), events); }
+    if (!failure.empty()) throw Error(failure);
   }
 }
 
