@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <map>
 #include <string_view>
@@ -25,6 +26,7 @@ namespace sentinel {
 namespace {
 
 constexpr std::int64_t kGrowSlots = 64;  // slots added to each file at a time
+constexpr std::time_t kYoung = 60;       // seconds
 constexpr std::string_view kName = "sentinel-XXXXXX.slow", kEnd = ".slow";
 
 void refuse_memory(const std::string& directory) {
@@ -80,7 +82,9 @@ bool is_left_behind(const std::string& path) {
   if (file < 0) return false;
   struct stat found {};
   const bool left = fstat(file, &found) == 0 && S_ISREG(found.st_mode) &&
-                    found.st_uid == geteuid() && flock(file, LOCK_EX | LOCK_NB) == 0;
+                    found.st_uid == geteuid() &&
+                    time(nullptr) - found.st_mtim.tv_sec >= kYoung &&  // else not locked yet, maybe
+                    flock(file, LOCK_EX | LOCK_NB) == 0;
   close(file);
   return left;
 }
@@ -111,11 +115,11 @@ SlowFile::SlowFile(const Options& options) : frame_bytes_(options.frame_bytes) {
 void SlowFile::open_in(const std::string& directory, bool named) {
   const auto flags = O_RDWR | O_CLOEXEC;
   for (const int direct : {O_DIRECT, 0}) {
-    int file = named ? open_named(directory, O_CLOEXEC | direct)
+    int file = named ? open_named(directory, O_CLOEXEC | direct, true)
                      : open(directory.c_str(), flags | O_TMPFILE | direct, 0600);
     if (file < 0 && !named &&
         (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT || errno == EINVAL)) {
-      file = open_named(directory, O_CLOEXEC | direct);
+      file = open_named(directory, O_CLOEXEC | direct, false);
       forget_names();
     }
     if (file < 0) continue;
@@ -128,12 +132,19 @@ void SlowFile::open_in(const std::string& directory, bool named) {
               errno);
 }
 
-// Locked while its process lives, so that what was left behind is known (is_left_behind).
-int SlowFile::open_named(const std::string& directory, int flags) {
+// Locked while its process lives, so that what was left behind is known (is_left_behind): where it
+// cannot be, no name may stay.
+int SlowFile::open_named(const std::string& directory, int flags, bool stays) {
   auto name = fmt::format("{}/{}", directory, kName);
   const int file = mkostemps(name.data(), static_cast<int>(kEnd.size()), flags);
   if (file < 0) return file;
-  flock(file, LOCK_EX | LOCK_NB);
+  if (stays && flock(file, LOCK_EX | LOCK_NB) != 0) {
+    const int code = errno;
+    unlink(name.c_str());
+    close(file);
+    errno = code;
+    return -1;
+  }
   names_.push_back(std::move(name));
   return file;
 }

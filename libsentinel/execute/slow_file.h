@@ -56,7 +56,7 @@ class SlowFile final : public Tier {
   };
 
   void open_in(const std::string& directory, bool named);
-  int open_named(const std::string& directory, int flags);
+  int open_named(const std::string& directory, int flags, bool stays);
   bool grow() noexcept;
   void reap() noexcept;
   bool child_may_read(std::int64_t slot) const noexcept;
@@ -73,7 +73,8 @@ class SlowFile final : public Tier {
   std::uint64_t generation_ = 0;
 };
 
-// Whether the path is such a file's name, left behind by a process that is gone.
+// Whether the path is such a file's name, left behind by a process that is gone; a minute after it
+// was last written, for one that has begun may not have been locked yet.
 bool is_left_behind(const std::string& path);
 
 // The directories of a list separated by commas; one that exists under the whole name is one.

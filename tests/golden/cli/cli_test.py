@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -595,6 +596,10 @@ class Machine(Case):
                 self.assertTrue(finding["detail"] or finding["available"], finding)
         self.assertIn("userfaultfd", self.run_it("doctor").stdout)
         self.assertEqual(self.run_it("doctor", "--slow", "/nowhere").returncode, 0)
+        self.environment["SENTINEL_DEPTH"] = "many"
+        areas = json.loads(self.run_it("doctor", "--json").stdout).values()
+        wrong = [finding["name"] for area in areas for finding in area if "SENTINEL_DEPTH" in finding["detail"]]
+        self.assertEqual(wrong, ["SENTINEL_ variables"])
 
     def test_clean(self):
         self.profile()
@@ -603,6 +608,8 @@ class Machine(Case):
         os.makedirs(self.folder / "cache/sentinel")
         self.file("cache/sentinel/torch-1.0-abc.so.999999999", "")
         self.file("sentinel-a1B2c3.slow", "")
+        os.utime(self.folder / "sentinel-a1B2c3.slow", times=(time.time() - 61,) * 2)
+        self.file("sentinel-newone.slow", "")  # which may not be locked yet
         self.file("sentinel-backup.tar", "mine")
         told = self.run_it("clean", "--dry-run").stdout
         self.assertTrue((self.folder / "plan.json.999999999.tmp").exists())
@@ -610,6 +617,7 @@ class Machine(Case):
         self.assertIn("torch-1.0-abc", told)
         self.assertIn("sentinel-a1B2c3.slow: a file of the slow tier", told)
         self.assertFalse((self.folder / "sentinel-a1B2c3.slow").exists())
+        self.assertTrue((self.folder / "sentinel-newone.slow").exists())
         self.assertTrue((self.folder / "sentinel-backup.tar").exists())
         self.assertFalse((self.folder / "plan.json.999999999.tmp").exists())
         self.assertTrue((self.folder / "notes.new").exists())
