@@ -110,8 +110,8 @@ Finding hardware_samples() {
 }
 
 // The first GPU, and who can count its accesses. Neither has been verified on a device yet.
-Findings look_at_gpu() try {
-  auto options = options_from_environment();
+Findings look_at_gpu(const SessionOptions& set) try {
+  auto options = set;
   options.gpu = 0;
   const auto driver = gpu::open_driver(0, options.cuda);
   constexpr const char* kOtherwise = "none needed: op inputs and outputs are taken for accesses";
@@ -160,7 +160,12 @@ Findings look_at_memory() {
 
 Findings look_at_hardware() {
   Findings findings{kernel_patch(), hardware_samples()};
-  for (auto& finding : look_at_gpu()) findings.push_back(std::move(finding));
+  try {
+    for (auto& finding : look_at_gpu(options_from_environment()))
+      findings.push_back(std::move(finding));
+  } catch (const Error& error) {
+    findings.push_back({"SENTINEL_ variables", false, error.what(), "correct it, or unset it"});
+  }
   return findings;
 }
 

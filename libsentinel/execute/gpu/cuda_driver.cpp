@@ -106,6 +106,7 @@ class CudaDriver final : public Driver {
     CHECKED(cuDevicePrimaryCtxRetain, &context_, device_);
     properties_.location.id = device_;
   }
+  // Nobody is left to tell what is refused; the driver may have gone first.
   ~CudaDriver() override { calls_.cuDevicePrimaryCtxRelease_v2(device_); }
 
   std::uint64_t granularity() override {
@@ -263,7 +264,7 @@ class CudaDriver final : public Driver {
     explicit Here(const CudaDriver& driver) : driver_(driver) {
       driver.check("cuCtxPushCurrent", driver.calls_.cuCtxPushCurrent_v2(driver.context_));
     }
-    ~Here() {
+    ~Here() {  // where that is refused the driver is gone, which the next push tells
       Context popped;
       driver_.calls_.cuCtxPopCurrent_v2(&popped);
     }
