@@ -4,8 +4,9 @@
 // fake_gpu.h has those that do not.
 //
 // SENTINEL_FAKE_CUDA_BYTES: what the device has (16 GiB). SENTINEL_FAKE_CUDA_FAIL=cuMemMap:10: the
-// tenth call of that name is refused. SENTINEL_FAKE_CUDA_PAGEABLE: hmm or ats, how the device's
-// kernels, which are the processor's, reach pageable memory; else they are said not to.
+// tenth call of that name is refused, since the variable was last another.
+// SENTINEL_FAKE_CUDA_PAGEABLE: hmm or ats, how the device's kernels, which are the processor's,
+// reach pageable memory; else they are said not to.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "fake_faults.h"
 #include "fake_files.h"
@@ -50,10 +52,14 @@ std::uint64_t used() {
 }
 
 bool fails(const char* call) {
-  static std::atomic<int> calls = 0;
+  static std::mutex counting;
+  static std::string last;
+  static int calls;
   const char* asked = std::getenv("SENTINEL_FAKE_CUDA_FAIL");
-  if (asked == nullptr) return false;
-  const std::string text = asked;
+  const std::string text = asked != nullptr ? asked : "";
+  const std::lock_guard guard(counting);
+  if (std::exchange(last, text) != text) calls = 0;
+  if (text.empty()) return false;
   const auto colon = text.find(':');
   return text.substr(0, colon) == call && ++calls == std::stoi(text.substr(colon + 1));
 }
