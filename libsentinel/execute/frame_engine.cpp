@@ -344,11 +344,12 @@ void FrameEngine::unset_resident(BlockIndex index) noexcept {
 }
 
 // A frame that may be used now: a free one, or a new one within the budget. Pieces of an op that is
-// over have held theirs for long enough.
+// over have held theirs for long enough. What was written last is used last: it is in the caches of
+// whoever drives the disk, and slow to write to.
 Token FrameEngine::free_frame(Guard& guard) noexcept {
   if (!free_.empty()) {
-    const auto token = free_.back();
-    free_.pop_back();
+    const auto token = free_.front();
+    free_.erase(free_.begin());
     return token;
   }
   if (frames_ >= budget_frames_ && pieces_ && pieces_->op() != clock_) drop_pieces();
