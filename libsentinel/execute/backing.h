@@ -15,6 +15,7 @@
 // nothing and touch no guarded address.
 #pragma once
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -49,6 +50,12 @@ class Backing {
   virtual void scrub(BlockIndex, Token) noexcept = 0;
   // Makes the frame the block's memory and wakes who waits for it. Consumes the token.
   virtual int install(BlockIndex, Token) noexcept = 0;
+  // Whether memory can go from one block to another without a stop in between: half of the page
+  // table changes, of which each interrupts every processor that computes. pass() makes a block's
+  // frame that of a block without one, contents and all, and wakes who waits for it; errors as
+  // take().
+  virtual bool passes() const noexcept { return false; }
+  virtual int pass(BlockIndex, BlockIndex) noexcept { return -ENOTSUP; }
 };
 
 std::unique_ptr<Backing> make_moved_frames(FaultLoop&, std::uintptr_t arena, std::uint64_t bytes);

@@ -178,15 +178,22 @@ bool FrameEngine::take(BlockIndex index, Guard& guard) noexcept {
   const int code = backing_->take(index, token);
   guard.lock();
   block.token = token;
-  block.stuck = code != 0;
+  block.stuck = false;
   if (code == 0) return true;
   if (code == -EIO) fail("could not put a tensor's pages back", EIO);
-  --leaving_;  // pinned, or shared with a child
+  stays(index);
+  return false;
+}
+
+// It could not be taken: it is pinned, or shared with a child.
+void FrameEngine::stays(BlockIndex index) noexcept {
+  auto& block = blocks_[index];
+  block.stuck = true;
+  --leaving_;
   const bool touched = block.faulted;
   set_resident(index);
   if (touched) loop_->wake(arena_ + index * kGranule, kGranule);
   block.used = (clock_.load(std::memory_order_relaxed) + 1) << 24;
-  return false;
 }
 
 void FrameEngine::take_out(BlockIndex index, Guard& guard) noexcept {
@@ -211,15 +218,20 @@ void FrameEngine::take_out(BlockIndex index, Guard& guard) noexcept {
 
 // Nothing lives in the block: its frame is free at once, unless somebody has begun to use it again.
 void FrameEngine::discard(BlockIndex index, Token token) noexcept {
-  auto& block = blocks_[index];
   backing_->scrub(index, token);
   now_free(token);
+  gone(index);
+  feed_promoter();
+  settled_.notify_all();
+}
+
+// A block that was leaving has no frame any more.
+void FrameEngine::gone(BlockIndex index) noexcept {
+  auto& block = blocks_[index];
   --leaving_;
   block.token = kNoToken;
   make_absent_or_empty(block);
   if (std::exchange(block.recalled, false)) demand(index);
-  feed_promoter();
-  settled_.notify_all();
 }
 
 void FrameEngine::left(const Completion& completion, Guard& guard) noexcept {

@@ -47,9 +47,14 @@ class MovedFrames final : public Backing {
 
   int take(BlockIndex block, Token& token) noexcept override {
     token = places_.take();
-    const int code = move_out(block, token);
+    const int code = move_whole(places_.address(token), address(block));
     if (code != 0) places_.give(token);
     return code;
+  }
+
+  bool passes() const noexcept override { return true; }
+  int pass(BlockIndex from, BlockIndex to) noexcept override {
+    return move_whole(address(to), address(from));
   }
 
   void* buffer(BlockIndex, Token token) noexcept override {
@@ -72,8 +77,7 @@ class MovedFrames final : public Backing {
   // A page that a fork made shared answers EBUSY until it is written again (MEASUREMENTS), and so
   // does, for a moment, one that the kernel is looking at: mend and try again a few times. What was
   // moved before a lasting failure goes back, so that the block is whole.
-  int move_out(BlockIndex block, Token token) noexcept {
-    const auto to = places_.address(token), from = address(block);
+  int move_whole(std::uintptr_t to, std::uintptr_t from) noexcept {
     std::size_t moved = 0;
     for (int attempt = 0;; ++attempt) {
       std::size_t now = 0;
