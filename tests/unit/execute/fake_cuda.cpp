@@ -194,15 +194,37 @@ CUDA(cuMemAllocManaged, std::uint64_t* address, std::size_t bytes, unsigned) {
   return kSuccess;
 }
 CUDA(cuMemFree_v2, std::uint64_t) { return kSuccess; }
-CUDA(cuMemAdvise, std::uint64_t, std::size_t, int, int) {
+// Which driver it is (tests/CMakeLists.txt): one as of CUDA 12.2, an older one, or one that has
+// none of these calls.
+#if SENTINEL_FAKE_CUDA_PLACES == 2
+struct Location {
+  int type, id;
+};
+constexpr int kDevice = 1, kHost = 2;
+CUDA(cuMemAdvise_v2, std::uint64_t, std::size_t, int, Location place) {
   MAY_FAIL;
+  return place.type == kHost || (place.type == kDevice && place.id == 0) ? kSuccess : kInvalidValue;
+}
+CUDA(cuMemPrefetchAsync_v2, std::uint64_t address, std::size_t bytes, Location place,
+     unsigned flags, void*) {
+  MAY_FAIL;
+  if (flags != 0 || (place.type != kHost && (place.type != kDevice || place.id != 0)))
+    return kInvalidValue;
+  fake::moved(address, bytes, place.type == kDevice);
   return kSuccess;
+}
+#elif SENTINEL_FAKE_CUDA_PLACES == 1
+CUDA(cuMemAdvise, std::uint64_t, std::size_t, int, int place) {
+  MAY_FAIL;
+  return place == 0 || place == -1 ? kSuccess : kInvalidValue;
 }
 CUDA(cuMemPrefetchAsync, std::uint64_t address, std::size_t bytes, int place, void*) {
   MAY_FAIL;
-  fake::moved(address, bytes, place >= 0);
+  if (place != 0 && place != -1) return kInvalidValue;
+  fake::moved(address, bytes, place == 0);
   return kSuccess;
 }
+#endif
 CUDA(cuMemHostAlloc, void** memory, std::size_t bytes, unsigned) {
   MAY_FAIL;
   *memory = std::aligned_alloc(4096, bytes);

@@ -522,6 +522,30 @@ TEST_P(MeasureGpu, TellsBandwidthsAndGivesAllBack) {
 }
 INSTANTIATE_TEST_SUITE_P(InBothWays, MeasureGpu, testing::Values("pools", "managed"));
 
+// As of CUDA 12.2 a place is a location, before that a device. The fakes refuse any other.
+TEST(CudaDriver, PlacesManagedMemoryByTheCallsThatItHas) {
+  for (const char* library : {SENTINEL_FAKE_CUDA, SENTINEL_FAKE_CUDA_11}) {
+    const auto driver = gpu::open_driver(0, library);
+    const auto address = driver->manage(4_MiB);
+    driver->prefer_device(address, 2_MiB);
+    driver->prefer_host(address + 2_MiB, 2_MiB);
+    for (const bool to_device : {true, false}) driver->prefetch(address, 4_MiB, to_device, nullptr);
+    driver->unmanage(address);
+  }
+}
+
+TEST(CudaDriver, WithoutThoseCallsHasPools) {
+  auto options = options_with("40%");
+  options.cuda = SENTINEL_FAKE_CUDA_POOLS;
+  const auto steps = [](Training& training) {
+    for (std::uint64_t i = 0; i < 6; ++i) training.step(i);
+  };
+  EXPECT_EQ(train(options, steps).sum, plain(steps));
+  options.gpu_memory = "managed";
+  EXPECT_THROW(begin(options), Error);
+  EXPECT_THROW(gpu::open_driver(0, options.cuda)->prefer_host(0, 1), Error);
+}
+
 TEST(ManagedDriver, AsksForNoMoreThanTheDeviceHasFree) {
   auto driver = gpu::make_managed_driver(std::make_unique<gpu::FakeGpu>(1, 100, 2_MiB));
   const auto first = driver->reserve(150_MiB);
