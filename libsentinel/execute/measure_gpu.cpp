@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "execute/backing.h"
 #include "execute/gpu/managed_driver.h"
+#include "execute/gpu/pool_engine.h"
 #include "execute/limits.h"
 #include "execute/measure.h"
 #include "plan/plan_file.h"
@@ -143,7 +144,9 @@ SessionOptions with_gpu_memory(SessionOptions options, const KnownMachine& known
   try {
     const double pools_bw = link_bw(options), managed_bw = link_bw(managed);
     const bool faster = pools_bw > 0 && managed_bw > kFaster * pools_bw;
-    return faster && kRoom * peak <= open_gpu(managed)->free_bytes() ? managed : options;
+    if (!faster) return options;
+    const auto free = open_gpu(managed)->free_bytes();
+    return kRoom * peak <= free - gpu::spare_of(free) ? managed : options;
   } catch (const Error&) {  // no managed memory; what pools lack is said when they are opened
     return options;
   }

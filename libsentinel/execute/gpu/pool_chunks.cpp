@@ -2,10 +2,15 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "base/units.h"
 #include "execute/gpu/checked.h"
 #include "execute/gpu/pool_engine.h"
 
 namespace sentinel::gpu {
+
+std::uint64_t spare_of(std::uint64_t free_bytes) {
+  return std::min(std::max(512_MiB, free_bytes / 50), free_bytes / 8);
+}
 
 void PoolEngine::drop_surplus() {
   for (; chunks_ > budget_ && !free_.empty(); --chunks_) {
@@ -14,11 +19,27 @@ void PoolEngine::drop_surplus() {
   }
 }
 
-// A new chunk, within the budget and what the device has.
+// Whether the device has room for one more. It is asked now and then: others use it, too.
+bool PoolEngine::leaves_spare() {
+  constexpr std::uint64_t kBetween = 32;  // chunks
+  if (spare_bytes_ == 0) return true;
+  if (unasked_ == 0) {
+    const auto free = driver_.free_bytes();
+    unasked_ = std::min(kBetween, (free - std::min(free, spare_bytes_)) / granule_);
+  }
+  if (unasked_ == 0) {
+    device_ = chunks_;
+    return false;
+  }
+  --unasked_;
+  return true;
+}
+
+// A new chunk, within what the device has.
 bool PoolEngine::make_chunk(Chunk& chunk) {
   const auto made = driver_.create(granule_);
   if (!made) {
-    device_ = chunks_;  // it is full: others use it, too
+    device_ = chunks_;
     return false;
   }
   ++chunks_;
@@ -37,7 +58,7 @@ bool PoolEngine::find_chunk(Chunk& chunk, bool now, Guard& guard) {
       free_.pop_back();
       return true;
     }
-    if (chunks_ < std::min(budget_, device_) && make_chunk(chunk)) return true;
+    if (chunks_ < std::min(budget_, device_) && leaves_spare() && make_chunk(chunk)) return true;
     if (!dead_.empty() && driver_.done(blocks_[dead_.front()].event)) {
       const Index index = dead_.front();
       Block& b = blocks_[index];
@@ -53,7 +74,7 @@ bool PoolEngine::find_chunk(Chunk& chunk, bool now, Guard& guard) {
     while (free_.empty() && under_way_ <= waiting_ && evict_one(guard)) {
     }
     if (!free_.empty()) continue;
-    if (under_way_ + arriving_ == 0)  // what was full once may have room again
+    if (under_way_ + arriving_ == 0)  // of what is spare, or has become free
       return chunks_ < budget_ && make_chunk(chunk);
     ++waiting_;
     wait_for_room(guard);

@@ -26,6 +26,7 @@ PoolEngine::PoolEngine(Driver& driver, const PoolOptions& options) : driver_(dri
   granule_ = round_up(options.granule_bytes, driver.granularity());
   arena_bytes_ = round_up(options.arena_bytes, granule_);
   blocks_.resize(arena_bytes_ / granule_);
+  spare_bytes_ = options.spare_bytes;
   HostStore::Events events;
   events.room = [this] {
     room_ = true;
@@ -130,6 +131,7 @@ void PoolEngine::set_budget(std::uint64_t bytes) {
   Guard guard(lock_);
   const auto before = std::exchange(budget_, bytes == 0 ? ~0ull : bytes / granule_);
   device_ = ~0ull;  // others may have left it
+  unasked_ = 0;
   const auto none_comes = [this] { return under_way_ == 0 && arriving_ == 0 && free_.empty(); };
   for (drop_surplus(); chunks_ > budget_; drop_surplus()) {
     if (none_comes() && !evict_one(guard) && none_comes()) {

@@ -47,8 +47,14 @@ namespace sentinel::gpu {
 struct PoolOptions {
   std::uint64_t arena_bytes = 0;  // addresses, rounded up to granules
   std::uint64_t granule_bytes = 2u << 20;
+  // Left free on the device for what the program's libraries ask of it themselves (code, handles),
+  // which would fail where nothing is. An op that cannot do without takes of it all the same.
+  std::uint64_t spare_bytes = 0;
   HostOptions host = {};
 };
+
+// What to leave, of so much that is free: 2 %, 512 MiB at least, but never more than an eighth.
+std::uint64_t spare_of(std::uint64_t free_bytes);
 
 class PoolEngine final : public Engine {
  public:
@@ -143,6 +149,7 @@ class PoolEngine final : public Engine {
   std::uintptr_t at(Index index) const { return arena_ + index * granule_; }
 
   void drop_surplus();
+  bool leaves_spare();
   bool make_chunk(Chunk&);
   bool find_chunk(Chunk&, bool now, Guard&);
   bool evict_one(Guard&);
@@ -207,8 +214,10 @@ class PoolEngine final : public Engine {
   std::uint64_t arriving_ = 0;                 // blocks that the device fills from the file
   unsigned waiting_ = 0;                       // threads in want of a chunk
   std::vector<Chunk> free_;
-  // Chunks: that exist; that may; that the device had room for.
-  std::uint64_t chunks_ = 0, budget_ = ~0ull, device_ = ~0ull;
+  // Chunks: that exist; that may; that the device had room for; that may be made before it is asked
+  // again.
+  std::uint64_t chunks_ = 0, budget_ = ~0ull, device_ = ~0ull, unasked_ = 0;
+  std::uint64_t spare_bytes_ = 0;
   std::vector<Event> events_;      // of no use now
   std::vector<Stream> computing_;  // all that were ever computed on
   Stream in_ = nullptr, out_ = nullptr, join_ = nullptr;

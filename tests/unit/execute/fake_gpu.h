@@ -57,6 +57,11 @@ class FakeGpu : public Driver {
     const std::lock_guard guard(lock_);
     refused_ = std::move(call);
   }
+  // So much of it is another program's from now on.
+  void others_take(std::uint64_t chunks) {
+    const std::lock_guard guard(lock_);
+    others_ = chunks;
+  }
   std::uint64_t most_chunks() const {
     const std::lock_guard guard(lock_);
     return most_;
@@ -79,7 +84,7 @@ class FakeGpu : public Driver {
   std::uint64_t granularity() override { return unit_; }
   std::uint64_t free_bytes() override {
     const std::lock_guard guard(lock_);
-    return (capacity_ - chunks_.size()) * unit_;
+    return (capacity_ - others_ - chunks_.size()) * unit_;
   }
   std::uintptr_t reserve(std::uint64_t bytes) override {
     const std::lock_guard guard(lock_);
@@ -95,7 +100,7 @@ class FakeGpu : public Driver {
   std::optional<Chunk> create(std::uint64_t bytes) override {
     const std::lock_guard guard(lock_);
     called("cuMemCreate");
-    if (chunks_.size() == capacity_) return std::nullopt;
+    if (chunks_.size() + others_ >= capacity_) return std::nullopt;
     const Chunk chunk = next_chunk_++;
     if (ftruncate(file_, static_cast<off_t>((chunk + 1) * bytes)) != 0) std::abort();
     chunks_.insert(chunk);
@@ -339,7 +344,7 @@ class FakeGpu : public Driver {
   mutable std::mutex lock_;
   std::mt19937 random_;
   const std::uint64_t capacity_, unit_;
-  std::uint64_t most_ = 0, next_chunk_ = 0, next_stream_ = 0, events_ = 0;
+  std::uint64_t others_ = 0, most_ = 0, next_chunk_ = 0, next_stream_ = 0, events_ = 0;
   int file_;
   std::uintptr_t arena_ = 0;
   std::uint64_t arena_bytes_ = 0;

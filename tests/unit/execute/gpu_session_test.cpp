@@ -293,6 +293,32 @@ TEST(GpuSessionTest, ADeviceThatIsFullIsABudget) {
   EXPECT_EXIT(on_a_small_device(), testing::ExitedWithCode(0), "");
 }
 
+// Whatever the budget; without one, too.
+TEST(GpuSessionTest, LeavesSomeOfTheDeviceToTheProgramsLibraries) {
+  const auto steps = [](Training& training) {
+    for (std::uint64_t i = 0; i < 8; ++i) training.step(i);
+  };
+  for (const char* fast : {"100%", ""}) {
+    const auto device = std::make_shared<gpu::FakeGpu>(1, 80, 2_MiB);
+    auto options = options_with("100%");
+    if (fast[0] == 0) options.fast = {};
+    options.machine = "v100-16gb";
+    options.driver = device;
+    const auto [sum, summary] = train(std::move(options), steps, device.get());
+    EXPECT_EQ(sum, plain(steps));
+    EXPECT_GT(summary["steps"].back()["demoted_bytes"], 0);
+    EXPECT_EQ(device->most_chunks(), 70u) << "an eighth is left";
+  }
+  auto options = options_with("64M");
+  options.machine = "v100-16gb";
+  options.gpu_memory = "managed";
+  options.fast = {};
+  options.driver = gpu::make_managed_driver(std::make_unique<gpu::FakeGpu>(1, 80, 2_MiB));
+  Session& session = begin(std::move(options));
+  EXPECT_EQ(session.allocate(142_MiB), nullptr);
+  EXPECT_NE(session.allocate(140_MiB), nullptr);
+}
+
 // cuBLAS's workspace, for one; and an op whose parts run as ops: what it frees between them is
 // another's by then.
 TEST(GpuSessionTest, WhatNoOpNamesStaysAndPartsOfAnOpNameWhatTheyUse) {

@@ -18,11 +18,14 @@ constexpr std::uint64_t kWords = kUnit / 8;
 
 class PoolEngineFixture : public ::testing::Test {
  protected:
-  void make(unsigned seed, std::uint64_t device_chunks = 1000, const HostOptions& host = {}) {
+  void make(unsigned seed, std::uint64_t device_chunks = 1000, const HostOptions& host = {},
+            std::uint64_t spare_chunks = 0) {
     end();
     gpu = std::make_unique<FakeGpu>(seed, device_chunks);
-    engine = std::make_unique<PoolEngine>(
-        *gpu, PoolOptions{.arena_bytes = 256 * kUnit, .granule_bytes = kUnit, .host = host});
+    engine = std::make_unique<PoolEngine>(*gpu, PoolOptions{.arena_bytes = 256 * kUnit,
+                                                            .granule_bytes = kUnit,
+                                                            .spare_bytes = spare_chunks * kUnit,
+                                                            .host = host});
     gpu->has_started();
     stream = gpu->make_stream();
     engine->compute_on(stream);

@@ -122,6 +122,38 @@ TEST_F(PoolEngineTest, ADeviceThatOthersFillIsASmallerBudget) {
   EXPECT_EQ(gpu->most_chunks(), 2u);
 }
 
+// The program's libraries ask the device for memory themselves, as do others for theirs.
+TEST_F(PoolEngineTest, SomeOfTheDeviceIsLeftFree) {
+  make(14, 120, {}, 20);
+  const auto begin_each = [&](std::uint64_t first, std::uint64_t last) {
+    for (std::uint64_t block = first; block < last; ++block) {
+      engine->tick();
+      ASSERT_TRUE(engine->occupy(at(block), kUnit));
+      fill(block, 1, block, stream);
+    }
+  };
+  begin_each(0, 40);
+  gpu->others_take(30);
+  begin_each(40, 130);
+  EXPECT_EQ(gpu->most_chunks(), 70u);
+  engine->tick();
+  EXPECT_TRUE(engine->occupy(at(130), 80 * kUnit)) << "one op cannot do without";
+  EXPECT_EQ(gpu->most_chunks(), 80u);
+  for (std::uint64_t block = 0; block < 130; ++block) {
+    engine->tick();
+    engine->await(at(block), kUnit);
+    expect(block, 1, block, stream);
+  }
+  gpu->finish();
+  EXPECT_EQ(wrong, 0u);
+}
+
+TEST(SpareMemory, IsAShareOfTheDevices) {
+  EXPECT_EQ(spare_of(80ull << 30), (80ull << 30) / 50);
+  EXPECT_EQ(spare_of(16ull << 30), 512u << 20);
+  EXPECT_EQ(spare_of(1u << 30), 128u << 20) << "most of a small one is the program's";
+}
+
 // Memory that died while a kernel still used it, on another stream, is not given away before.
 TEST_F(PoolEngineTest, WhatDiesIsNotReusedBeforeItsKernelsAreOver) {
   for (unsigned seed = 0; seed < 30; ++seed) {
