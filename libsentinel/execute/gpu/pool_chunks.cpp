@@ -59,13 +59,13 @@ bool PoolEngine::find_chunk(Chunk& chunk, bool now, Guard& guard) {
       return true;
     }
     if (chunks_ < std::min(budget_, device_) && leaves_spare() && make_chunk(chunk)) return true;
-    if (!dead_.empty() && driver_.done(blocks_[dead_.front()].event)) {
+    if (!dead_.empty() && driver_.done(blocks_[dead_.front()].mark.get())) {
       const Index index = dead_.front();
       Block& b = blocks_[index];
       dead_.pop_front();
       b.dead = false;
       driver_.unmap(at(index), granule_);
-      give_event(b.event);
+      b.mark.reset();
       b.state = State::empty;
       free_.push_back(b.chunk);
       continue;
@@ -112,15 +112,16 @@ HostStore::Place* PoolEngine::try_place(bool sinks) {
 // What died first, then what no plan wants, then what was used longest ago; never what the op uses
 // that runs, nor what stays. The lock may be released before it is chosen. False: nothing can.
 bool PoolEngine::evict_one(Guard& guard) {
-  if (!dead_.empty()) return leave(dead_.front(), nullptr), true;
+  Mark now;
+  if (!dead_.empty()) return leave(dead_.front(), nullptr, now), true;
   if (longest_unused() == by_use_.end()) return false;
   auto* place = find_place(guard);
   if (place != nullptr && free_.empty() && dead_.empty())
-    if (const auto victim = choose_victim()) return leave(*victim, place), true;
+    if (const auto victim = choose_victim()) return leave(*victim, place, now), true;
   if (place != nullptr) store_->give(place);
   if (!free_.empty()) return true;
   if (dead_.empty()) return false;
-  return leave(dead_.front(), nullptr), true;
+  return leave(dead_.front(), nullptr, now), true;
 }
 
 // Not what the op that runs uses.

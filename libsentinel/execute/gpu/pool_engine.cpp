@@ -65,24 +65,18 @@ PoolEngine::~PoolEngine() {
   }
   thread_.join();
   checked([this] {
-    Block all;
-    Event end = last_use(all);
-    for (Stream stream : {in_, out_}) {
-      driver_.synchronize(end);
-      driver_.record(end, stream);
-    }
-    driver_.synchronize(end);
-    give_event(end);
+    for (const Mark& end : {all_until_now(), record(in_), record(out_)})
+      driver_.synchronize(end.get());
     store_.reset();  // and with it the device's own transfers
     for (Index i = 0; i < blocks_.size(); ++i) {
       Block& b = blocks_[i];
+      b.mark.reset();
       if (b.state == State::empty || b.state == State::absent) continue;
-      if (b.state == State::resident && b.event != nullptr) give_event(b.event);
       driver_.unmap(at(i), granule_);
       free_.push_back(b.chunk);
     }
-    for (auto& departure : departures_) give_event(departure.event);
-    for (auto& arrival : arrivals_) give_event(arrival.event);
+    departures_.clear();
+    arrivals_.clear();
     for (Event event : events_) driver_.destroy_event(event);
     for (Chunk chunk : free_) driver_.destroy(chunk);
     for (Stream stream : {in_, out_, join_}) driver_.destroy_stream(stream);
@@ -94,12 +88,10 @@ void PoolEngine::finish() noexcept {
   checked([this] {
     Guard guard(lock_);
     if (in_child_) return;
-    Event event = take_event();
-    driver_.record(event, streams_.here());
+    const Mark end = record(streams_.here());
     guard.unlock();
-    driver_.synchronize(event);
+    driver_.synchronize(end.get());
     guard.lock();
-    give_event(event);
   });
 }
 
@@ -116,10 +108,8 @@ void PoolEngine::forget(Stream stream) {
   const Guard guard(lock_);
   streams_.forget(stream);
   if (in_child_ || std::erase(computing_, stream) == 0) return;
-  Event event = take_event();
-  driver_.record(event, stream);
-  driver_.wait(join_, event);
-  give_event(event);
+  driver_.wait(join_, record(stream).get());
+  forgot_ = !computing_.empty();  // else who comes next begins behind it
 }
 
 void PoolEngine::settle() {
@@ -159,8 +149,9 @@ bool PoolEngine::occupy(std::uintptr_t address, std::uint64_t bytes) noexcept {
       use(index);
       begun.push_back(index);
     });
+    Mark now;
     if (!fits)
-      for (Index index : begun) end(index, true);
+      for (Index index : begun) end(index, true, now);
     fetch_queued(guard);
   });
   return fits;
@@ -170,8 +161,9 @@ bool PoolEngine::vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted
   bool mapped = true;
   checked([&] {
     Guard guard(lock_);
+    Mark now;
     for_blocks(address, bytes, [&](Index index) {
-      end(index, wanted);
+      end(index, wanted, now);
       mapped = mapped && blocks_[index].state == State::resident;
     });
     fetch_queued(guard);
@@ -211,12 +203,13 @@ void PoolEngine::sink(std::uintptr_t address, std::uint64_t bytes) noexcept {
 void PoolEngine::send_away(std::uintptr_t address, std::uint64_t bytes, bool sinks) noexcept {
   checked([&] {
     const Guard guard(lock_);
+    Mark now;
     for_blocks(address, bytes, [&](Index index) {
       Block& b = blocks_[index];
       --b.wanted;
       b.sinks = sinks && b.wanted == 0;  // else by another tensor
       if (b.sinks && b.state == State::absent) store_->sink(b.lies);
-      if (!leave_unwanted(index)) leave_later(index);
+      if (!leave_unwanted(index, now)) leave_later(index);
     });
   });
 }
@@ -251,7 +244,7 @@ void PoolEngine::await(std::uintptr_t address, std::uint64_t bytes) noexcept {
       }
       if (b.live == 0) return;
       use(index);
-      await_event(b);
+      await_mark(b);
     });
     fetch_queued(guard);
   });

@@ -109,6 +109,7 @@ class PoolEngine final : public Engine {
  private:
   using Guard = std::unique_lock<std::mutex>;
   using Index = std::uint32_t;
+  using Mark = std::shared_ptr<void>;  // an event; whoever needs it holds it, under the lock
   enum class State : std::uint8_t { empty, resident, leaving, absent, arriving };
 
   struct Block {
@@ -118,6 +119,7 @@ class PoolEngine final : public Engine {
     bool late = false;     // in late_
     bool sinks = false;    // while no plan wants it here: it belongs below the host's memory
     bool written = false;  // leaving: by the device into the file, or about to be
+    bool ordered = false;  // dead: what computes there next is behind its last use anyway
     std::uint32_t live = 0, wanted = 0;
     std::uint32_t stays = 0;           // tensors in it that may not leave
     std::uint64_t used = 0;            // the op that used it last
@@ -125,8 +127,8 @@ class PoolEngine final : public Engine {
     Chunk chunk = 0;                   // resident, leaving, arriving
     HostStore::Place* lies = nullptr;  // leaving, absent, arriving: where on the host or below
     // resident: its copy in, until what computes waits for it; dead: its last use; leaving: its
-    // departure's, which owns it.
-    Event event = nullptr;
+    // departure.
+    Mark mark;
     std::list<Index>::iterator place;  // resident: among those by use, or the dead
   };
 
@@ -135,12 +137,12 @@ class PoolEngine final : public Engine {
   struct Departure {
     Index index;
     std::uint64_t ticket;
-    Event event;
+    Mark mark;
     HostStore::Place* place;  // null: what left was dead
   };
   // A copy in, after which its place on the host is free.
   struct Arrival {
-    Event event;
+    Mark mark;
     HostStore::Place* place;
   };
 
@@ -164,8 +166,8 @@ class PoolEngine final : public Engine {
   std::optional<Index> choose_victim();
   HostStore::Place* find_place(Guard&);
   HostStore::Place* try_place(bool sinks = false);
-  void leave(Index, HostStore::Place*);
-  bool leave_unwanted(Index);
+  void leave(Index, HostStore::Place*, Mark& now);
+  bool leave_unwanted(Index, Mark& now);
   void leave_later(Index);
   void leave_at_last();
   void bring_near(Index, Guard&);
@@ -183,8 +185,8 @@ class PoolEngine final : public Engine {
   void collect_arrivals();
   void recall(Index);
   bool take_back(Index);
-  void end(Index, bool wanted);
-  void die(Index);
+  void end(Index, bool wanted, Mark& now);
+  void die(Index, Mark& now);
   void use(Index);
   void join();
   void gone(const Departure&);
@@ -194,15 +196,18 @@ class PoolEngine final : public Engine {
   void fetch_queued(Guard&);
   void helper();
 
-  void await_event(Block&);
-  Event last_use(Block&);
-  Event take_event();
-  void give_event(Event&);
+  void await_mark(Block&);
+  Mark last_use(Block&, Mark& now);
+  Mark all_until_now();
+  // Whether all that is computed runs one after the other.
+  bool in_one_order() const { return computing_.size() <= 1 && !forgot_; }
+  Mark record(Stream);
 
   Driver& driver_;
   ThreadStreams streams_;
   mutable std::mutex lock_;
   std::condition_variable freed_, work_;
+  std::vector<Event> events_;  // of no use now
   std::vector<Block> blocks_;
   std::list<Index> by_use_, dead_;  // used longest ago first; died longest ago first
   std::deque<Departure> departures_;
@@ -218,8 +223,8 @@ class PoolEngine final : public Engine {
   // again.
   std::uint64_t chunks_ = 0, budget_ = ~0ull, device_ = ~0ull, unasked_ = 0;
   std::uint64_t spare_bytes_ = 0;
-  std::vector<Event> events_;      // of no use now
   std::vector<Stream> computing_;  // all that were ever computed on
+  bool forgot_ = false;            // one of them, while there were others
   Stream in_ = nullptr, out_ = nullptr, join_ = nullptr;
   EngineCounters counters_;
   bool over_ = false, in_child_ = false;

@@ -57,6 +57,16 @@ class FakeGpu : public Driver {
     const std::lock_guard guard(lock_);
     refused_ = std::move(call);
   }
+  // Events that were recorded, and waits of a stream for one, until now.
+  std::uint64_t recorded() const {
+    const std::lock_guard guard(lock_);
+    return recorded_;
+  }
+  std::uint64_t waits(Stream stream) const {
+    const std::lock_guard guard(lock_);
+    const auto at = waits_.find(stream);
+    return at == waits_.end() ? 0 : at->second;
+  }
   // So much of it is another program's from now on.
   void others_take(std::uint64_t chunks) {
     const std::lock_guard guard(lock_);
@@ -243,6 +253,7 @@ class FakeGpu : public Driver {
   void record(Event event, Stream stream) override {
     const std::lock_guard guard(lock_);
     called("cuEventRecord");
+    ++recorded_;
     auto* mark = static_cast<Mark*>(event);
     mark->pending.insert(++mark->recorded);
     of(stream).push_back({[mark, number = mark->recorded] { mark->pending.erase(number); }});
@@ -250,6 +261,7 @@ class FakeGpu : public Driver {
   void wait(Stream stream, Event event) override {
     const std::lock_guard guard(lock_);
     called("cuStreamWaitEvent");
+    ++waits_[stream];
     const auto* mark = static_cast<Mark*>(event);
     of(stream).push_back(
         {[] {}, [mark, number = mark->recorded] { return mark->happened(number); }});
@@ -359,6 +371,8 @@ class FakeGpu : public Driver {
   std::set<Chunk> chunks_;
   std::map<std::uintptr_t, Chunk> mapped_;
   std::map<Stream, std::deque<Item>> streams_;
+  std::uint64_t recorded_ = 0;
+  std::map<Stream, std::uint64_t> waits_;
   std::set<std::thread::id> waited_;
   std::vector<std::string> complaints_;
   std::string refused_;

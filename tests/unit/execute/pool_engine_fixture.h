@@ -61,11 +61,12 @@ class PoolEngineFixture : public ::testing::Test {
 // Tensors of one to six halves of a granule, so that neighbours share one, on two streams; what
 // uses a tensor waits for what used it before, and for nothing else. They are born, also in the
 // place of those that died, read, changed, sent away, asked for ahead or not, and die; under a
-// budget, with the device's work done in every order that is allowed.
+// budget, with the device's work done in every order that is allowed. The second stream may come
+// late, and streams end while they have work to do.
 class RandomTraining {
  public:
   RandomTraining(unsigned seed, FakeGpu& gpu, PoolEngine& engine, std::size_t tensors = 12)
-      : random_(seed), gpu_(gpu), engine_(engine), tensors_(tensors) {
+      : random_(seed), gpu_(gpu), engine_(engine), tensors_(tensors), alone_(seed % 2 * 30) {
     for (Stream& stream : streams_) stream = gpu.make_stream();
   }
   ~RandomTraining() {
@@ -77,7 +78,13 @@ class RandomTraining {
 
   void op() {
     engine_.tick();
-    stream_ = streams_[random_() % 2];
+    alone_ -= alone_ > 0;
+    Stream& any = streams_[alone_ > 0 ? 0 : random_() % 2];
+    if (random_() % 32 == 0) {
+      engine_.forget(any);
+      any = gpu_.make_stream();
+    }
+    stream_ = any;
     engine_.compute_on(stream_);
     if (live_.size() < tensors_ && random_() % 3 != 0)
       begin();
@@ -152,6 +159,7 @@ class RandomTraining {
   FakeGpu& gpu_;
   PoolEngine& engine_;
   const std::size_t tensors_;  // alive at once, at most
+  unsigned alone_;             // ops until the second stream comes
   Stream streams_[2] = {}, stream_ = nullptr;
   std::vector<Tensor> live_, free_;
   std::vector<Event> events_;

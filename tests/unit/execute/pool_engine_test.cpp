@@ -203,6 +203,79 @@ TEST_F(PoolEngineTest, WhatDiedAndLeavesIsNotReusedBeforeItsKernelsAreOver) {
   }
 }
 
+// A stream's own order suffices: what computes waits for nothing. Two streams have none.
+TEST_F(PoolEngineTest, WhereOneStreamComputesDeadMemoryIsReusedAtOnce) {
+  for (const bool second : {false, true}) {
+    make(15);
+    engine->set_budget(2 * kUnit);
+    const auto begin_and_end = [&](Stream on) {
+      engine->compute_on(on);
+      engine->tick();
+      ASSERT_TRUE(engine->occupy(at(0), kUnit));
+      fill(0, 1, 7, on);
+      engine->vacate(at(0), kUnit, true);
+    };
+    begin_and_end(second ? gpu->make_stream() : stream);
+    begin_and_end(stream);
+    const auto waits = gpu->waits(stream);
+    for (int i = 0; i < 20; ++i) begin_and_end(stream);
+    EXPECT_EQ(gpu->waits(stream) - waits, second ? 20u : 0u);
+    gpu->finish();
+  }
+}
+
+// What was launched on a stream that ended may run on; who computes on others waits for that.
+TEST_F(PoolEngineTest, AStreamThatEndedIsStillWaitedFor) {
+  for (unsigned seed = 0; seed < 30; ++seed) {
+    for (const bool beside : {false, true}) {
+      make(seed);
+      const Stream other = gpu->make_stream();
+      engine->tick();
+      ASSERT_TRUE(engine->occupy(at(1), kUnit));
+      if (beside) engine->occupy(at(0), kUnit / 2);
+      engine->compute_on(other);
+      engine->tick();
+      const auto half = at(0) + kUnit / 2;
+      ASSERT_TRUE(engine->occupy(half, kUnit / 2));
+      const auto store = [&](std::uint64_t value, Stream on) {
+        gpu->launch(on, {{half, kUnit / 2}},
+                    [=] { *reinterpret_cast<std::uint64_t*>(half) = value; });
+      };
+      store(5, other);
+      engine->forget(other);
+      engine->compute_on(stream);
+      engine->vacate(half, kUnit / 2, true);
+      engine->tick();
+      ASSERT_TRUE(engine->occupy(half, kUnit / 2));
+      store(6, stream);
+      gpu->finish();
+      ASSERT_EQ(*reinterpret_cast<std::uint64_t*>(half), 6u) << "seed " << seed;
+    }
+  }
+}
+
+// However many granules end, or leave, at once.
+TEST_F(PoolEngineTest, WhatEndsTogetherSharesAnEvent) {
+  make(16);
+  engine->tick();
+  ASSERT_TRUE(engine->occupy(at(0), 50 * kUnit));
+  ASSERT_TRUE(engine->occupy(at(50), 50 * kUnit));
+  fill(0, 100, 3, stream);
+  engine->tick();
+  auto before = gpu->recorded();
+  engine->vacate(at(0), 50 * kUnit, true);
+  EXPECT_EQ(gpu->recorded() - before, 2u) << "on the stream that computes, and behind it";
+  before = gpu->recorded();
+  engine->demote(at(50), 50 * kUnit);
+  EXPECT_EQ(gpu->recorded() - before, 2u + 50u) << "and behind each copy";
+  engine->settle();
+  engine->tick();
+  engine->await(at(50), 50 * kUnit);
+  expect(50, 50, 3, stream);
+  gpu->finish();
+  EXPECT_EQ(wrong, 0u);
+}
+
 TEST_F(PoolEngineTest, WhatIsOnItsWayInMayLeaveAgain) {
   for (unsigned seed = 0; seed < 60; ++seed) {
     make(seed);
