@@ -16,15 +16,18 @@
 namespace sentinel {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr std::uint64_t kBytes = 128_MiB;  // of a copy that is long enough to tell a bandwidth
 constexpr std::uint64_t kShare = 8;        // of what the device has free, if that is less
 constexpr int kRounds = 5;                 // of which the median is taken
 constexpr double kFaster = 1.05;           // managed memory has to be; less is noise
 constexpr std::uint64_t kRoom = 3;  // peaks: plans give disjoint lifetimes addresses of their own
 
-// Two ranges of the device's memory and two of the host's.
+double median(std::array<double, kRounds>& values) {
+  std::ranges::nth_element(values, values.begin() + kRounds / 2);
+  return values[kRounds / 2];
+}
+
+// Two ranges of the device's memory and two of the host's; a granule of the device's beside.
 class Rig {
  public:
   explicit Rig(gpu::Driver& driver)
@@ -32,13 +35,11 @@ class Rig {
         bytes_(round_up(std::min(kBytes, driver.free_bytes() / kShare), driver.granularity())) {
     try {
       for (auto& range : device_) {
-        range.address = driver_.reserve(bytes_);
-        const auto chunk = driver_.create(bytes_);
-        if (!chunk) throw Error("the GPU has too little memory free to be measured");
-        range.chunk = *chunk;
+        make(range, bytes_);
         driver_.map(range.address, bytes_, range.chunk);
         range.mapped = true;
       }
+      make(granule_, kGranule);
       for (auto& memory : host_) memory = driver_.pin(bytes_);
       for (auto& stream : streams_) stream = driver_.make_stream();
       for (auto& event : events_) event = driver_.make_event();
@@ -59,12 +60,46 @@ class Rig {
   double bw(Way way) { return static_cast<double>(bytes_) / seconds(way, bytes_); }
   double granule_seconds() { return seconds({.in = true}, kGranule); }
 
+  // Seconds of the calls that put a granule's memory in its place, and take it away.
+  struct Mapping {
+    double map, unmap;
+  };
+  Mapping mapping() {
+    std::array<double, kRounds> map, unmap;
+    for (std::size_t i = 0; i < kRounds; ++i) {
+      auto begin = Clock::now();
+      driver_.map(granule_.address, kGranule, granule_.chunk);
+      granule_.mapped = true;
+      map[i] = seconds_since(begin);
+      begin = Clock::now();
+      driver_.unmap(granule_.address, kGranule);
+      granule_.mapped = false;
+      unmap[i] = seconds_since(begin);
+    }
+    return {median(map), median(unmap)};
+  }
+
  private:
   struct Range {
+    std::uint64_t bytes = 0;
     std::uintptr_t address = 0;
     gpu::Chunk chunk = 0;
-    bool mapped = false;
+    bool made = false, mapped = false;
   };
+
+  void make(Range& range, std::uint64_t bytes) {
+    range.bytes = bytes;
+    range.address = driver_.reserve(bytes);
+    const auto chunk = driver_.create(bytes);
+    if (!chunk) throw Error("the GPU has too little memory free to be measured");
+    range.chunk = *chunk;
+    range.made = true;
+  }
+  void give_back(const Range& range) {
+    if (range.mapped) driver_.unmap(range.address, range.bytes);
+    if (range.made) driver_.destroy(range.chunk);
+    if (range.address != 0) driver_.unreserve(range.address, range.bytes);
+  }
 
   // Until the last has ended: of two ways at once the slower one's bandwidth.
   double seconds(Way way, std::uint64_t bytes) {
@@ -80,10 +115,9 @@ class Rig {
       if (way.out) driver_.copy(host_[1], at(1), bytes, streams_[1]);
       if (way.within) driver_.copy(at(1), at(0), bytes, streams_[0]);
       synchronize();
-      value = std::chrono::duration<double>(Clock::now() - begin).count();
+      value = seconds_since(begin);
     }
-    std::ranges::nth_element(all, all.begin() + kRounds / 2);
-    return all[kRounds / 2];
+    return median(all);
   }
 
   void synchronize() {
@@ -99,11 +133,8 @@ class Rig {
         if (stream != nullptr) driver_.destroy_stream(stream);
       for (void* memory : host_)
         if (memory != nullptr) driver_.unpin(memory);
-      for (const auto& range : device_) {
-        if (range.mapped) driver_.unmap(range.address, bytes_);
-        if (range.chunk != 0) driver_.destroy(range.chunk);
-        if (range.address != 0) driver_.unreserve(range.address, bytes_);
-      }
+      for (const auto& range : device_) give_back(range);
+      give_back(granule_);
     } catch (const Error&) {  // the driver has failed before, and said so
     }
   }
@@ -111,6 +142,7 @@ class Rig {
   gpu::Driver& driver_;
   std::uint64_t bytes_;
   std::array<Range, 2> device_;
+  Range granule_;
   std::array<void*, 2> host_{};
   std::array<gpu::Stream, 2> streams_{};
   std::array<gpu::Event, 2> events_{};
@@ -152,13 +184,19 @@ SessionOptions with_gpu_memory(SessionOptions options, const KnownMachine& known
   }
 }
 
+// The engine maps what comes and unmaps what has left, a granule at a time and one call after the
+// other, beside the copies: what takes longer is the rate. Managed memory needs no such calls.
 Machine measure_gpu(gpu::Driver& driver, const std::string& name) {
   const auto capacity = driver.free_bytes();
   Rig rig(driver);
   rig.bw({.in = true, .out = true});  // the first copies wait for the device to wake up
-  TierSpeed speed{.write_bw = rig.bw({.out = true}), .read_bw = rig.bw({.in = true})};
-  speed.exchange_read_bw = speed.exchange_write_bw = rig.bw({.in = true, .out = true});
-  const double granule_us = 1e6 * (rig.granule_seconds() - kGranule / speed.read_bw);
+  const auto [map, unmap] = rig.mapping();
+  const auto of = [](double bw, double seconds) { return std::min(bw, kGranule / seconds); };
+  TierSpeed speed{.write_bw = of(rig.bw({.out = true}), unmap),
+                  .read_bw = of(rig.bw({.in = true}), map)};
+  speed.exchange_read_bw = speed.exchange_write_bw =
+      of(rig.bw({.in = true, .out = true}), map + unmap);
+  const double granule_us = 1e6 * (map + rig.granule_seconds() - kGranule / speed.read_bw);
   const double within = 2 * rig.bw({.within = true});  // each byte is read and written
   Machine machine{.name = name,
                   .source = "measured",

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
+#include <tuple>
 
 #include "execute/gpu/managed_driver.h"
 #include "execute/measure.h"
@@ -101,13 +102,16 @@ std::uint64_t plain(const std::function<void(Training&)>& steps) {
   return *training.sum();
 }
 
-class GpuSession : public testing::TestWithParam<bool> {};
+class GpuSession : public testing::TestWithParam<std::tuple<const char*, bool>> {};
 
 TEST_P(GpuSession, ComputesTheSameInAShareOfTheMemory) {
-  const auto steps = [](Training& training) {
-    for (std::uint64_t i = 0; i < 8; ++i) training.step(i, 1, GetParam());
+  const auto [policy, two_threads] = GetParam();
+  const auto steps = [two = two_threads](Training& training) {
+    for (std::uint64_t i = 0; i < 8; ++i) training.step(i, 1, two);
   };
-  const auto outcome = train("40%", steps);
+  auto options = options_with("40%");
+  options.policy = policy;
+  const auto outcome = train(std::move(options), steps);
   EXPECT_EQ(outcome.sum, plain(steps));
   const auto& summary = outcome.summary;
   EXPECT_EQ(summary["tiers"]["fast"], "gpu0");
@@ -119,7 +123,9 @@ TEST_P(GpuSession, ComputesTheSameInAShareOfTheMemory) {
   EXPECT_GT(last["demoted_bytes"], 0);
   EXPECT_EQ(read_profile(scratch(".sentinel")).meta.source, "ops");
 }
-INSTANTIATE_TEST_SUITE_P(InOneThreadAndInTwo, GpuSession, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(ByPlansInOneThreadAndInTwo, GpuSession,
+                         testing::Combine(testing::Values("sentinel", "g10", "auto"),
+                                          testing::Bool()));
 
 // Without a plan: a pager learns from faults which kernels follow each other, and what they need.
 class PagedGpuSession : public testing::TestWithParam<unsigned> {};
@@ -547,6 +553,31 @@ TEST_P(MeasureGpu, TellsBandwidthsAndGivesAllBack) {
   EXPECT_GE(machine.links[0].bw, std::max(machine.tiers[1].read_bw, machine.tiers[1].write_bw));
 }
 INSTANTIATE_TEST_SUITE_P(InBothWays, MeasureGpu, testing::Values("pools", "managed"));
+
+// Calls that take long, as a device's do beside a fast link.
+class SlowToMap final : public gpu::FakeGpu {
+ public:
+  using FakeGpu::FakeGpu;
+  void map(std::uintptr_t address, std::uint64_t bytes, gpu::Chunk chunk) override {
+    usleep(8000);
+    FakeGpu::map(address, bytes, chunk);
+  }
+  void unmap(std::uintptr_t address, std::uint64_t bytes) override {
+    usleep(4000);
+    FakeGpu::unmap(address, bytes);
+  }
+};
+
+TEST(MeasureGpu, MemoryMovesNoFasterThanItIsMapped) {
+  SlowToMap device(1, 8, 2_MiB);
+  const auto pools = measure_gpu(device, "pools");
+  EXPECT_LE(pools.tiers[1].read_bw, 2_MiB / 8e-3);
+  EXPECT_LE(pools.tiers[1].write_bw, 2_MiB / 4e-3);
+  EXPECT_LE(pools.links[0].bw, 2 * 2_MiB / 8e-3);
+  const auto driver = gpu::make_managed_driver(std::make_unique<SlowToMap>(1, 8, 2_MiB));
+  EXPECT_GT(measure_gpu(*driver, "managed").links[0].bw, 2 * pools.links[0].bw)
+      << "what decides between the two";
+}
 
 // As of CUDA 12.2 a place is a location, before that a device. The fakes refuse any other.
 TEST(CudaDriver, PlacesManagedMemoryByTheCallsThatItHas) {
