@@ -58,6 +58,9 @@ class Driver {
   virtual void prefer_device(std::uintptr_t, std::uint64_t) {}
   virtual void prefetch(std::uintptr_t, std::uint64_t, bool /*to_device*/, Stream) {}
   virtual bool faults() { return false; }  // kernels bring what is elsewhere page by page
+  // Whether the range, whose memory is mapped, was sent to the host all the same and is brought
+  // back now, in the stream's order: else its kernels would have to.
+  virtual bool bring_back(std::uintptr_t, std::uint64_t, Stream) { return false; }
 
   // Ordinary memory of the process, where kernels may use it, and the advice that it stays on the
   // host nevertheless.

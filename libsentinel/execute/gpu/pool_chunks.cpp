@@ -59,10 +59,11 @@ bool PoolEngine::find_chunk(Chunk& chunk, bool now, Guard& guard) {
       return true;
     }
     if (chunks_ < std::min(budget_, device_) && leaves_spare() && make_chunk(chunk)) return true;
-    if (!dead_.empty() && driver_.done(blocks_[dead_.front()].mark.get())) {
-      const Index index = dead_.front();
+    auto& dead = now ? next_dead() : dead_;
+    if (!dead.empty() && driver_.done(blocks_[dead.front()].mark.get())) {
+      const Index index = dead.front();
       Block& b = blocks_[index];
-      dead_.pop_front();
+      dead.pop_front();
       b.dead = false;
       driver_.unmap(at(index), granule_);
       b.mark.reset();
@@ -95,7 +96,8 @@ HostStore::Place* PoolEngine::find_place(Guard& guard) {
   HostStore::Place* place = try_place();
   if (place != nullptr) return place;
   store_->want(1);
-  while ((place = try_place()) == nullptr && free_.empty() && dead_.empty()) wait_for_room(guard);
+  while ((place = try_place()) == nullptr && free_.empty() && next_dead().empty())
+    wait_for_room(guard);
   store_->want(-1);
   work_.notify_one();
   return place;
@@ -109,19 +111,20 @@ HostStore::Place* PoolEngine::try_place(bool sinks) {
   return sinks ? store_->take() : store_->take_below();
 }
 
-// What died first, then what no plan wants, then what was used longest ago; never what the op uses
-// that runs, nor what stays. The lock may be released before it is chosen. False: nothing can.
+// What died first, what is a pool's last; then what no plan wants, then what was used longest ago;
+// never what the op uses that runs, nor what stays. The lock may be released before it is chosen.
+// False: nothing can.
 bool PoolEngine::evict_one(Guard& guard) {
   Mark now;
-  if (!dead_.empty()) return leave(dead_.front(), nullptr, now), true;
+  if (!next_dead().empty()) return leave(next_dead().front(), nullptr, now), true;
   if (longest_unused() == by_use_.end()) return false;
   auto* place = find_place(guard);
-  if (place != nullptr && free_.empty() && dead_.empty())
+  if (place != nullptr && free_.empty() && next_dead().empty())
     if (const auto victim = choose_victim()) return leave(*victim, place, now), true;
   if (place != nullptr) store_->give(place);
   if (!free_.empty()) return true;
-  if (dead_.empty()) return false;
-  return leave(dead_.front(), nullptr, now), true;
+  if (next_dead().empty()) return false;
+  return leave(next_dead().front(), nullptr, now), true;
 }
 
 // Not what the op that runs uses.

@@ -192,6 +192,28 @@ void PoolEngine::may_leave(std::uintptr_t address, std::uint64_t bytes) noexcept
   });
 }
 
+void PoolEngine::hold_pool(std::uintptr_t address, std::uint64_t bytes) noexcept {
+  change_pools(address, bytes, 1);
+}
+
+void PoolEngine::let_pool_go(std::uintptr_t address, std::uint64_t bytes) noexcept {
+  change_pools(address, bytes, -1);
+}
+
+void PoolEngine::change_pools(std::uintptr_t address, std::uint64_t bytes, int change) noexcept {
+  checked([&] {
+    Guard guard(lock_);
+    for_blocks(address, bytes, [&](Index index) {
+      Block& b = blocks_[index];
+      auto& before = dead_beside(b);
+      b.pools += static_cast<std::uint32_t>(change);
+      auto& after = dead_beside(b);
+      if (b.dead && &before != &after) after.splice(after.end(), before, b.place);
+    });
+    fetch_queued(guard);
+  });
+}
+
 void PoolEngine::demote(std::uintptr_t address, std::uint64_t bytes) noexcept {
   send_away(address, bytes, false);
 }

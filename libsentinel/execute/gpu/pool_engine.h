@@ -76,6 +76,8 @@ class PoolEngine final : public Engine {
   void kernel(std::uint64_t hash) noexcept override;
   void stay(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void may_leave(std::uintptr_t address, std::uint64_t bytes) noexcept override;
+  void hold_pool(std::uintptr_t address, std::uint64_t bytes) noexcept override;
+  void let_pool_go(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void forget(Stream) override;
   void settle();  // waits until nothing is on its way out
 
@@ -121,6 +123,7 @@ class PoolEngine final : public Engine {
     bool written = false;  // leaving: by the device into the file, or about to be
     bool ordered = false;  // dead: what computes there next is behind its last use anyway
     std::uint32_t live = 0, wanted = 0;
+    std::uint32_t pools = 0;           // that are held, in which it lies
     std::uint32_t stays = 0;           // tensors in it that may not leave
     std::uint64_t used = 0;            // the op that used it last
     std::uint64_t ticket = 0;          // leaving: of its departure
@@ -161,6 +164,9 @@ class PoolEngine final : public Engine {
   bool fetch(Index, bool now, Guard&);
   bool on_its_way(Index, Guard&);
   bool make_resident(Index, Guard&);
+  std::list<Index>& dead_beside(const Block& b) { return b.pools > 0 ? idle_ : dead_; }
+  std::list<Index>& next_dead() { return dead_.empty() ? idle_ : dead_; }
+  void change_pools(std::uintptr_t address, std::uint64_t bytes, int change) noexcept;
   bool may_go(const Block&) const;
   std::list<Index>::iterator longest_unused();
   std::optional<Index> choose_victim();
@@ -209,7 +215,8 @@ class PoolEngine final : public Engine {
   std::condition_variable freed_, work_;
   std::vector<Event> events_;  // of no use now
   std::vector<Block> blocks_;
-  std::list<Index> by_use_, dead_;  // used longest ago first; died longest ago first
+  std::list<Index> by_use_;       // used longest ago first
+  std::list<Index> dead_, idle_;  // died longest ago first; those in a pool
   std::deque<Departure> departures_;
   std::deque<Arrival> arrivals_;
   std::deque<Index> queued_;

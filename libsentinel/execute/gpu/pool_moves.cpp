@@ -100,6 +100,7 @@ bool PoolEngine::make_resident(Index index, Guard& guard) {
     } else if (b.state == State::empty) {
       hold(index, chunk);
       enter(index);
+      if (driver_.bring_back(at(index), granule_, in_)) b.mark = record(in_);
     } else {  // while the lock was released
       free_.push_back(chunk);
     }
@@ -108,7 +109,7 @@ bool PoolEngine::make_resident(Index index, Guard& guard) {
   if (dead && b.ordered) b.mark.reset();
   await_mark(b);  // the copy in of what lives beside it; the last use of what died
   if (dead) {
-    by_use_.splice(by_use_.end(), dead_, b.place);
+    by_use_.splice(by_use_.end(), dead_beside(b), b.place);
     came(index);
   }
   return true;
@@ -121,7 +122,7 @@ void PoolEngine::leave(Index index, HostStore::Place* place, Mark& now) {
   Departure departure{index, ++tickets_, nullptr, place};
   if (b.live == 0) {
     departure.mark = b.mark;
-    (b.dead ? dead_ : by_use_).erase(b.place);
+    (b.dead ? dead_beside(b) : by_use_).erase(b.place);
     b.dead = false;
   } else {
     departure.mark = last_use(b, now);
@@ -149,6 +150,7 @@ void PoolEngine::leave(Index index, HostStore::Place* place, Mark& now) {
 void PoolEngine::recall(Index index) {
   Block& b = blocks_[index];
   driver_.wait(join_, b.mark.get());
+  driver_.bring_back(at(index), granule_, join_);
   b.mark = record(join_);
   b.lies = nullptr;  // it is the departure's
   b.ticket = 0;
@@ -220,7 +222,7 @@ void PoolEngine::die(Index index, Mark& now) {
     b.mark = last_use(b, now);
     b.ordered = b.mark == now && in_one_order();
     b.dead = true;
-    dead_.splice(dead_.end(), by_use_, b.place);
+    dead_beside(b).splice(dead_beside(b).end(), by_use_, b.place);
   } else if (b.state == State::absent) {
     b.state = State::empty;
     store_->give(std::exchange(b.lies, nullptr));

@@ -44,6 +44,7 @@ class FakeGpu : public Driver {
     push(stream, {[this, uses = std::move(uses), kernel = std::move(kernel)] {
            for (const auto& [address, bytes] : uses)
              if (!mapped(address, bytes)) return complain("a kernel uses memory that is not there");
+           for (const auto& [address, bytes] : uses) faults_ += lie(address, bytes, true);
            kernel();
          }});
   }
@@ -66,6 +67,11 @@ class FakeGpu : public Driver {
     const std::lock_guard guard(lock_);
     const auto at = waits_.find(stream);
     return at == waits_.end() ? 0 : at->second;
+  }
+  std::uint64_t times_mapped(std::uintptr_t address) const {
+    const std::lock_guard guard(lock_);
+    const auto at = times_mapped_.find(address);
+    return at == times_mapped_.end() ? 0 : at->second;
   }
   // So much of it is another program's from now on.
   void others_take(std::uint64_t chunks) {
@@ -124,6 +130,7 @@ class FakeGpu : public Driver {
   void map(std::uintptr_t address, std::uint64_t bytes, Chunk chunk) override {
     const std::lock_guard guard(lock_);
     called("cuMemMap");
+    ++times_mapped_[address];
     if (!mapped_.emplace(address, chunk).second) complain("mapped twice");
     for (const auto& [other, its] : mapped_)
       if (other != address && its == chunk) complain("a chunk lies in two places");
@@ -153,11 +160,17 @@ class FakeGpu : public Driver {
                 Stream stream) override {
     push(stream, {[=, this] {
            if (!mapped(address, bytes)) complain("a prefetch of what is not managed");
+           lie(address, bytes, to_device);
            (to_device ? prefetched_in_ : prefetched_out_) += bytes;
          }});
   }
   std::uint64_t prefetched_in() const { return prefetched_in_; }
   std::uint64_t prefetched_out() const { return prefetched_out_; }
+  // Units of managed memory that kernels used and that lay on the host.
+  std::uint64_t faults_of_kernels() const {
+    const std::lock_guard guard(lock_);
+    return faults_;
+  }
   // What it moves has to be there until it has been moved.
   std::unique_ptr<DeviceFiles> open_files(const std::vector<int>& descriptors,
                                           const std::string&) override {
@@ -325,6 +338,13 @@ class FakeGpu : public Driver {
       if (!mapped_.contains(at)) return false;
     return true;
   }
+  // Units of managed memory lie there from now on. How many did not.
+  std::uint64_t lie(std::uintptr_t address, std::uint64_t bytes, bool on_device) {
+    std::uint64_t moved = 0;
+    for (auto at = address / unit_; managed_.size() > 0 && at * unit_ < address + bytes; ++at)
+      moved += on_device ? on_host_.erase(at) : on_host_.insert(at).second;
+    return moved;
+  }
   void begin_transfer() {
     if (files_over_) {
       const std::lock_guard guard(lock_);
@@ -361,7 +381,8 @@ class FakeGpu : public Driver {
   std::uintptr_t arena_ = 0;
   std::uint64_t arena_bytes_ = 0;
   std::map<std::uintptr_t, std::uint64_t> managed_;
-  std::uint64_t prefetched_in_ = 0, prefetched_out_ = 0;
+  std::set<std::uintptr_t> on_host_;  // units
+  std::uint64_t prefetched_in_ = 0, prefetched_out_ = 0, faults_ = 0;
   std::atomic<std::uint64_t> filled_ = 0, written_ = 0;
   std::mutex files_lock_;
   std::condition_variable files_go_;
@@ -370,6 +391,7 @@ class FakeGpu : public Driver {
   std::atomic<std::uint64_t> files_begun_ = 0;
   std::set<Chunk> chunks_;
   std::map<std::uintptr_t, Chunk> mapped_;
+  std::map<std::uintptr_t, std::uint64_t> times_mapped_;
   std::map<Stream, std::deque<Item>> streams_;
   std::uint64_t recorded_ = 0;
   std::map<Stream, std::uint64_t> waits_;

@@ -62,12 +62,14 @@ class PoolEngineFixture : public ::testing::Test {
 // uses a tensor waits for what used it before, and for nothing else. They are born, also in the
 // place of those that died, read, changed, sent away, asked for ahead or not, and die; under a
 // budget, with the device's work done in every order that is allowed. The second stream may come
-// late, and streams end while they have work to do.
+// late, and streams end while they have work to do. Some granules are a pool's, now these, now
+// those.
 class RandomTraining {
  public:
   RandomTraining(unsigned seed, FakeGpu& gpu, PoolEngine& engine, std::size_t tensors = 12)
       : random_(seed), gpu_(gpu), engine_(engine), tensors_(tensors), alone_(seed % 2 * 30) {
     for (Stream& stream : streams_) stream = gpu.make_stream();
+    engine_.hold_pool(pool_, 9 * kUnit);
   }
   ~RandomTraining() {
     gpu_.finish();
@@ -80,6 +82,11 @@ class RandomTraining {
     engine_.tick();
     alone_ -= alone_ > 0;
     Stream& any = streams_[alone_ > 0 ? 0 : random_() % 2];
+    if (random_() % 16 == 0) {
+      std::swap(pool_, other_pool_);
+      engine_.hold_pool(pool_, 9 * kUnit);
+      engine_.let_pool_go(other_pool_, 9 * kUnit);
+    }
     if (random_() % 32 == 0) {
       engine_.forget(any);
       any = gpu_.make_stream();
@@ -164,6 +171,7 @@ class RandomTraining {
   std::vector<Tensor> live_, free_;
   std::vector<Event> events_;
   std::uint64_t next_ = 0, wrong_ = 0;
+  std::uintptr_t pool_ = engine_.arena() + 3 * kUnit, other_pool_ = engine_.arena() + 8 * kUnit;
 };
 
 }  // namespace sentinel::gpu

@@ -1,5 +1,6 @@
 #include "execute/gpu/pool_engine.h"
 
+#include "execute/gpu/managed_driver.h"
 #include "pool_engine_fixture.h"
 
 namespace sentinel::gpu {
@@ -43,6 +44,25 @@ TEST_F(PoolEngineTest, RandomTrainingsComputeTheSame) {
     ASSERT_THAT(gpu->complaints(), IsEmpty()) << "seed " << seed;
     ASSERT_LE(gpu->most_chunks(), full ? 9 : 9 + seed % 4);
     ASSERT_FALSE(gpu->was_waited_for_by(std::this_thread::get_id()));
+  }
+}
+
+// In managed memory kernels would bring what is elsewhere, one fault after the other: none has to,
+// also where what died on the host begins anew, or is recalled on its way there.
+TEST_F(PoolEngineTest, NoKernelFaultsInManagedMemory) {
+  for (unsigned seed = 0; seed < 100; ++seed) {
+    auto below = std::make_unique<FakeGpu>(seed, 1000);
+    FakeGpu& device = *below;
+    const auto driver = make_managed_driver(std::move(below));
+    PoolEngine managed(*driver, {.arena_bytes = 256 * kUnit, .granule_bytes = kUnit});
+    managed.set_budget((9 + seed % 4) * kUnit);
+    RandomTraining training(seed, device, managed);
+    for (int op = 0; op < 60; ++op) training.op();
+    device.finish();
+    ASSERT_EQ(training.wrong(), 0u) << "seed " << seed;
+    ASSERT_THAT(device.complaints(), IsEmpty()) << "seed " << seed;
+    ASSERT_GT(device.prefetched_in(), 0u);
+    ASSERT_EQ(device.faults_of_kernels(), 0u) << "seed " << seed;
   }
 }
 
@@ -200,6 +220,47 @@ TEST_F(PoolEngineTest, WhatDiedAndLeavesIsNotReusedBeforeItsKernelsAreOver) {
     gpu->finish();
     ASSERT_EQ(wrong, 0u) << "seed " << seed;
     ASSERT_THAT(gpu->complaints(), IsEmpty()) << "seed " << seed;
+  }
+}
+
+// A plan has fetches beside the pool of what lives briefly, and they leave its memory alone. What
+// an op cannot do without does not.
+TEST_F(PoolEngineTest, APoolsMemoryIsForWhatBeginsThere) {
+  for (const bool held : {true, false}) {
+    make(17);
+    engine->set_budget(4 * kUnit);
+    if (held) engine->hold_pool(at(0), 2 * kUnit);
+    for (std::uint64_t block = 8; block < 12; ++block) {
+      engine->tick();
+      ASSERT_TRUE(engine->occupy(at(block), kUnit));
+      fill(block, 1, block, stream);
+      engine->demote(at(block), kUnit);
+    }
+    for (std::uint64_t step = 0; step < 20; ++step) {
+      engine->tick();
+      ASSERT_TRUE(engine->occupy(at(0), 2 * kUnit));
+      fill(0, 2, step, stream);
+      engine->vacate(at(0), 2 * kUnit, true);
+      gpu->finish();
+      engine->tick();
+      for (std::uint64_t block = 8; block < 12; ++block) engine->promote(at(block), kUnit);
+      for (std::uint64_t block = 8; block < 12; ++block) engine->demote(at(block), kUnit);
+      engine->settle();
+    }
+    EXPECT_EQ(gpu->times_mapped(at(0)) == 1, held);
+    EXPECT_EQ(gpu->times_mapped(at(1)) == 1, held);
+    engine->tick();
+    EXPECT_TRUE(engine->occupy(at(20), 4 * kUnit));
+    EXPECT_EQ(gpu->most_chunks(), 4u);
+    engine->vacate(at(20), 4 * kUnit, true);
+    if (held) engine->let_pool_go(at(0), 2 * kUnit);
+    for (std::uint64_t block = 8; block < 12; ++block) {
+      engine->tick();
+      engine->await(at(block), kUnit);
+      expect(block, 1, block, stream);
+    }
+    gpu->finish();
+    EXPECT_EQ(wrong, 0u);
   }
 }
 
