@@ -156,10 +156,16 @@ class CudaDriver final : public Driver {
     CHECKED(cuMemRelease, chunk);
   }
   void map(std::uintptr_t address, std::uint64_t bytes, Chunk chunk) override {
+    map_all(address, bytes, {chunk});
+  }
+  // Giving access is what takes long.
+  void map_all(std::uintptr_t address, std::uint64_t bytes,
+               const std::vector<Chunk>& chunks) override {
     const Here here(*this);
-    CHECKED(cuMemMap, address, bytes, 0, chunk, 0);
+    for (std::size_t i = 0; i < chunks.size(); ++i)
+      CHECKED(cuMemMap, address + i * bytes, bytes, 0, chunks[i], 0);
     const Access access{.location = properties_.location};
-    CHECKED(cuMemSetAccess, address, bytes, &access, 1);
+    CHECKED(cuMemSetAccess, address, chunks.size() * bytes, &access, 1);
   }
   void unmap(std::uintptr_t address, std::uint64_t bytes) override {
     const Here here(*this);

@@ -49,6 +49,8 @@ class Driver {
   virtual std::optional<Chunk> create(std::uint64_t bytes) = 0;
   virtual void destroy(Chunk) = 0;
   virtual void map(std::uintptr_t address, std::uint64_t bytes, Chunk) = 0;
+  // Neighbours of so many bytes each.
+  virtual void map_all(std::uintptr_t address, std::uint64_t bytes, const std::vector<Chunk>&);
   virtual void unmap(std::uintptr_t address, std::uint64_t bytes) = 0;
 
   // Managed memory (managed_driver.h), where a driver has it: a range, the advice that it
@@ -88,6 +90,14 @@ class Driver {
   virtual bool done(Event) = 0;          // true as well where nothing was recorded
   virtual void synchronize(Event) = 0;   // the calling thread waits
 };
+
+inline void Driver::map_all(std::uintptr_t address, std::uint64_t bytes,
+                            const std::vector<Chunk>& chunks) {
+  for (const Chunk chunk : chunks) {
+    map(address, bytes, chunk);
+    address += bytes;
+  }
+}
 
 inline std::uintptr_t Driver::manage(std::uint64_t) {
   throw Error("this driver has no managed memory");

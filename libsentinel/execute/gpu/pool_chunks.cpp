@@ -145,11 +145,13 @@ std::optional<PoolEngine::Index> PoolEngine::choose_victim() {
   return victim == by_use_.end() ? std::nullopt : std::optional(*victim);
 }
 
-void PoolEngine::hold(Index index, Chunk chunk) {
-  Block& b = blocks_[index];
-  driver_.map(at(index), granule_, chunk);
-  b.chunk = chunk;
-  b.queued = false;
+void PoolEngine::hold(Index first, const std::vector<Chunk>& chunks) {
+  driver_.map_all(at(first), granule_, chunks);
+  for (const Chunk chunk : chunks) {
+    Block& b = blocks_[first++];
+    b.chunk = chunk;
+    b.queued = false;
+  }
 }
 
 // What has memory and contents may be used, and leave.

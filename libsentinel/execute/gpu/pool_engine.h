@@ -159,9 +159,12 @@ class PoolEngine final : public Engine {
   bool find_chunk(Chunk&, bool now, Guard&);
   bool evict_one(Guard&);
   void send_away(std::uintptr_t address, std::uint64_t bytes, bool sinks) noexcept;
-  void hold(Index, Chunk);
+  void hold(Index first, const std::vector<Chunk>&);
   void enter(Index);
   bool fetch(Index, bool now, Guard&);
+  bool fetch_neighbours(Guard&);
+  bool waits_on_host(Index) const;
+  void copy_in(Index);
   bool on_its_way(Index, Guard&);
   bool make_resident(Index, Guard&);
   std::list<Index>& dead_beside(const Block& b) { return b.pools > 0 ? idle_ : dead_; }

@@ -30,7 +30,7 @@ bool PoolEngine::fetch(Index index, bool now, Guard& guard) {
     free_.push_back(chunk);
     return true;
   }
-  hold(index, chunk);
+  hold(index, {chunk});
   counters_.promoted_bytes += granule_;
   if (store_->memory(b.lies) == nullptr) {
     b.state = State::arriving;
@@ -38,13 +38,19 @@ bool PoolEngine::fetch(Index index, bool now, Guard& guard) {
     store_->fill(b.lies, reinterpret_cast<void*>(at(index)), now);
     return true;
   }
+  copy_in(index);
+  return true;
+}
+
+// From the host's memory. Its own is in place.
+void PoolEngine::copy_in(Index index) {
+  Block& b = blocks_[index];
   enter(index);
   store_->use(b.lies);
   driver_.copy(reinterpret_cast<void*>(at(index)), store_->memory(b.lies), granule_, in_);
   b.mark = record(in_);
   arrivals_.push_back({b.mark, std::exchange(b.lies, nullptr)});
   if (store_->limited()) work_.notify_one();
-  return true;
 }
 
 // Fetched as soon as there is room.
@@ -98,7 +104,7 @@ bool PoolEngine::make_resident(Index index, Guard& guard) {
     } else if (!find_chunk(chunk, true, guard)) {
       return false;
     } else if (b.state == State::empty) {
-      hold(index, chunk);
+      hold(index, {chunk});
       enter(index);
       if (driver_.bring_back(at(index), granule_, in_)) b.mark = record(in_);
     } else {  // while the lock was released
@@ -229,6 +235,31 @@ void PoolEngine::die(Index index, Mark& now) {
   }
 }
 
+// Neighbours that are next in the queue are mapped together, as far as there are chunks for them.
+// Few enough that the first copy begins soon.
+bool PoolEngine::fetch_neighbours(Guard& guard) {
+  constexpr std::size_t kMost = 16;
+  const Index first = queued_.front();
+  std::vector<Chunk> chunks;
+  for (Index next = first; chunks.size() < std::min(kMost, queued_.size()); ++next) {
+    Chunk chunk;
+    if (queued_[chunks.size()] != next || !waits_on_host(next)) break;
+    if (!find_chunk(chunk, false, guard)) break;
+    chunks.push_back(chunk);
+  }
+  if (chunks.empty()) return false;
+  hold(first, chunks);
+  counters_.promoted_bytes += chunks.size() * granule_;
+  for (std::size_t i = 0; i < chunks.size(); ++i) copy_in(first + static_cast<Index>(i));
+  return true;
+}
+
+bool PoolEngine::waits_on_host(Index index) const {
+  const Block& b = blocks_[index];
+  return b.queued && b.state == State::absent && store_->here(b.lies) &&
+         store_->memory(b.lies) != nullptr;
+}
+
 void PoolEngine::fetch_queued(Guard& guard) {
   if (waiting_ > 0 || store_->wanted()) return;  // demand goes first
   if (pager_) {
@@ -241,7 +272,7 @@ void PoolEngine::fetch_queued(Guard& guard) {
     if (b.queued && b.state == State::absent) {
       if (!store_->here(b.lies))
         store_->read(b.lies, false);  // it went down again; once it comes it is queued
-      else if (!fetch(index, false, guard))
+      else if (!(waits_on_host(index) ? fetch_neighbours(guard) : fetch(index, false, guard)))
         return;
     }
     queued_.pop_front();

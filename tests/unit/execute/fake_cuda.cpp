@@ -168,14 +168,17 @@ CUDA(cuMemMap, std::uint64_t address, std::size_t bytes, std::size_t, std::uint6
   return place_at(address, bytes, MAP_SHARED | MAP_FIXED, file,
                   static_cast<off_t>((handle - 1) * kUnit));
 }
-// What is new holds nothing that a program could rely on.
+// Of what is mapped there, one beside the other. What is new holds nothing to rely on.
 CUDA(cuMemSetAccess, std::uint64_t address, std::size_t bytes, const void*, std::size_t) {
   const std::lock_guard guard(lock);
-  if (!mappings.contains(address)) return kInvalidValue;
-  auto* memory = reinterpret_cast<void*>(address);
-  if (mprotect(memory, bytes, PROT_READ | PROT_WRITE) != 0) return kInvalidValue;
-  if (auto& chunk = chunks[mappings[address]]; chunk.fresh) std::memset(memory, 0xa5, bytes);
-  chunks[mappings[address]].fresh = false;
+  for (const auto end = address + bytes; address < end;) {
+    if (!mappings.contains(address)) return kInvalidValue;
+    auto& chunk = chunks[mappings[address]];
+    auto* memory = reinterpret_cast<void*>(address);
+    if (mprotect(memory, chunk.bytes, PROT_READ | PROT_WRITE) != 0) return kInvalidValue;
+    if (std::exchange(chunk.fresh, false)) std::memset(memory, 0xa5, chunk.bytes);
+    address += chunk.bytes;
+  }
   return kSuccess;
 }
 CUDA(cuMemUnmap, std::uint64_t address, std::size_t bytes) {

@@ -127,6 +127,12 @@ class FakeGpu : public Driver {
     const std::lock_guard guard(lock_);
     if (chunks_.erase(chunk) != 1) complain("a chunk is destroyed twice");
   }
+  void map_all(std::uintptr_t address, std::uint64_t bytes,
+               const std::vector<Chunk>& chunks) override {
+    ++mappings_;
+    Driver::map_all(address, bytes, chunks);
+  }
+  std::uint64_t mappings() const { return mappings_; }  // of neighbours together, until now
   void map(std::uintptr_t address, std::uint64_t bytes, Chunk chunk) override {
     const std::lock_guard guard(lock_);
     called("cuMemMap");
@@ -387,6 +393,7 @@ class FakeGpu : public Driver {
   std::mutex files_lock_;
   std::condition_variable files_go_;
   bool files_held_ = false;
+  std::atomic<std::uint64_t> mappings_ = 0;
   std::atomic<bool> files_over_ = false, files_closed_ = false;
   std::atomic<std::uint64_t> files_begun_ = 0;
   std::set<Chunk> chunks_;

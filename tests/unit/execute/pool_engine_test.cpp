@@ -315,6 +315,29 @@ TEST_F(PoolEngineTest, AStreamThatEndedIsStillWaitedFor) {
   }
 }
 
+// The driver's calls take as long as the copies.
+TEST_F(PoolEngineTest, NeighboursThatComeTogetherAreMappedTogether) {
+  make(18);
+  engine->tick();
+  ASSERT_TRUE(engine->occupy(at(0), 40 * kUnit));
+  fill(0, 40, 9, stream);
+  engine->tick();
+  engine->demote(at(0), 40 * kUnit);
+  engine->settle();
+  const auto before = gpu->mappings();
+  engine->promote(at(30), 10 * kUnit);
+  EXPECT_EQ(gpu->mappings() - before, 1u);
+  engine->set_budget(30 * kUnit);  // of which ten are taken
+  engine->promote(at(0), 30 * kUnit);
+  EXPECT_EQ(gpu->mappings() - before, 1u + 2u) << "sixteen and four";
+  engine->set_budget(0);
+  engine->tick();
+  engine->await(at(0), 40 * kUnit);
+  expect(0, 40, 9, stream);
+  gpu->finish();
+  EXPECT_EQ(wrong, 0u);
+}
+
 // However many granules end, or leave, at once.
 TEST_F(PoolEngineTest, WhatEndsTogetherSharesAnEvent) {
   make(16);
