@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/units.h"
@@ -27,7 +28,7 @@ double median(std::array<double, kRounds>& values) {
   return values[kRounds / 2];
 }
 
-// Two ranges of the device's memory and two of the host's; a granule of the device's beside.
+// Two ranges of the device's memory and two of the host's; some granules of the device's beside.
 class Rig {
  public:
   explicit Rig(gpu::Driver& driver)
@@ -35,11 +36,10 @@ class Rig {
         bytes_(round_up(std::min(kBytes, driver.free_bytes() / kShare), driver.granularity())) {
     try {
       for (auto& range : device_) {
-        make(range, bytes_);
-        driver_.map(range.address, bytes_, range.chunk);
-        range.mapped = true;
+        make(range, bytes_, 1);
+        map(range);
       }
-      make(granule_, kGranule);
+      make(granules_, kGranule, gpu::kNeighbours);
       for (auto& memory : host_) memory = driver_.pin(bytes_);
       for (auto& stream : streams_) stream = driver_.make_stream();
       for (auto& event : events_) event = driver_.make_event();
@@ -60,45 +60,54 @@ class Rig {
   double bw(Way way) { return static_cast<double>(bytes_) / seconds(way, bytes_); }
   double granule_seconds() { return seconds({.in = true}, kGranule); }
 
-  // Seconds of the calls that put a granule's memory in its place, and take it away.
+  // Seconds of the calls that put a granule's memory in its place beside others, and take it away.
   struct Mapping {
     double map, unmap;
   };
   Mapping mapping() {
-    std::array<double, kRounds> map, unmap;
+    std::array<double, kRounds> in, out;
     for (std::size_t i = 0; i < kRounds; ++i) {
       auto begin = Clock::now();
-      driver_.map(granule_.address, kGranule, granule_.chunk);
-      granule_.mapped = true;
-      map[i] = seconds_since(begin);
+      map(granules_);
+      in[i] = seconds_since(begin) / gpu::kNeighbours;
       begin = Clock::now();
-      driver_.unmap(granule_.address, kGranule);
-      granule_.mapped = false;
-      unmap[i] = seconds_since(begin);
+      unmap(granules_);
+      out[i] = seconds_since(begin) / gpu::kNeighbours;
     }
-    return {median(map), median(unmap)};
+    return {median(in), median(out)};
   }
 
  private:
   struct Range {
-    std::uint64_t bytes = 0;
+    std::uint64_t bytes = 0, reserved = 0;  // of each chunk; of addresses
     std::uintptr_t address = 0;
-    gpu::Chunk chunk = 0;
-    bool made = false, mapped = false;
+    std::vector<gpu::Chunk> chunks;
+    bool mapped = false;
   };
 
-  void make(Range& range, std::uint64_t bytes) {
+  void make(Range& range, std::uint64_t bytes, std::size_t chunks) {
     range.bytes = bytes;
-    range.address = driver_.reserve(bytes);
-    const auto chunk = driver_.create(bytes);
-    if (!chunk) throw Error("the GPU has too little memory free to be measured");
-    range.chunk = *chunk;
-    range.made = true;
+    range.reserved = bytes * chunks;
+    range.address = driver_.reserve(range.reserved);
+    while (range.chunks.size() < chunks) {
+      const auto chunk = driver_.create(bytes);
+      if (!chunk) throw Error("the GPU has too little memory free to be measured");
+      range.chunks.push_back(*chunk);
+    }
   }
-  void give_back(const Range& range) {
-    if (range.mapped) driver_.unmap(range.address, range.bytes);
-    if (range.made) driver_.destroy(range.chunk);
-    if (range.address != 0) driver_.unreserve(range.address, range.bytes);
+  void map(Range& range) {
+    driver_.map_all(range.address, range.bytes, range.chunks);
+    range.mapped = true;
+  }
+  void unmap(Range& range) {
+    for (std::size_t i = 0; i < range.chunks.size(); ++i)
+      driver_.unmap(range.address + i * range.bytes, range.bytes);
+    range.mapped = false;
+  }
+  void give_back(Range& range) {
+    if (range.mapped) unmap(range);
+    for (const auto chunk : range.chunks) driver_.destroy(chunk);
+    if (range.address != 0) driver_.unreserve(range.address, range.reserved);
   }
 
   // Until the last has ended: of two ways at once the slower one's bandwidth.
@@ -133,8 +142,8 @@ class Rig {
         if (stream != nullptr) driver_.destroy_stream(stream);
       for (void* memory : host_)
         if (memory != nullptr) driver_.unpin(memory);
-      for (const auto& range : device_) give_back(range);
-      give_back(granule_);
+      for (auto& range : device_) give_back(range);
+      give_back(granules_);
     } catch (const Error&) {  // the driver has failed before, and said so
     }
   }
@@ -142,7 +151,7 @@ class Rig {
   gpu::Driver& driver_;
   std::uint64_t bytes_;
   std::array<Range, 2> device_;
-  Range granule_;
+  Range granules_;
   std::array<void*, 2> host_{};
   std::array<gpu::Stream, 2> streams_{};
   std::array<gpu::Event, 2> events_{};
@@ -184,8 +193,8 @@ SessionOptions with_gpu_memory(SessionOptions options, const KnownMachine& known
   }
 }
 
-// The engine maps what comes and unmaps what has left, a granule at a time and one call after the
-// other, beside the copies: what takes longer is the rate. Managed memory needs no such calls.
+// The engine maps what comes and unmaps what has left, one after the other, beside the copies: what
+// takes longer is the rate. Managed memory needs no such calls.
 Machine measure_gpu(gpu::Driver& driver, const std::string& name) {
   const auto capacity = driver.free_bytes();
   Rig rig(driver);

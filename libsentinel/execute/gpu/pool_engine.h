@@ -53,6 +53,9 @@ struct PoolOptions {
   HostOptions host = {};
 };
 
+// Granules that are mapped together at most: few enough that the first copy begins soon.
+constexpr std::size_t kNeighbours = 16;
+
 // What to leave, of so much that is free: 2 %, 512 MiB at least, but never more than an eighth.
 std::uint64_t spare_of(std::uint64_t free_bytes);
 

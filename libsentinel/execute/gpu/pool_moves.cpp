@@ -236,12 +236,10 @@ void PoolEngine::die(Index index, Mark& now) {
 }
 
 // Neighbours that are next in the queue are mapped together, as far as there are chunks for them.
-// Few enough that the first copy begins soon.
 bool PoolEngine::fetch_neighbours(Guard& guard) {
-  constexpr std::size_t kMost = 16;
   const Index first = queued_.front();
   std::vector<Chunk> chunks;
-  for (Index next = first; chunks.size() < std::min(kMost, queued_.size()); ++next) {
+  for (Index next = first; chunks.size() < std::min(kNeighbours, queued_.size()); ++next) {
     Chunk chunk;
     if (queued_[chunks.size()] != next || !waits_on_host(next)) break;
     if (!find_chunk(chunk, false, guard)) break;
