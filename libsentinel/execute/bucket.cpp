@@ -9,12 +9,14 @@ namespace {
 
 std::vector<PlannedSlot> slots_of(const Profile& profile, const Plan& plan) {
   std::vector<PlannedSlot> slots(profile.tensors.size());
-  for (const auto& placement : plan.placements)
-    slots[placement.tensor.index()] = {
-        .offset = placement.offset,
-        .bytes = profile.tensors[placement.tensor.index()].bytes,
-        .placed = true,
-        .shared = plan.groups[placement.group.index()].pool != Pool::long_lived};
+  for (const auto& placement : plan.placements) {
+    const auto pool = plan.groups[placement.group.index()].pool;
+    slots[placement.tensor.index()] = {.offset = placement.offset,
+                                       .bytes = profile.tensors[placement.tensor.index()].bytes,
+                                       .placed = true,
+                                       .shared = pool != Pool::long_lived,
+                                       .reserved = pool == Pool::short_lived};
+  }
   return slots;
 }
 

@@ -85,6 +85,11 @@ class Engine {
   virtual void stay(std::uintptr_t, std::uint64_t) noexcept {}
   virtual void may_leave(std::uintptr_t, std::uint64_t) noexcept {}
 
+  // There: a plan's pool, whose tensors live briefly: the memory of what dies in it is for what
+  // begins there, and no fetch ahead of need takes it / is like all other.
+  virtual void hold_pool(std::uintptr_t, std::uint64_t) noexcept {}
+  virtual void let_pool_go(std::uintptr_t, std::uint64_t) noexcept {}
+
   // The tensor's granules leave once no other wanted tensor lies in them / come back.
   virtual void demote(std::uintptr_t address, std::uint64_t bytes) noexcept = 0;
   // The same, when somebody needs their space.

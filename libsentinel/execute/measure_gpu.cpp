@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/units.h"
 #include "execute/backing.h"
 #include "execute/gpu/managed_driver.h"
+#include "execute/gpu/pool_engine.h"
 #include "execute/limits.h"
 #include "execute/measure.h"
 #include "plan/plan_file.h"
@@ -15,15 +17,18 @@
 namespace sentinel {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr std::uint64_t kBytes = 128_MiB;  // of a copy that is long enough to tell a bandwidth
 constexpr std::uint64_t kShare = 8;        // of what the device has free, if that is less
 constexpr int kRounds = 5;                 // of which the median is taken
 constexpr double kFaster = 1.05;           // managed memory has to be; less is noise
 constexpr std::uint64_t kRoom = 3;  // peaks: plans give disjoint lifetimes addresses of their own
 
-// Two ranges of the device's memory and two of the host's.
+double median(std::array<double, kRounds>& values) {
+  std::ranges::nth_element(values, values.begin() + kRounds / 2);
+  return values[kRounds / 2];
+}
+
+// Two ranges of the device's memory and two of the host's; some granules of the device's beside.
 class Rig {
  public:
   explicit Rig(gpu::Driver& driver)
@@ -31,13 +36,10 @@ class Rig {
         bytes_(round_up(std::min(kBytes, driver.free_bytes() / kShare), driver.granularity())) {
     try {
       for (auto& range : device_) {
-        range.address = driver_.reserve(bytes_);
-        const auto chunk = driver_.create(bytes_);
-        if (!chunk) throw Error("the GPU has too little memory free to be measured");
-        range.chunk = *chunk;
-        driver_.map(range.address, bytes_, range.chunk);
-        range.mapped = true;
+        make(range, bytes_, 1);
+        map(range);
       }
+      make(granules_, kGranule, gpu::kNeighbours);
       for (auto& memory : host_) memory = driver_.pin(bytes_);
       for (auto& stream : streams_) stream = driver_.make_stream();
       for (auto& event : events_) event = driver_.make_event();
@@ -58,12 +60,55 @@ class Rig {
   double bw(Way way) { return static_cast<double>(bytes_) / seconds(way, bytes_); }
   double granule_seconds() { return seconds({.in = true}, kGranule); }
 
+  // Seconds of the calls that put a granule's memory in its place beside others, and take it away.
+  struct Mapping {
+    double map, unmap;
+  };
+  Mapping mapping() {
+    std::array<double, kRounds> in, out;
+    for (std::size_t i = 0; i < kRounds; ++i) {
+      auto begin = Clock::now();
+      map(granules_);
+      in[i] = seconds_since(begin) / gpu::kNeighbours;
+      begin = Clock::now();
+      unmap(granules_);
+      out[i] = seconds_since(begin) / gpu::kNeighbours;
+    }
+    return {median(in), median(out)};
+  }
+
  private:
   struct Range {
+    std::uint64_t bytes = 0, reserved = 0;  // of each chunk; of addresses
     std::uintptr_t address = 0;
-    gpu::Chunk chunk = 0;
+    std::vector<gpu::Chunk> chunks;
     bool mapped = false;
   };
+
+  void make(Range& range, std::uint64_t bytes, std::size_t chunks) {
+    range.bytes = bytes;
+    range.reserved = bytes * chunks;
+    range.address = driver_.reserve(range.reserved);
+    while (range.chunks.size() < chunks) {
+      const auto chunk = driver_.create(bytes);
+      if (!chunk) throw Error("the GPU has too little memory free to be measured");
+      range.chunks.push_back(*chunk);
+    }
+  }
+  void map(Range& range) {
+    driver_.map_all(range.address, range.bytes, range.chunks);
+    range.mapped = true;
+  }
+  void unmap(Range& range) {
+    for (std::size_t i = 0; i < range.chunks.size(); ++i)
+      driver_.unmap(range.address + i * range.bytes, range.bytes);
+    range.mapped = false;
+  }
+  void give_back(Range& range) {
+    if (range.mapped) unmap(range);
+    for (const auto chunk : range.chunks) driver_.destroy(chunk);
+    if (range.address != 0) driver_.unreserve(range.address, range.reserved);
+  }
 
   // Until the last has ended: of two ways at once the slower one's bandwidth.
   double seconds(Way way, std::uint64_t bytes) {
@@ -79,10 +124,9 @@ class Rig {
       if (way.out) driver_.copy(host_[1], at(1), bytes, streams_[1]);
       if (way.within) driver_.copy(at(1), at(0), bytes, streams_[0]);
       synchronize();
-      value = std::chrono::duration<double>(Clock::now() - begin).count();
+      value = seconds_since(begin);
     }
-    std::ranges::nth_element(all, all.begin() + kRounds / 2);
-    return all[kRounds / 2];
+    return median(all);
   }
 
   void synchronize() {
@@ -98,11 +142,8 @@ class Rig {
         if (stream != nullptr) driver_.destroy_stream(stream);
       for (void* memory : host_)
         if (memory != nullptr) driver_.unpin(memory);
-      for (const auto& range : device_) {
-        if (range.mapped) driver_.unmap(range.address, bytes_);
-        if (range.chunk != 0) driver_.destroy(range.chunk);
-        if (range.address != 0) driver_.unreserve(range.address, bytes_);
-      }
+      for (auto& range : device_) give_back(range);
+      give_back(granules_);
     } catch (const Error&) {  // the driver has failed before, and said so
     }
   }
@@ -110,6 +151,7 @@ class Rig {
   gpu::Driver& driver_;
   std::uint64_t bytes_;
   std::array<Range, 2> device_;
+  Range granules_;
   std::array<void*, 2> host_{};
   std::array<gpu::Stream, 2> streams_{};
   std::array<gpu::Event, 2> events_{};
@@ -143,19 +185,27 @@ SessionOptions with_gpu_memory(SessionOptions options, const KnownMachine& known
   try {
     const double pools_bw = link_bw(options), managed_bw = link_bw(managed);
     const bool faster = pools_bw > 0 && managed_bw > kFaster * pools_bw;
-    return faster && kRoom * peak <= open_gpu(managed)->free_bytes() ? managed : options;
+    if (!faster) return options;
+    const auto free = open_gpu(managed)->free_bytes();
+    return kRoom * peak <= free - gpu::spare_of(free) ? managed : options;
   } catch (const Error&) {  // no managed memory; what pools lack is said when they are opened
     return options;
   }
 }
 
+// The engine maps what comes and unmaps what has left, one after the other, beside the copies: what
+// takes longer is the rate. Managed memory needs no such calls.
 Machine measure_gpu(gpu::Driver& driver, const std::string& name) {
   const auto capacity = driver.free_bytes();
   Rig rig(driver);
   rig.bw({.in = true, .out = true});  // the first copies wait for the device to wake up
-  TierSpeed speed{.write_bw = rig.bw({.out = true}), .read_bw = rig.bw({.in = true})};
-  speed.exchange_read_bw = speed.exchange_write_bw = rig.bw({.in = true, .out = true});
-  const double granule_us = 1e6 * (rig.granule_seconds() - kGranule / speed.read_bw);
+  const auto [map, unmap] = rig.mapping();
+  const auto of = [](double bw, double seconds) { return std::min(bw, kGranule / seconds); };
+  TierSpeed speed{.write_bw = of(rig.bw({.out = true}), unmap),
+                  .read_bw = of(rig.bw({.in = true}), map)};
+  speed.exchange_read_bw = speed.exchange_write_bw =
+      of(rig.bw({.in = true, .out = true}), map + unmap);
+  const double granule_us = 1e6 * (map + rig.granule_seconds() - kGranule / speed.read_bw);
   const double within = 2 * rig.bw({.within = true});  // each byte is read and written
   Machine machine{.name = name,
                   .source = "measured",

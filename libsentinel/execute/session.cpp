@@ -41,12 +41,16 @@ std::unique_ptr<Engine> make_engine(const SessionOptions& options, gpu::Driver* 
     return std::make_unique<gpu::PageableEngine>(*driver, options.arena_bytes);
   if (driver != nullptr) {
     const bool managed = options.gpu_memory == "managed";
-    const auto most = driver->free_bytes() / kGranule * kGranule;
-    return std::make_unique<gpu::PoolEngine>(
-        *driver, gpu::PoolOptions{.arena_bytes = managed ? std::min(options.arena_bytes, most)
-                                                         : options.arena_bytes,
-                                  .granule_bytes = kGranule,
-                                  .host = host_options(options)});
+    const auto free = driver->free_bytes(), spare = gpu::spare_of(free);
+    gpu::PoolOptions pools{.arena_bytes = options.arena_bytes,
+                           .granule_bytes = kGranule,
+                           .spare_bytes = spare,
+                           .host = host_options(options)};
+    if (managed) {  // all of it is within the device's memory, wherever it lies
+      pools.arena_bytes = std::min(options.arena_bytes, (free - spare) / kGranule * kGranule);
+      pools.spare_bytes = 0;
+    }
+    return std::make_unique<gpu::PoolEngine>(*driver, pools);
   }
   if (options.nodes) {
     if (!on_one_node(options.inject)) check_tiers(*options.nodes, numa_nodes());

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "execute/gpu/pool_engine.h"
 #include "execute/limits.h"
 #include "execute/measure.h"
 #include "execute/session.h"
@@ -61,7 +62,10 @@ std::uint64_t Session::fast_bytes(const Profile& profile) const {
     return static_cast<std::uint64_t>(static_cast<double>(peak_live_bytes(profile)) *
                                       options_.fast.percent / 100);
   if (!options_.fast.unlimited()) return options_.fast.bytes;
-  if (driver_) return driver_->free_bytes() + engine_->counters().peak_bytes;
+  if (driver_) {
+    const auto room = driver_->free_bytes() + engine_->counters().peak_bytes;
+    return room - gpu::spare_of(room);
+  }
   return options_.nodes ? free_bytes(options_.nodes->fast) : physical_bytes();
 }
 

@@ -33,12 +33,37 @@ std::uint32_t Space::add_plan(std::vector<PlannedSlot> slots, std::uint64_t regi
   planned.used.assign(slots.size(), false);
   planned.slots = std::move(slots);
   planned.cut();
+  planned.join_pools();
   const auto granule = engine_.granule();
   planned.region = heap_.allocate(std::max(region_bytes, granule), granule);
   if (planned.region == 0) throw Error("no addresses are left for the plan; raise SENTINEL_ARENA");
   planned.float_alone(granule);
   plans_.push_back(std::move(planned));
   return static_cast<std::uint32_t>(plans_.size() - 1);
+}
+
+void Space::activate(std::uint32_t plan) {
+  if (plan == active_) return;
+  if (active_ != LiveTensor::kUnplanned)
+    for (const auto& [offset, bytes] : plans_[active_].pools)
+      engine_.let_pool_go(plans_[active_].region + offset, bytes);
+  for (const auto& [offset, bytes] : plans_[plan].pools)
+    engine_.hold_pool(plans_[plan].region + offset, bytes);
+  active_ = plan;
+}
+
+void Space::Planned::join_pools() {
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> parts;
+  for (const auto& slot : slots)
+    if (slot.reserved) parts.emplace_back(slot.offset, slot.bytes);
+  std::ranges::sort(parts);
+  for (const auto& [offset, bytes] : parts) {
+    const auto past = pools.empty() ? 0 : pools.back().first + pools.back().second;
+    if (pools.empty() || offset > past)
+      pools.emplace_back(offset, bytes);
+    else
+      pools.back().second = std::max(past, offset + bytes) - pools.back().first;
+  }
 }
 
 void Space::Planned::cut() {

@@ -21,8 +21,9 @@ namespace sentinel {
 struct PlannedSlot {
   std::uint64_t offset = 0;  // in the plan's region
   std::uint64_t bytes = 0;
-  bool placed = false;  // the plan gives it an address
-  bool shared = false;  // its addresses may be another tensor's at another time of the step
+  bool placed = false;    // the plan gives it an address
+  bool shared = false;    // its addresses may be another tensor's at another time of the step
+  bool reserved = false;  // they are of the plan's pool for what lives briefly
 };
 
 class Space {
@@ -32,7 +33,7 @@ class Space {
   // Reserves addresses for a plan's placements; they are kept for the life of the process, since
   // tensors may lie there when another plan becomes the active one. Throws Error.
   std::uint32_t add_plan(std::vector<PlannedSlot> slots, std::uint64_t region_bytes);
-  void activate(std::uint32_t plan) { active_ = plan; }
+  void activate(std::uint32_t plan);
   bool placed(std::uint32_t plan, std::uint32_t slot) const {
     return plans_[plan].slots[slot].placed;
   }
@@ -76,9 +77,11 @@ class Space {
     // then a matter of few bits, however large they are.
     std::vector<std::pair<std::uint32_t, std::uint32_t>> cells;  // per slot: first, and one past
     std::vector<std::uint64_t> cells_in_use;                     // one bit per cell
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> pools;  // reserved: offset, bytes
     std::uintptr_t region = 0;
 
     void cut();
+    void join_pools();
     void float_alone(std::uint64_t granule);
     bool claim(std::uint32_t slot);
     void unclaim(std::uint32_t slot, bool memory);

@@ -15,13 +15,13 @@ using Context = struct CUctx_st*;
 using DevicePointer = unsigned long long;
 using Handle = unsigned long long;
 
-constexpr Device kHost = -1;  // CU_DEVICE_CPU
 constexpr Result kSuccess = 0, kOutOfMemory = 2, kNotReady = 600;
 
 struct Location {
   int type = 1;  // CU_MEM_LOCATION_TYPE_DEVICE
   int id = 0;
 };
+constexpr Location kHost{.type = 2};  // CU_MEM_LOCATION_TYPE_HOST
 struct AllocationProperties {
   int type = 1;  // CU_MEM_ALLOCATION_TYPE_PINNED
   int handle_types = 0;
@@ -60,8 +60,6 @@ static_assert(sizeof(AllocationProperties) == 32 && sizeof(Access) == 12);
   X(cuMemUnmap, (DevicePointer, std::size_t))                                               \
   X(cuMemAllocManaged, (DevicePointer*, std::size_t, unsigned))                             \
   X(cuMemFree_v2, (DevicePointer))                                                          \
-  X(cuMemAdvise, (DevicePointer, std::size_t, int, Device))                                 \
-  X(cuMemPrefetchAsync, (DevicePointer, std::size_t, Device, Stream))                       \
   X(cuMemHostAlloc, (void**, std::size_t, unsigned))                                        \
   X(cuMemFreeHost, (void*))                                                                 \
   X(cuMemcpyAsync, (DevicePointer, DevicePointer, std::size_t, Stream))                     \
@@ -74,9 +72,18 @@ static_assert(sizeof(AllocationProperties) == 32 && sizeof(Access) == 12);
   X(cuEventQuery, (Event))                                                                  \
   X(cuEventSynchronize, (Event))
 
+// Of managed memory, and needed for nothing else: as of CUDA 12.2 with a location, before with a
+// device.
+#define SENTINEL_CUDA_PLACING_CALLS(X)                                               \
+  X(cuMemAdvise_v2, (DevicePointer, std::size_t, int, Location))                     \
+  X(cuMemPrefetchAsync_v2, (DevicePointer, std::size_t, Location, unsigned, Stream)) \
+  X(cuMemAdvise, (DevicePointer, std::size_t, int, Device))                          \
+  X(cuMemPrefetchAsync, (DevicePointer, std::size_t, Device, Stream))
+
 struct Calls {
 #define SENTINEL_CUDA_POINTER(name, arguments) Result(*name) arguments = nullptr;
   SENTINEL_CUDA_CALLS(SENTINEL_CUDA_POINTER)
+  SENTINEL_CUDA_PLACING_CALLS(SENTINEL_CUDA_POINTER)
 #undef SENTINEL_CUDA_POINTER
 };
 
@@ -86,12 +93,16 @@ Calls load(const std::string& file) {
     throw Error(fmt::format("no CUDA driver here ({}); install NVIDIA's, and run where a GPU is",
                             dlerror()));
   Calls calls;
-#define SENTINEL_CUDA_FIND(name, arguments)                                   \
-  calls.name = reinterpret_cast<decltype(calls.name)>(dlsym(library, #name)); \
-  if (calls.name == nullptr)                                                  \
-    throw Error(                                                              \
+#define SENTINEL_CUDA_FIND(name, arguments) \
+  calls.name = reinterpret_cast<decltype(calls.name)>(dlsym(library, #name));
+#define SENTINEL_CUDA_REQUIRE(name, arguments) \
+  SENTINEL_CUDA_FIND(name, arguments)          \
+  if (calls.name == nullptr)                   \
+    throw Error(                               \
         fmt::format("{} has no {}: a driver for CUDA 11.0 or later is needed", file, #name));
-  SENTINEL_CUDA_CALLS(SENTINEL_CUDA_FIND)
+  SENTINEL_CUDA_CALLS(SENTINEL_CUDA_REQUIRE)
+  SENTINEL_CUDA_PLACING_CALLS(SENTINEL_CUDA_FIND)
+#undef SENTINEL_CUDA_REQUIRE
 #undef SENTINEL_CUDA_FIND
   return calls;
 }
@@ -145,10 +156,16 @@ class CudaDriver final : public Driver {
     CHECKED(cuMemRelease, chunk);
   }
   void map(std::uintptr_t address, std::uint64_t bytes, Chunk chunk) override {
+    map_all(address, bytes, {chunk});
+  }
+  // Giving access is what takes long.
+  void map_all(std::uintptr_t address, std::uint64_t bytes,
+               const std::vector<Chunk>& chunks) override {
     const Here here(*this);
-    CHECKED(cuMemMap, address, bytes, 0, chunk, 0);
+    for (std::size_t i = 0; i < chunks.size(); ++i)
+      CHECKED(cuMemMap, address + i * bytes, bytes, 0, chunks[i], 0);
     const Access access{.location = properties_.location};
-    CHECKED(cuMemSetAccess, address, bytes, &access, 1);
+    CHECKED(cuMemSetAccess, address, chunks.size() * bytes, &access, 1);
   }
   void unmap(std::uintptr_t address, std::uint64_t bytes) override {
     const Here here(*this);
@@ -156,6 +173,7 @@ class CudaDriver final : public Driver {
   }
 
   std::uintptr_t manage(std::uint64_t bytes) override {
+    if (!places()) throw Error("this driver cannot say where managed memory lies; use pools");
     const Here here(*this);
     constexpr unsigned kGlobal = 1;
     DevicePointer address = 0;
@@ -167,12 +185,16 @@ class CudaDriver final : public Driver {
     CHECKED(cuMemFree_v2, address);
   }
   void prefer_device(std::uintptr_t address, std::uint64_t bytes) override {
-    prefer(address, bytes, device_);
+    prefer(address, bytes, properties_.location);
   }
   void prefetch(std::uintptr_t address, std::uint64_t bytes, bool to_device,
                 Stream stream) override {
     const Here here(*this);
-    CHECKED(cuMemPrefetchAsync, address, bytes, to_device ? device_ : kHost, stream);
+    const Location to = to_device ? properties_.location : kHost;
+    if (calls_.cuMemPrefetchAsync_v2 != nullptr)
+      CHECKED(cuMemPrefetchAsync_v2, address, bytes, to, 0, stream);
+    else
+      CHECKED(cuMemPrefetchAsync, address, bytes, as_device(to), stream);
   }
 
   bool faults() override {
@@ -278,10 +300,23 @@ class CudaDriver final : public Driver {
     CHECKED(cuDeviceGetAttribute, &value, which, device_);
     return value;
   }
-  void prefer(std::uintptr_t address, std::uint64_t bytes, Device location) const {
-    const Here here(*this);
+  void prefer(std::uintptr_t address, std::uint64_t bytes, Location location) const {
     constexpr int kSetPreferredLocation = 3;
-    CHECKED(cuMemAdvise, address, bytes, kSetPreferredLocation, location);
+    if (!places()) throw Error("this driver takes no advice where memory belongs");
+    const Here here(*this);
+    if (calls_.cuMemAdvise_v2 != nullptr)
+      CHECKED(cuMemAdvise_v2, address, bytes, kSetPreferredLocation, location);
+    else
+      CHECKED(cuMemAdvise, address, bytes, kSetPreferredLocation, as_device(location));
+  }
+  bool places() const {
+    const bool locations =
+        calls_.cuMemAdvise_v2 != nullptr && calls_.cuMemPrefetchAsync_v2 != nullptr;
+    return locations || (calls_.cuMemAdvise != nullptr && calls_.cuMemPrefetchAsync != nullptr);
+  }
+  static Device as_device(Location location) {
+    constexpr Device kCpu = -1;  // CU_DEVICE_CPU
+    return location.type == kHost.type ? kCpu : location.id;
   }
 
   void check(const char* call, Result result) const {

@@ -49,6 +49,8 @@ class Driver {
   virtual std::optional<Chunk> create(std::uint64_t bytes) = 0;
   virtual void destroy(Chunk) = 0;
   virtual void map(std::uintptr_t address, std::uint64_t bytes, Chunk) = 0;
+  // Neighbours of so many bytes each.
+  virtual void map_all(std::uintptr_t address, std::uint64_t bytes, const std::vector<Chunk>&);
   virtual void unmap(std::uintptr_t address, std::uint64_t bytes) = 0;
 
   // Managed memory (managed_driver.h), where a driver has it: a range, the advice that it
@@ -58,6 +60,9 @@ class Driver {
   virtual void prefer_device(std::uintptr_t, std::uint64_t) {}
   virtual void prefetch(std::uintptr_t, std::uint64_t, bool /*to_device*/, Stream) {}
   virtual bool faults() { return false; }  // kernels bring what is elsewhere page by page
+  // Whether the range, whose memory is mapped, was sent to the host all the same and is brought
+  // back now, in the stream's order: else its kernels would have to.
+  virtual bool bring_back(std::uintptr_t, std::uint64_t, Stream) { return false; }
 
   // Ordinary memory of the process, where kernels may use it, and the advice that it stays on the
   // host nevertheless.
@@ -85,6 +90,14 @@ class Driver {
   virtual bool done(Event) = 0;          // true as well where nothing was recorded
   virtual void synchronize(Event) = 0;   // the calling thread waits
 };
+
+inline void Driver::map_all(std::uintptr_t address, std::uint64_t bytes,
+                            const std::vector<Chunk>& chunks) {
+  for (const Chunk chunk : chunks) {
+    map(address, bytes, chunk);
+    address += bytes;
+  }
+}
 
 inline std::uintptr_t Driver::manage(std::uint64_t) {
   throw Error("this driver has no managed memory");

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <map>
 #include <mutex>
+#include <set>
 
 namespace sentinel::gpu {
 namespace {
@@ -31,6 +32,7 @@ class ManagedDriver final : public Driver {
     const std::lock_guard guard(lock_);
     device_->unmanage(address);
     left_ += ranges_.at(address);
+    away_.erase(away_.lower_bound(address), away_.lower_bound(address + ranges_.at(address)));
     ranges_.erase(address);
   }
 
@@ -39,6 +41,15 @@ class ManagedDriver final : public Driver {
     device_->prefetch(address, bytes, to_device, stream);
   }
   bool faults() override { return device_->faults(); }
+  // What died on the host is born there, and so is what is recalled while it leaves.
+  bool bring_back(std::uintptr_t address, std::uint64_t bytes, Stream stream) override {
+    {
+      const std::lock_guard guard(lock_);
+      if (away_.erase(address) == 0) return false;
+    }
+    device_->prefetch(address, bytes, true, stream);
+    return true;
+  }
   Pageable pageable() override { return device_->pageable(); }
 
   // A chunk is a right to that much of the device's memory: the engine counts them.
@@ -72,6 +83,10 @@ class ManagedDriver final : public Driver {
     const auto source = reinterpret_cast<std::uintptr_t>(from);
     const bool in = managed(target), out = managed(source);
     if (in && out) return device_->copy(to, from, bytes, stream);
+    {
+      const std::lock_guard guard(lock_);
+      in ? (void)away_.erase(target) : (void)away_.insert(source);
+    }
     device_->prefetch(in ? target : source, bytes, in, stream);
   }
 
@@ -96,6 +111,7 @@ class ManagedDriver final : public Driver {
   std::uint64_t left_;
   std::map<std::uintptr_t, std::uint64_t> ranges_;
   std::map<void*, std::uint64_t> places_;
+  std::set<std::uintptr_t> away_;  // where what was copied to the host last begins
   Chunk chunks_ = 0;
 };
 

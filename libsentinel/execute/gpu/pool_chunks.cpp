@@ -2,10 +2,15 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "base/units.h"
 #include "execute/gpu/checked.h"
 #include "execute/gpu/pool_engine.h"
 
 namespace sentinel::gpu {
+
+std::uint64_t spare_of(std::uint64_t free_bytes) {
+  return std::min(std::max(512_MiB, free_bytes / 50), free_bytes / 8);
+}
 
 void PoolEngine::drop_surplus() {
   for (; chunks_ > budget_ && !free_.empty(); --chunks_) {
@@ -14,11 +19,27 @@ void PoolEngine::drop_surplus() {
   }
 }
 
-// A new chunk, within the budget and what the device has.
+// Whether the device has room for one more. It is asked now and then: others use it, too.
+bool PoolEngine::leaves_spare() {
+  constexpr std::uint64_t kBetween = 32;  // chunks
+  if (spare_bytes_ == 0) return true;
+  if (unasked_ == 0) {
+    const auto free = driver_.free_bytes();
+    unasked_ = std::min(kBetween, (free - std::min(free, spare_bytes_)) / granule_);
+  }
+  if (unasked_ == 0) {
+    device_ = chunks_;
+    return false;
+  }
+  --unasked_;
+  return true;
+}
+
+// A new chunk, within what the device has.
 bool PoolEngine::make_chunk(Chunk& chunk) {
   const auto made = driver_.create(granule_);
   if (!made) {
-    device_ = chunks_;  // it is full: others use it, too
+    device_ = chunks_;
     return false;
   }
   ++chunks_;
@@ -37,14 +58,15 @@ bool PoolEngine::find_chunk(Chunk& chunk, bool now, Guard& guard) {
       free_.pop_back();
       return true;
     }
-    if (chunks_ < std::min(budget_, device_) && make_chunk(chunk)) return true;
-    if (!dead_.empty() && driver_.done(blocks_[dead_.front()].event)) {
-      const Index index = dead_.front();
+    if (chunks_ < std::min(budget_, device_) && leaves_spare() && make_chunk(chunk)) return true;
+    auto& dead = now ? next_dead() : dead_;
+    if (!dead.empty() && driver_.done(blocks_[dead.front()].mark.get())) {
+      const Index index = dead.front();
       Block& b = blocks_[index];
-      dead_.pop_front();
+      dead.pop_front();
       b.dead = false;
       driver_.unmap(at(index), granule_);
-      give_event(b.event);
+      b.mark.reset();
       b.state = State::empty;
       free_.push_back(b.chunk);
       continue;
@@ -53,7 +75,7 @@ bool PoolEngine::find_chunk(Chunk& chunk, bool now, Guard& guard) {
     while (free_.empty() && under_way_ <= waiting_ && evict_one(guard)) {
     }
     if (!free_.empty()) continue;
-    if (under_way_ + arriving_ == 0)  // what was full once may have room again
+    if (under_way_ + arriving_ == 0)  // of what is spare, or has become free
       return chunks_ < budget_ && make_chunk(chunk);
     ++waiting_;
     wait_for_room(guard);
@@ -74,7 +96,8 @@ HostStore::Place* PoolEngine::find_place(Guard& guard) {
   HostStore::Place* place = try_place();
   if (place != nullptr) return place;
   store_->want(1);
-  while ((place = try_place()) == nullptr && free_.empty() && dead_.empty()) wait_for_room(guard);
+  while ((place = try_place()) == nullptr && free_.empty() && next_dead().empty())
+    wait_for_room(guard);
   store_->want(-1);
   work_.notify_one();
   return place;
@@ -88,18 +111,20 @@ HostStore::Place* PoolEngine::try_place(bool sinks) {
   return sinks ? store_->take() : store_->take_below();
 }
 
-// What died first, then what no plan wants, then what was used longest ago; never what the op uses
-// that runs, nor what stays. The lock may be released before it is chosen. False: nothing can.
+// What died first, what is a pool's last; then what no plan wants, then what was used longest ago;
+// never what the op uses that runs, nor what stays. The lock may be released before it is chosen.
+// False: nothing can.
 bool PoolEngine::evict_one(Guard& guard) {
-  if (!dead_.empty()) return leave(dead_.front(), nullptr), true;
+  Mark now;
+  if (!next_dead().empty()) return leave(next_dead().front(), nullptr, now), true;
   if (longest_unused() == by_use_.end()) return false;
   auto* place = find_place(guard);
-  if (place != nullptr && free_.empty() && dead_.empty())
-    if (const auto victim = choose_victim()) return leave(*victim, place), true;
+  if (place != nullptr && free_.empty() && next_dead().empty())
+    if (const auto victim = choose_victim()) return leave(*victim, place, now), true;
   if (place != nullptr) store_->give(place);
   if (!free_.empty()) return true;
-  if (dead_.empty()) return false;
-  return leave(dead_.front(), nullptr), true;
+  if (next_dead().empty()) return false;
+  return leave(next_dead().front(), nullptr, now), true;
 }
 
 // Not what the op that runs uses.
@@ -120,11 +145,13 @@ std::optional<PoolEngine::Index> PoolEngine::choose_victim() {
   return victim == by_use_.end() ? std::nullopt : std::optional(*victim);
 }
 
-void PoolEngine::hold(Index index, Chunk chunk) {
-  Block& b = blocks_[index];
-  driver_.map(at(index), granule_, chunk);
-  b.chunk = chunk;
-  b.queued = false;
+void PoolEngine::hold(Index first, const std::vector<Chunk>& chunks) {
+  driver_.map_all(at(first), granule_, chunks);
+  for (const Chunk chunk : chunks) {
+    Block& b = blocks_[first++];
+    b.chunk = chunk;
+    b.queued = false;
+  }
 }
 
 // What has memory and contents may be used, and leave.

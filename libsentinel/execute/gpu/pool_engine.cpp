@@ -26,6 +26,7 @@ PoolEngine::PoolEngine(Driver& driver, const PoolOptions& options) : driver_(dri
   granule_ = round_up(options.granule_bytes, driver.granularity());
   arena_bytes_ = round_up(options.arena_bytes, granule_);
   blocks_.resize(arena_bytes_ / granule_);
+  spare_bytes_ = options.spare_bytes;
   HostStore::Events events;
   events.room = [this] {
     room_ = true;
@@ -64,24 +65,18 @@ PoolEngine::~PoolEngine() {
   }
   thread_.join();
   checked([this] {
-    Block all;
-    Event end = last_use(all);
-    for (Stream stream : {in_, out_}) {
-      driver_.synchronize(end);
-      driver_.record(end, stream);
-    }
-    driver_.synchronize(end);
-    give_event(end);
+    for (const Mark& end : {all_until_now(), record(in_), record(out_)})
+      driver_.synchronize(end.get());
     store_.reset();  // and with it the device's own transfers
     for (Index i = 0; i < blocks_.size(); ++i) {
       Block& b = blocks_[i];
+      b.mark.reset();
       if (b.state == State::empty || b.state == State::absent) continue;
-      if (b.state == State::resident && b.event != nullptr) give_event(b.event);
       driver_.unmap(at(i), granule_);
       free_.push_back(b.chunk);
     }
-    for (auto& departure : departures_) give_event(departure.event);
-    for (auto& arrival : arrivals_) give_event(arrival.event);
+    departures_.clear();
+    arrivals_.clear();
     for (Event event : events_) driver_.destroy_event(event);
     for (Chunk chunk : free_) driver_.destroy(chunk);
     for (Stream stream : {in_, out_, join_}) driver_.destroy_stream(stream);
@@ -93,12 +88,10 @@ void PoolEngine::finish() noexcept {
   checked([this] {
     Guard guard(lock_);
     if (in_child_) return;
-    Event event = take_event();
-    driver_.record(event, streams_.here());
+    const Mark end = record(streams_.here());
     guard.unlock();
-    driver_.synchronize(event);
+    driver_.synchronize(end.get());
     guard.lock();
-    give_event(event);
   });
 }
 
@@ -115,10 +108,8 @@ void PoolEngine::forget(Stream stream) {
   const Guard guard(lock_);
   streams_.forget(stream);
   if (in_child_ || std::erase(computing_, stream) == 0) return;
-  Event event = take_event();
-  driver_.record(event, stream);
-  driver_.wait(join_, event);
-  give_event(event);
+  driver_.wait(join_, record(stream).get());
+  forgot_ = !computing_.empty();  // else who comes next begins behind it
 }
 
 void PoolEngine::settle() {
@@ -130,6 +121,7 @@ void PoolEngine::set_budget(std::uint64_t bytes) {
   Guard guard(lock_);
   const auto before = std::exchange(budget_, bytes == 0 ? ~0ull : bytes / granule_);
   device_ = ~0ull;  // others may have left it
+  unasked_ = 0;
   const auto none_comes = [this] { return under_way_ == 0 && arriving_ == 0 && free_.empty(); };
   for (drop_surplus(); chunks_ > budget_; drop_surplus()) {
     if (none_comes() && !evict_one(guard) && none_comes()) {
@@ -157,8 +149,9 @@ bool PoolEngine::occupy(std::uintptr_t address, std::uint64_t bytes) noexcept {
       use(index);
       begun.push_back(index);
     });
+    Mark now;
     if (!fits)
-      for (Index index : begun) end(index, true);
+      for (Index index : begun) end(index, true, now);
     fetch_queued(guard);
   });
   return fits;
@@ -168,8 +161,9 @@ bool PoolEngine::vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted
   bool mapped = true;
   checked([&] {
     Guard guard(lock_);
+    Mark now;
     for_blocks(address, bytes, [&](Index index) {
-      end(index, wanted);
+      end(index, wanted, now);
       mapped = mapped && blocks_[index].state == State::resident;
     });
     fetch_queued(guard);
@@ -198,6 +192,28 @@ void PoolEngine::may_leave(std::uintptr_t address, std::uint64_t bytes) noexcept
   });
 }
 
+void PoolEngine::hold_pool(std::uintptr_t address, std::uint64_t bytes) noexcept {
+  change_pools(address, bytes, 1);
+}
+
+void PoolEngine::let_pool_go(std::uintptr_t address, std::uint64_t bytes) noexcept {
+  change_pools(address, bytes, -1);
+}
+
+void PoolEngine::change_pools(std::uintptr_t address, std::uint64_t bytes, int change) noexcept {
+  checked([&] {
+    Guard guard(lock_);
+    for_blocks(address, bytes, [&](Index index) {
+      Block& b = blocks_[index];
+      auto& before = dead_beside(b);
+      b.pools += static_cast<std::uint32_t>(change);
+      auto& after = dead_beside(b);
+      if (b.dead && &before != &after) after.splice(after.end(), before, b.place);
+    });
+    fetch_queued(guard);
+  });
+}
+
 void PoolEngine::demote(std::uintptr_t address, std::uint64_t bytes) noexcept {
   send_away(address, bytes, false);
 }
@@ -209,12 +225,13 @@ void PoolEngine::sink(std::uintptr_t address, std::uint64_t bytes) noexcept {
 void PoolEngine::send_away(std::uintptr_t address, std::uint64_t bytes, bool sinks) noexcept {
   checked([&] {
     const Guard guard(lock_);
+    Mark now;
     for_blocks(address, bytes, [&](Index index) {
       Block& b = blocks_[index];
       --b.wanted;
       b.sinks = sinks && b.wanted == 0;  // else by another tensor
       if (b.sinks && b.state == State::absent) store_->sink(b.lies);
-      if (!leave_unwanted(index)) leave_later(index);
+      if (!leave_unwanted(index, now)) leave_later(index);
     });
   });
 }
@@ -249,7 +266,7 @@ void PoolEngine::await(std::uintptr_t address, std::uint64_t bytes) noexcept {
       }
       if (b.live == 0) return;
       use(index);
-      await_event(b);
+      await_mark(b);
     });
     fetch_queued(guard);
   });

@@ -47,8 +47,17 @@ namespace sentinel::gpu {
 struct PoolOptions {
   std::uint64_t arena_bytes = 0;  // addresses, rounded up to granules
   std::uint64_t granule_bytes = 2u << 20;
+  // Left free on the device for what the program's libraries ask of it themselves (code, handles),
+  // which would fail where nothing is. An op that cannot do without takes of it all the same.
+  std::uint64_t spare_bytes = 0;
   HostOptions host = {};
 };
+
+// Granules that are mapped together at most: few enough that the first copy begins soon.
+constexpr std::size_t kNeighbours = 16;
+
+// What to leave, of so much that is free: 2 %, 512 MiB at least, but never more than an eighth.
+std::uint64_t spare_of(std::uint64_t free_bytes);
 
 class PoolEngine final : public Engine {
  public:
@@ -70,6 +79,8 @@ class PoolEngine final : public Engine {
   void kernel(std::uint64_t hash) noexcept override;
   void stay(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void may_leave(std::uintptr_t address, std::uint64_t bytes) noexcept override;
+  void hold_pool(std::uintptr_t address, std::uint64_t bytes) noexcept override;
+  void let_pool_go(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void forget(Stream) override;
   void settle();  // waits until nothing is on its way out
 
@@ -103,6 +114,7 @@ class PoolEngine final : public Engine {
  private:
   using Guard = std::unique_lock<std::mutex>;
   using Index = std::uint32_t;
+  using Mark = std::shared_ptr<void>;  // an event; whoever needs it holds it, under the lock
   enum class State : std::uint8_t { empty, resident, leaving, absent, arriving };
 
   struct Block {
@@ -112,15 +124,17 @@ class PoolEngine final : public Engine {
     bool late = false;     // in late_
     bool sinks = false;    // while no plan wants it here: it belongs below the host's memory
     bool written = false;  // leaving: by the device into the file, or about to be
+    bool ordered = false;  // dead: what computes there next is behind its last use anyway
     std::uint32_t live = 0, wanted = 0;
+    std::uint32_t pools = 0;           // that are held, in which it lies
     std::uint32_t stays = 0;           // tensors in it that may not leave
     std::uint64_t used = 0;            // the op that used it last
     std::uint64_t ticket = 0;          // leaving: of its departure
     Chunk chunk = 0;                   // resident, leaving, arriving
     HostStore::Place* lies = nullptr;  // leaving, absent, arriving: where on the host or below
     // resident: its copy in, until what computes waits for it; dead: its last use; leaving: its
-    // departure's, which owns it.
-    Event event = nullptr;
+    // departure.
+    Mark mark;
     std::list<Index>::iterator place;  // resident: among those by use, or the dead
   };
 
@@ -129,12 +143,12 @@ class PoolEngine final : public Engine {
   struct Departure {
     Index index;
     std::uint64_t ticket;
-    Event event;
+    Mark mark;
     HostStore::Place* place;  // null: what left was dead
   };
   // A copy in, after which its place on the host is free.
   struct Arrival {
-    Event event;
+    Mark mark;
     HostStore::Place* place;
   };
 
@@ -143,22 +157,29 @@ class PoolEngine final : public Engine {
   std::uintptr_t at(Index index) const { return arena_ + index * granule_; }
 
   void drop_surplus();
+  bool leaves_spare();
   bool make_chunk(Chunk&);
   bool find_chunk(Chunk&, bool now, Guard&);
   bool evict_one(Guard&);
   void send_away(std::uintptr_t address, std::uint64_t bytes, bool sinks) noexcept;
-  void hold(Index, Chunk);
+  void hold(Index first, const std::vector<Chunk>&);
   void enter(Index);
   bool fetch(Index, bool now, Guard&);
+  bool fetch_neighbours(Guard&);
+  bool waits_on_host(Index) const;
+  void copy_in(Index);
   bool on_its_way(Index, Guard&);
   bool make_resident(Index, Guard&);
+  std::list<Index>& dead_beside(const Block& b) { return b.pools > 0 ? idle_ : dead_; }
+  std::list<Index>& next_dead() { return dead_.empty() ? idle_ : dead_; }
+  void change_pools(std::uintptr_t address, std::uint64_t bytes, int change) noexcept;
   bool may_go(const Block&) const;
   std::list<Index>::iterator longest_unused();
   std::optional<Index> choose_victim();
   HostStore::Place* find_place(Guard&);
   HostStore::Place* try_place(bool sinks = false);
-  void leave(Index, HostStore::Place*);
-  bool leave_unwanted(Index);
+  void leave(Index, HostStore::Place*, Mark& now);
+  bool leave_unwanted(Index, Mark& now);
   void leave_later(Index);
   void leave_at_last();
   void bring_near(Index, Guard&);
@@ -176,8 +197,8 @@ class PoolEngine final : public Engine {
   void collect_arrivals();
   void recall(Index);
   bool take_back(Index);
-  void end(Index, bool wanted);
-  void die(Index);
+  void end(Index, bool wanted, Mark& now);
+  void die(Index, Mark& now);
   void use(Index);
   void join();
   void gone(const Departure&);
@@ -187,17 +208,21 @@ class PoolEngine final : public Engine {
   void fetch_queued(Guard&);
   void helper();
 
-  void await_event(Block&);
-  Event last_use(Block&);
-  Event take_event();
-  void give_event(Event&);
+  void await_mark(Block&);
+  Mark last_use(Block&, Mark& now);
+  Mark all_until_now();
+  // Whether all that is computed runs one after the other.
+  bool in_one_order() const { return computing_.size() <= 1 && !forgot_; }
+  Mark record(Stream);
 
   Driver& driver_;
   ThreadStreams streams_;
   mutable std::mutex lock_;
   std::condition_variable freed_, work_;
+  std::vector<Event> events_;  // of no use now
   std::vector<Block> blocks_;
-  std::list<Index> by_use_, dead_;  // used longest ago first; died longest ago first
+  std::list<Index> by_use_;       // used longest ago first
+  std::list<Index> dead_, idle_;  // died longest ago first; those in a pool
   std::deque<Departure> departures_;
   std::deque<Arrival> arrivals_;
   std::deque<Index> queued_;
@@ -207,10 +232,12 @@ class PoolEngine final : public Engine {
   std::uint64_t arriving_ = 0;                 // blocks that the device fills from the file
   unsigned waiting_ = 0;                       // threads in want of a chunk
   std::vector<Chunk> free_;
-  // Chunks: that exist; that may; that the device had room for.
-  std::uint64_t chunks_ = 0, budget_ = ~0ull, device_ = ~0ull;
-  std::vector<Event> events_;      // of no use now
+  // Chunks: that exist; that may; that the device had room for; that may be made before it is asked
+  // again.
+  std::uint64_t chunks_ = 0, budget_ = ~0ull, device_ = ~0ull, unasked_ = 0;
+  std::uint64_t spare_bytes_ = 0;
   std::vector<Stream> computing_;  // all that were ever computed on
+  bool forgot_ = false;            // one of them, while there were others
   Stream in_ = nullptr, out_ = nullptr, join_ = nullptr;
   EngineCounters counters_;
   bool over_ = false, in_child_ = false;

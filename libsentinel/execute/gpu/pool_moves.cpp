@@ -17,10 +17,7 @@ void PoolEngine::use(Index index) {
 void PoolEngine::join() {
   const Stream stream = streams_.here();
   if (std::ranges::find(computing_, stream) != computing_.end()) return;
-  Block nothing;
-  Event event = last_use(nothing);
-  driver_.wait(stream, event);
-  give_event(event);
+  driver_.wait(stream, all_until_now().get());
   computing_.push_back(stream);
 }
 
@@ -33,7 +30,7 @@ bool PoolEngine::fetch(Index index, bool now, Guard& guard) {
     free_.push_back(chunk);
     return true;
   }
-  hold(index, chunk);
+  hold(index, {chunk});
   counters_.promoted_bytes += granule_;
   if (store_->memory(b.lies) == nullptr) {
     b.state = State::arriving;
@@ -41,15 +38,19 @@ bool PoolEngine::fetch(Index index, bool now, Guard& guard) {
     store_->fill(b.lies, reinterpret_cast<void*>(at(index)), now);
     return true;
   }
+  copy_in(index);
+  return true;
+}
+
+// From the host's memory. Its own is in place.
+void PoolEngine::copy_in(Index index) {
+  Block& b = blocks_[index];
   enter(index);
   store_->use(b.lies);
   driver_.copy(reinterpret_cast<void*>(at(index)), store_->memory(b.lies), granule_, in_);
-  b.event = take_event();
-  driver_.record(b.event, in_);
-  arrivals_.push_back({take_event(), std::exchange(b.lies, nullptr)});
-  driver_.record(arrivals_.back().event, in_);
+  b.mark = record(in_);
+  arrivals_.push_back({b.mark, std::exchange(b.lies, nullptr)});
   if (store_->limited()) work_.notify_one();
-  return true;
 }
 
 // Fetched as soon as there is room.
@@ -103,15 +104,18 @@ bool PoolEngine::make_resident(Index index, Guard& guard) {
     } else if (!find_chunk(chunk, true, guard)) {
       return false;
     } else if (b.state == State::empty) {
-      hold(index, chunk);
+      hold(index, {chunk});
       enter(index);
+      if (driver_.bring_back(at(index), granule_, in_)) b.mark = record(in_);
     } else {  // while the lock was released
       free_.push_back(chunk);
     }
   }
-  await_event(b);  // the copy in of what lives beside it; the last use of what died
-  if (std::exchange(b.dead, false)) {
-    by_use_.splice(by_use_.end(), dead_, b.place);
+  const bool dead = std::exchange(b.dead, false);
+  if (dead && b.ordered) b.mark.reset();
+  await_mark(b);  // the copy in of what lives beside it; the last use of what died
+  if (dead) {
+    by_use_.splice(by_use_.end(), dead_beside(b), b.place);
     came(index);
   }
   return true;
@@ -119,19 +123,19 @@ bool PoolEngine::make_resident(Index index, Guard& guard) {
 
 // The copy out waits for all that was launched until now, and for its copy in. `place`: for it, if
 // it lives.
-void PoolEngine::leave(Index index, HostStore::Place* place) {
+void PoolEngine::leave(Index index, HostStore::Place* place, Mark& now) {
   Block& b = blocks_[index];
   Departure departure{index, ++tickets_, nullptr, place};
   if (b.live == 0) {
-    departure.event = b.event;
-    (b.dead ? dead_ : by_use_).erase(b.place);
+    departure.mark = b.mark;
+    (b.dead ? dead_beside(b) : by_use_).erase(b.place);
     b.dead = false;
   } else {
-    departure.event = last_use(b);
+    departure.mark = last_use(b, now);
     if (void* memory = store_->memory(place); memory != nullptr) {
-      driver_.wait(out_, departure.event);
+      driver_.wait(out_, departure.mark.get());
       driver_.copy(memory, reinterpret_cast<void*>(at(index)), granule_, out_);
-      driver_.record(departure.event, out_);
+      departure.mark = record(out_);
     }
     counters_.demoted_bytes += granule_;
     by_use_.erase(b.place);
@@ -139,7 +143,7 @@ void PoolEngine::leave(Index index, HostStore::Place* place) {
   went(index);
   b.state = State::leaving;
   b.ticket = departure.ticket;
-  b.event = departure.event;
+  b.mark = departure.mark;
   b.lies = place;
   departures_.push_back(departure);
   ++under_way_;
@@ -151,10 +155,10 @@ void PoolEngine::leave(Index index, HostStore::Place* place) {
 // use.
 void PoolEngine::recall(Index index) {
   Block& b = blocks_[index];
-  driver_.wait(join_, b.event);  // the departure's, as is the place
-  b.event = take_event();
-  driver_.record(b.event, join_);
-  b.lies = nullptr;
+  driver_.wait(join_, b.mark.get());
+  driver_.bring_back(at(index), granule_, join_);
+  b.mark = record(join_);
+  b.lies = nullptr;  // it is the departure's
   b.ticket = 0;
   b.state = State::resident;
   b.place = by_use_.insert(by_use_.end(), index);
@@ -175,17 +179,17 @@ bool PoolEngine::take_back(Index index) {
 
 // A tensor ends. What still lives beside it leaves if no plan wants that, and what begins in its
 // place waits for its kernels, on whatever stream they are.
-void PoolEngine::end(Index index, bool wanted) {
+void PoolEngine::end(Index index, bool wanted, Mark& now) {
   Block& b = blocks_[index];
   b.wanted -= wanted ? 1 : 0;
-  if (--b.live == 0) return die(index);
-  if (b.state == State::resident && computing_.size() > 1) b.event = last_use(b);
-  if (b.used != clock_.load(std::memory_order_relaxed) && !leave_unwanted(index))
+  if (--b.live == 0) return die(index, now);
+  if (b.state == State::resident && !in_one_order()) b.mark = last_use(b, now);
+  if (b.used != clock_.load(std::memory_order_relaxed) && !leave_unwanted(index, now))
     leave_later(index);
 }
 
 // False: there is no place for it, or it has to come first.
-bool PoolEngine::leave_unwanted(Index index) {
+bool PoolEngine::leave_unwanted(Index index, Mark& now) {
   Block& b = blocks_[index];
   if (b.wanted > 0 || b.stays > 0) return true;
   b.queued = false;
@@ -193,7 +197,7 @@ bool PoolEngine::leave_unwanted(Index index) {
   if (b.state == State::arriving) return false;  // filled() sees to it
   if (b.state != State::resident || b.live == 0) return true;
   auto* place = try_place(b.sinks);
-  if (place != nullptr) leave(index, place);
+  if (place != nullptr) leave(index, place, now);
   return place != nullptr;
 }
 
@@ -204,10 +208,11 @@ void PoolEngine::leave_later(Index index) {
 
 void PoolEngine::leave_at_last() {
   room_ = false;
+  Mark now;
   for (auto count = late_.size(); count > 0; --count) {
     const Index index = late_.front();
     const bool in_use = blocks_[index].used == clock_.load(std::memory_order_relaxed);
-    if (!in_use && !leave_unwanted(index)) return;
+    if (!in_use && !leave_unwanted(index, now)) return;
     late_.pop_front();
     blocks_[index].late = in_use;
     if (in_use) late_.push_back(index);
@@ -215,18 +220,42 @@ void PoolEngine::leave_at_last() {
 }
 
 // Nothing lives in it any more.
-void PoolEngine::die(Index index) {
+void PoolEngine::die(Index index, Mark& now) {
   Block& b = blocks_[index];
   b.queued = b.sinks = false;
   if (b.state == State::resident) {
     went(index);
-    b.event = last_use(b);
+    b.mark = last_use(b, now);
+    b.ordered = b.mark == now && in_one_order();
     b.dead = true;
-    dead_.splice(dead_.end(), by_use_, b.place);
+    dead_beside(b).splice(dead_beside(b).end(), by_use_, b.place);
   } else if (b.state == State::absent) {
     b.state = State::empty;
     store_->give(std::exchange(b.lies, nullptr));
   }
+}
+
+// Neighbours that are next in the queue are mapped together, as far as there are chunks for them.
+bool PoolEngine::fetch_neighbours(Guard& guard) {
+  const Index first = queued_.front();
+  std::vector<Chunk> chunks;
+  for (Index next = first; chunks.size() < std::min(kNeighbours, queued_.size()); ++next) {
+    Chunk chunk;
+    if (queued_[chunks.size()] != next || !waits_on_host(next)) break;
+    if (!find_chunk(chunk, false, guard)) break;
+    chunks.push_back(chunk);
+  }
+  if (chunks.empty()) return false;
+  hold(first, chunks);
+  counters_.promoted_bytes += chunks.size() * granule_;
+  for (std::size_t i = 0; i < chunks.size(); ++i) copy_in(first + static_cast<Index>(i));
+  return true;
+}
+
+bool PoolEngine::waits_on_host(Index index) const {
+  const Block& b = blocks_[index];
+  return b.queued && b.state == State::absent && store_->here(b.lies) &&
+         store_->memory(b.lies) != nullptr;
 }
 
 void PoolEngine::fetch_queued(Guard& guard) {
@@ -241,7 +270,7 @@ void PoolEngine::fetch_queued(Guard& guard) {
     if (b.queued && b.state == State::absent) {
       if (!store_->here(b.lies))
         store_->read(b.lies, false);  // it went down again; once it comes it is queued
-      else if (!fetch(index, false, guard))
+      else if (!(waits_on_host(index) ? fetch_neighbours(guard) : fetch(index, false, guard)))
         return;
     }
     queued_.pop_front();
@@ -262,20 +291,18 @@ void PoolEngine::helper() {
     if (late_may_leave()) {
       leave_at_last();
     } else if (!departures_.empty()) {
-      Departure departure = departures_.front();
+      const Departure departure = std::move(departures_.front());
       departures_.pop_front();
       guard.unlock();
-      driver_.synchronize(departure.event);
+      driver_.synchronize(departure.mark.get());
       guard.lock();
       gone(departure);
-      give_event(departure.event);
       collect_arrivals();
       fetch_queued(guard);
     } else {
-      // If another thread finds it done first and it is used again, this waits for that.
-      const Event event = arrivals_.front().event;
+      const Mark mark = arrivals_.front().mark;
       guard.unlock();
-      driver_.synchronize(event);
+      driver_.synchronize(mark.get());
       guard.lock();
       collect_arrivals();
     }
@@ -291,7 +318,7 @@ void PoolEngine::gone(const Departure& departure) {
     return;
   }
   b.ticket = 0;
-  b.event = nullptr;
+  b.mark.reset();
   const bool below = b.live > 0 && store_->memory(b.lies) == nullptr;
   if (!below) return let_go(departure.index);
   b.written = true;
@@ -328,7 +355,8 @@ void PoolEngine::filled(Index index, Guard& guard) {
   --arriving_;
   store_->give(std::exchange(b.lies, nullptr));
   enter(index);
-  if (b.live == 0) die(index);  // while it came
+  Mark now;
+  if (b.live == 0) die(index, now);  // while it came
   if (b.late) {
     room_ = true;
     work_.notify_one();
@@ -339,44 +367,42 @@ void PoolEngine::filled(Index index, Guard& guard) {
 
 // Places of what has been copied in.
 void PoolEngine::collect_arrivals() {
-  while (!arrivals_.empty() && driver_.done(arrivals_.front().event)) {
+  while (!arrivals_.empty() && driver_.done(arrivals_.front().mark.get())) {
     store_->give(arrivals_.front().place);
-    give_event(arrivals_.front().event);
     arrivals_.pop_front();
   }
 }
 
 // ---------------------------------------------------------------- events
 
-// What this thread computes on waits for what the block's event stands for.
-void PoolEngine::await_event(Block& b) {
-  if (b.event == nullptr) return;
-  driver_.wait(streams_.here(), b.event);
-  if (!b.dead && driver_.done(b.event)) give_event(b.event);
+// What this thread computes on waits for what the block's mark stands for.
+void PoolEngine::await_mark(Block& b) {
+  if (!b.mark) return;
+  driver_.wait(streams_.here(), b.mark.get());
+  if (driver_.done(b.mark.get())) b.mark.reset();
 }
 
-// Happens when all that was launched until now, and the block's copy in, are over.
-Event PoolEngine::last_use(Block& b) {
-  Event event = take_event();
-  for (Stream stream : computing_) {
-    driver_.record(event, stream);
-    driver_.wait(join_, event);
-  }
-  if (b.event != nullptr) {
-    driver_.wait(join_, b.event);
-    give_event(b.event);
-  }
-  driver_.record(event, join_);
-  return event;
+// Happens when all that was launched until now, and the block's copy in, are over. For blocks
+// without one that is the same, `now`, which a caller with several keeps from one to the next.
+PoolEngine::Mark PoolEngine::last_use(Block& b, Mark& now) {
+  if (!now) now = all_until_now();
+  if (b.mark && driver_.done(b.mark.get())) b.mark.reset();
+  if (!b.mark) return now;
+  driver_.wait(join_, b.mark.get());
+  return record(join_);
 }
 
-Event PoolEngine::take_event() {
-  if (events_.empty()) return driver_.make_event();
-  const Event event = events_.back();
-  events_.pop_back();
-  return event;
+PoolEngine::Mark PoolEngine::all_until_now() {
+  for (Stream stream : computing_) driver_.wait(join_, record(stream).get());
+  return record(join_);
 }
 
-void PoolEngine::give_event(Event& event) { events_.push_back(std::exchange(event, nullptr)); }
+PoolEngine::Mark PoolEngine::record(Stream stream) {
+  const Event event = events_.empty() ? driver_.make_event() : events_.back();
+  if (!events_.empty()) events_.pop_back();
+  Mark mark(event, [this](Event over) { events_.push_back(over); });
+  driver_.record(event, stream);
+  return mark;
+}
 
 }  // namespace sentinel::gpu

@@ -92,12 +92,13 @@ void PoolEngine::make_room_ahead() {
   const auto room = [&] {
     return free_.size() + dead_.size() + under_way_ + (most - std::min(most, chunks_));
   };
+  Mark now;
   while (room() < ahead) {
     auto* place = try_place();
     if (place == nullptr) return;
     const auto victim = paged_victim(false);
     if (!victim) return store_->give(place);
-    leave(*victim, place);
+    leave(*victim, place, now);
   }
 }
 

@@ -168,14 +168,17 @@ CUDA(cuMemMap, std::uint64_t address, std::size_t bytes, std::size_t, std::uint6
   return place_at(address, bytes, MAP_SHARED | MAP_FIXED, file,
                   static_cast<off_t>((handle - 1) * kUnit));
 }
-// What is new holds nothing that a program could rely on.
+// Of what is mapped there, one beside the other. What is new holds nothing to rely on.
 CUDA(cuMemSetAccess, std::uint64_t address, std::size_t bytes, const void*, std::size_t) {
   const std::lock_guard guard(lock);
-  if (!mappings.contains(address)) return kInvalidValue;
-  auto* memory = reinterpret_cast<void*>(address);
-  if (mprotect(memory, bytes, PROT_READ | PROT_WRITE) != 0) return kInvalidValue;
-  if (auto& chunk = chunks[mappings[address]]; chunk.fresh) std::memset(memory, 0xa5, bytes);
-  chunks[mappings[address]].fresh = false;
+  for (const auto end = address + bytes; address < end;) {
+    if (!mappings.contains(address)) return kInvalidValue;
+    auto& chunk = chunks[mappings[address]];
+    auto* memory = reinterpret_cast<void*>(address);
+    if (mprotect(memory, chunk.bytes, PROT_READ | PROT_WRITE) != 0) return kInvalidValue;
+    if (std::exchange(chunk.fresh, false)) std::memset(memory, 0xa5, chunk.bytes);
+    address += chunk.bytes;
+  }
   return kSuccess;
 }
 CUDA(cuMemUnmap, std::uint64_t address, std::size_t bytes) {
@@ -194,15 +197,37 @@ CUDA(cuMemAllocManaged, std::uint64_t* address, std::size_t bytes, unsigned) {
   return kSuccess;
 }
 CUDA(cuMemFree_v2, std::uint64_t) { return kSuccess; }
-CUDA(cuMemAdvise, std::uint64_t, std::size_t, int, int) {
+// Which driver it is (tests/CMakeLists.txt): one as of CUDA 12.2, an older one, or one that has
+// none of these calls.
+#if SENTINEL_FAKE_CUDA_PLACES == 2
+struct Location {
+  int type, id;
+};
+constexpr int kDevice = 1, kHost = 2;
+CUDA(cuMemAdvise_v2, std::uint64_t, std::size_t, int, Location place) {
   MAY_FAIL;
+  return place.type == kHost || (place.type == kDevice && place.id == 0) ? kSuccess : kInvalidValue;
+}
+CUDA(cuMemPrefetchAsync_v2, std::uint64_t address, std::size_t bytes, Location place,
+     unsigned flags, void*) {
+  MAY_FAIL;
+  if (flags != 0 || (place.type != kHost && (place.type != kDevice || place.id != 0)))
+    return kInvalidValue;
+  fake::moved(address, bytes, place.type == kDevice);
   return kSuccess;
+}
+#elif SENTINEL_FAKE_CUDA_PLACES == 1
+CUDA(cuMemAdvise, std::uint64_t, std::size_t, int, int place) {
+  MAY_FAIL;
+  return place == 0 || place == -1 ? kSuccess : kInvalidValue;
 }
 CUDA(cuMemPrefetchAsync, std::uint64_t address, std::size_t bytes, int place, void*) {
   MAY_FAIL;
-  fake::moved(address, bytes, place >= 0);
+  if (place != 0 && place != -1) return kInvalidValue;
+  fake::moved(address, bytes, place == 0);
   return kSuccess;
 }
+#endif
 CUDA(cuMemHostAlloc, void** memory, std::size_t bytes, unsigned) {
   MAY_FAIL;
   *memory = std::aligned_alloc(4096, bytes);

@@ -44,6 +44,7 @@ class FakeGpu : public Driver {
     push(stream, {[this, uses = std::move(uses), kernel = std::move(kernel)] {
            for (const auto& [address, bytes] : uses)
              if (!mapped(address, bytes)) return complain("a kernel uses memory that is not there");
+           for (const auto& [address, bytes] : uses) faults_ += lie(address, bytes, true);
            kernel();
          }});
   }
@@ -56,6 +57,26 @@ class FakeGpu : public Driver {
   void refuse(std::string call) {
     const std::lock_guard guard(lock_);
     refused_ = std::move(call);
+  }
+  // Events that were recorded, and waits of a stream for one, until now.
+  std::uint64_t recorded() const {
+    const std::lock_guard guard(lock_);
+    return recorded_;
+  }
+  std::uint64_t waits(Stream stream) const {
+    const std::lock_guard guard(lock_);
+    const auto at = waits_.find(stream);
+    return at == waits_.end() ? 0 : at->second;
+  }
+  std::uint64_t times_mapped(std::uintptr_t address) const {
+    const std::lock_guard guard(lock_);
+    const auto at = times_mapped_.find(address);
+    return at == times_mapped_.end() ? 0 : at->second;
+  }
+  // So much of it is another program's from now on.
+  void others_take(std::uint64_t chunks) {
+    const std::lock_guard guard(lock_);
+    others_ = chunks;
   }
   std::uint64_t most_chunks() const {
     const std::lock_guard guard(lock_);
@@ -79,7 +100,7 @@ class FakeGpu : public Driver {
   std::uint64_t granularity() override { return unit_; }
   std::uint64_t free_bytes() override {
     const std::lock_guard guard(lock_);
-    return (capacity_ - chunks_.size()) * unit_;
+    return (capacity_ - others_ - chunks_.size()) * unit_;
   }
   std::uintptr_t reserve(std::uint64_t bytes) override {
     const std::lock_guard guard(lock_);
@@ -95,7 +116,7 @@ class FakeGpu : public Driver {
   std::optional<Chunk> create(std::uint64_t bytes) override {
     const std::lock_guard guard(lock_);
     called("cuMemCreate");
-    if (chunks_.size() == capacity_) return std::nullopt;
+    if (chunks_.size() + others_ >= capacity_) return std::nullopt;
     const Chunk chunk = next_chunk_++;
     if (ftruncate(file_, static_cast<off_t>((chunk + 1) * bytes)) != 0) std::abort();
     chunks_.insert(chunk);
@@ -106,9 +127,16 @@ class FakeGpu : public Driver {
     const std::lock_guard guard(lock_);
     if (chunks_.erase(chunk) != 1) complain("a chunk is destroyed twice");
   }
+  void map_all(std::uintptr_t address, std::uint64_t bytes,
+               const std::vector<Chunk>& chunks) override {
+    ++mappings_;
+    Driver::map_all(address, bytes, chunks);
+  }
+  std::uint64_t mappings() const { return mappings_; }  // of neighbours together, until now
   void map(std::uintptr_t address, std::uint64_t bytes, Chunk chunk) override {
     const std::lock_guard guard(lock_);
     called("cuMemMap");
+    ++times_mapped_[address];
     if (!mapped_.emplace(address, chunk).second) complain("mapped twice");
     for (const auto& [other, its] : mapped_)
       if (other != address && its == chunk) complain("a chunk lies in two places");
@@ -138,11 +166,17 @@ class FakeGpu : public Driver {
                 Stream stream) override {
     push(stream, {[=, this] {
            if (!mapped(address, bytes)) complain("a prefetch of what is not managed");
+           lie(address, bytes, to_device);
            (to_device ? prefetched_in_ : prefetched_out_) += bytes;
          }});
   }
   std::uint64_t prefetched_in() const { return prefetched_in_; }
   std::uint64_t prefetched_out() const { return prefetched_out_; }
+  // Units of managed memory that kernels used and that lay on the host.
+  std::uint64_t faults_of_kernels() const {
+    const std::lock_guard guard(lock_);
+    return faults_;
+  }
   // What it moves has to be there until it has been moved.
   std::unique_ptr<DeviceFiles> open_files(const std::vector<int>& descriptors,
                                           const std::string&) override {
@@ -238,6 +272,7 @@ class FakeGpu : public Driver {
   void record(Event event, Stream stream) override {
     const std::lock_guard guard(lock_);
     called("cuEventRecord");
+    ++recorded_;
     auto* mark = static_cast<Mark*>(event);
     mark->pending.insert(++mark->recorded);
     of(stream).push_back({[mark, number = mark->recorded] { mark->pending.erase(number); }});
@@ -245,6 +280,7 @@ class FakeGpu : public Driver {
   void wait(Stream stream, Event event) override {
     const std::lock_guard guard(lock_);
     called("cuStreamWaitEvent");
+    ++waits_[stream];
     const auto* mark = static_cast<Mark*>(event);
     of(stream).push_back(
         {[] {}, [mark, number = mark->recorded] { return mark->happened(number); }});
@@ -308,6 +344,13 @@ class FakeGpu : public Driver {
       if (!mapped_.contains(at)) return false;
     return true;
   }
+  // Units of managed memory lie there from now on. How many did not.
+  std::uint64_t lie(std::uintptr_t address, std::uint64_t bytes, bool on_device) {
+    std::uint64_t moved = 0;
+    for (auto at = address / unit_; managed_.size() > 0 && at * unit_ < address + bytes; ++at)
+      moved += on_device ? on_host_.erase(at) : on_host_.insert(at).second;
+    return moved;
+  }
   void begin_transfer() {
     if (files_over_) {
       const std::lock_guard guard(lock_);
@@ -339,21 +382,26 @@ class FakeGpu : public Driver {
   mutable std::mutex lock_;
   std::mt19937 random_;
   const std::uint64_t capacity_, unit_;
-  std::uint64_t most_ = 0, next_chunk_ = 0, next_stream_ = 0, events_ = 0;
+  std::uint64_t others_ = 0, most_ = 0, next_chunk_ = 0, next_stream_ = 0, events_ = 0;
   int file_;
   std::uintptr_t arena_ = 0;
   std::uint64_t arena_bytes_ = 0;
   std::map<std::uintptr_t, std::uint64_t> managed_;
-  std::uint64_t prefetched_in_ = 0, prefetched_out_ = 0;
+  std::set<std::uintptr_t> on_host_;  // units
+  std::uint64_t prefetched_in_ = 0, prefetched_out_ = 0, faults_ = 0;
   std::atomic<std::uint64_t> filled_ = 0, written_ = 0;
   std::mutex files_lock_;
   std::condition_variable files_go_;
   bool files_held_ = false;
+  std::atomic<std::uint64_t> mappings_ = 0;
   std::atomic<bool> files_over_ = false, files_closed_ = false;
   std::atomic<std::uint64_t> files_begun_ = 0;
   std::set<Chunk> chunks_;
   std::map<std::uintptr_t, Chunk> mapped_;
+  std::map<std::uintptr_t, std::uint64_t> times_mapped_;
   std::map<Stream, std::deque<Item>> streams_;
+  std::uint64_t recorded_ = 0;
+  std::map<Stream, std::uint64_t> waits_;
   std::set<std::thread::id> waited_;
   std::vector<std::string> complaints_;
   std::string refused_;

@@ -231,11 +231,11 @@ TEST(GpuCounting, CountsThatAreLostAreStated) {
                                        "ones: cuptiActivityFlushAll: CUPTI_ERROR_UNKNOWN"));
   }
   // Behind the prefetches of the tensors that live when counting begins.
-  const Variable failing("SENTINEL_FAKE_CUDA_FAIL", "cuMemPrefetchAsync:60");
+  const Variable failing("SENTINEL_FAKE_CUDA_FAIL", "cuMemPrefetchAsync_v2:60");
   EXPECT_EQ(trained(begin(recording(kCupti)), 5), plain(5));
   const auto meta = read_profile(profile_path()).meta;
   EXPECT_THAT(meta.incomplete_reason,
-              HasSubstr("cuMemPrefetchAsync: CUDA_ERROR_ILLEGAL_ADDRESS"));
+              HasSubstr("cuMemPrefetchAsync_v2: CUDA_ERROR_ILLEGAL_ADDRESS"));
 }
 
 // They do not fault; in the next op they would be missed if they stayed.
@@ -355,7 +355,7 @@ TEST(PageableEngine, MirroredMemoryStaysOnTheHost) {
 
 TEST(PageableEngine, ADriverThatRefusesTheAdviceIsTold) {
   const Variable pageable("SENTINEL_FAKE_CUDA_PAGEABLE", "hmm");
-  const Variable failing("SENTINEL_FAKE_CUDA_FAIL", "cuMemAdvise:1");
+  const Variable failing("SENTINEL_FAKE_CUDA_FAIL", "cuMemAdvise_v2:1");
   const auto driver = gpu::open_driver(0, SENTINEL_FAKE_CUDA);
   EXPECT_EQ(driver->pageable(), gpu::Pageable::mirrored);
   EXPECT_THROW(gpu::PageableEngine(*driver, 64_MiB), gpu::DriverError);

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
+#include <tuple>
 
 #include "execute/gpu/managed_driver.h"
 #include "execute/measure.h"
@@ -101,13 +102,16 @@ std::uint64_t plain(const std::function<void(Training&)>& steps) {
   return *training.sum();
 }
 
-class GpuSession : public testing::TestWithParam<bool> {};
+class GpuSession : public testing::TestWithParam<std::tuple<const char*, bool>> {};
 
 TEST_P(GpuSession, ComputesTheSameInAShareOfTheMemory) {
-  const auto steps = [](Training& training) {
-    for (std::uint64_t i = 0; i < 8; ++i) training.step(i, 1, GetParam());
+  const auto [policy, two_threads] = GetParam();
+  const auto steps = [two = two_threads](Training& training) {
+    for (std::uint64_t i = 0; i < 8; ++i) training.step(i, 1, two);
   };
-  const auto outcome = train("40%", steps);
+  auto options = options_with("40%");
+  options.policy = policy;
+  const auto outcome = train(std::move(options), steps);
   EXPECT_EQ(outcome.sum, plain(steps));
   const auto& summary = outcome.summary;
   EXPECT_EQ(summary["tiers"]["fast"], "gpu0");
@@ -119,7 +123,9 @@ TEST_P(GpuSession, ComputesTheSameInAShareOfTheMemory) {
   EXPECT_GT(last["demoted_bytes"], 0);
   EXPECT_EQ(read_profile(scratch(".sentinel")).meta.source, "ops");
 }
-INSTANTIATE_TEST_SUITE_P(InOneThreadAndInTwo, GpuSession, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(ByPlansInOneThreadAndInTwo, GpuSession,
+                         testing::Combine(testing::Values("sentinel", "g10", "auto"),
+                                          testing::Bool()));
 
 // Without a plan: a pager learns from faults which kernels follow each other, and what they need.
 class PagedGpuSession : public testing::TestWithParam<unsigned> {};
@@ -293,6 +299,32 @@ TEST(GpuSessionTest, ADeviceThatIsFullIsABudget) {
   EXPECT_EXIT(on_a_small_device(), testing::ExitedWithCode(0), "");
 }
 
+// Whatever the budget; without one, too.
+TEST(GpuSessionTest, LeavesSomeOfTheDeviceToTheProgramsLibraries) {
+  const auto steps = [](Training& training) {
+    for (std::uint64_t i = 0; i < 8; ++i) training.step(i);
+  };
+  for (const char* fast : {"100%", ""}) {
+    const auto device = std::make_shared<gpu::FakeGpu>(1, 80, 2_MiB);
+    auto options = options_with("100%");
+    if (fast[0] == 0) options.fast = {};
+    options.machine = "v100-16gb";
+    options.driver = device;
+    const auto [sum, summary] = train(std::move(options), steps, device.get());
+    EXPECT_EQ(sum, plain(steps));
+    EXPECT_GT(summary["steps"].back()["demoted_bytes"], 0);
+    EXPECT_EQ(device->most_chunks(), 70u) << "an eighth is left";
+  }
+  auto options = options_with("64M");
+  options.machine = "v100-16gb";
+  options.gpu_memory = "managed";
+  options.fast = {};
+  options.driver = gpu::make_managed_driver(std::make_unique<gpu::FakeGpu>(1, 80, 2_MiB));
+  Session& session = begin(std::move(options));
+  EXPECT_EQ(session.allocate(142_MiB), nullptr);
+  EXPECT_NE(session.allocate(140_MiB), nullptr);
+}
+
 // cuBLAS's workspace, for one; and an op whose parts run as ops: what it frees between them is
 // another's by then.
 TEST(GpuSessionTest, WhatNoOpNamesStaysAndPartsOfAnOpNameWhatTheyUse) {
@@ -434,9 +466,9 @@ TEST(GpuSessionTest, AnOpThatHasNoRoomStopsTraining) {
 
 TEST(GpuSessionTest, ACallThatFailsEndsTrainingWithItsName) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  // The first two hundred copies measure the machine.
+  // The first two hundred copies measure the machine, and the first hundred mappings.
   for (const std::string call :
-       {"cuMemMap:40", "cuMemUnmap:40", "cuMemcpyAsync:200", "cuMemCreate:40"}) {
+       {"cuMemMap:140", "cuMemUnmap:140", "cuMemcpyAsync:200", "cuMemCreate:40"}) {
     const auto failing = [&] {
       setenv("SENTINEL_FAKE_CUDA_FAIL", call.c_str(), 1);
       train("40%", [](Training& training) {
@@ -521,6 +553,55 @@ TEST_P(MeasureGpu, TellsBandwidthsAndGivesAllBack) {
   EXPECT_GE(machine.links[0].bw, std::max(machine.tiers[1].read_bw, machine.tiers[1].write_bw));
 }
 INSTANTIATE_TEST_SUITE_P(InBothWays, MeasureGpu, testing::Values("pools", "managed"));
+
+// Calls that take long, as a device's do beside a fast link.
+class SlowToMap final : public gpu::FakeGpu {
+ public:
+  using FakeGpu::FakeGpu;
+  void map(std::uintptr_t address, std::uint64_t bytes, gpu::Chunk chunk) override {
+    usleep(4000);
+    FakeGpu::map(address, bytes, chunk);
+  }
+  void unmap(std::uintptr_t address, std::uint64_t bytes) override {
+    usleep(2000);
+    FakeGpu::unmap(address, bytes);
+  }
+};
+
+TEST(MeasureGpu, MemoryMovesNoFasterThanItIsMapped) {
+  SlowToMap device(1, 64, 2_MiB);
+  const auto pools = measure_gpu(device, "pools");
+  EXPECT_LE(pools.tiers[1].read_bw, 2_MiB / 4e-3);
+  EXPECT_LE(pools.tiers[1].write_bw, 2_MiB / 2e-3);
+  EXPECT_LE(pools.links[0].bw, 2 * 2_MiB / 4e-3);
+  const auto driver = gpu::make_managed_driver(std::make_unique<SlowToMap>(1, 64, 2_MiB));
+  EXPECT_GT(measure_gpu(*driver, "managed").links[0].bw, 2 * pools.links[0].bw)
+      << "what decides between the two";
+}
+
+// As of CUDA 12.2 a place is a location, before that a device. The fakes refuse any other.
+TEST(CudaDriver, PlacesManagedMemoryByTheCallsThatItHas) {
+  for (const char* library : {SENTINEL_FAKE_CUDA, SENTINEL_FAKE_CUDA_11}) {
+    const auto driver = gpu::open_driver(0, library);
+    const auto address = driver->manage(4_MiB);
+    driver->prefer_device(address, 2_MiB);
+    driver->prefer_host(address + 2_MiB, 2_MiB);
+    for (const bool to_device : {true, false}) driver->prefetch(address, 4_MiB, to_device, nullptr);
+    driver->unmanage(address);
+  }
+}
+
+TEST(CudaDriver, WithoutThoseCallsHasPools) {
+  auto options = options_with("40%");
+  options.cuda = SENTINEL_FAKE_CUDA_POOLS;
+  const auto steps = [](Training& training) {
+    for (std::uint64_t i = 0; i < 6; ++i) training.step(i);
+  };
+  EXPECT_EQ(train(options, steps).sum, plain(steps));
+  options.gpu_memory = "managed";
+  EXPECT_THROW(begin(options), Error);
+  EXPECT_THROW(gpu::open_driver(0, options.cuda)->prefer_host(0, 1), Error);
+}
 
 TEST(ManagedDriver, AsksForNoMoreThanTheDeviceHasFree) {
   auto driver = gpu::make_managed_driver(std::make_unique<gpu::FakeGpu>(1, 100, 2_MiB));

@@ -18,11 +18,14 @@ constexpr std::uint64_t kWords = kUnit / 8;
 
 class PoolEngineFixture : public ::testing::Test {
  protected:
-  void make(unsigned seed, std::uint64_t device_chunks = 1000, const HostOptions& host = {}) {
+  void make(unsigned seed, std::uint64_t device_chunks = 1000, const HostOptions& host = {},
+            std::uint64_t spare_chunks = 0) {
     end();
     gpu = std::make_unique<FakeGpu>(seed, device_chunks);
-    engine = std::make_unique<PoolEngine>(
-        *gpu, PoolOptions{.arena_bytes = 256 * kUnit, .granule_bytes = kUnit, .host = host});
+    engine = std::make_unique<PoolEngine>(*gpu, PoolOptions{.arena_bytes = 256 * kUnit,
+                                                            .granule_bytes = kUnit,
+                                                            .spare_bytes = spare_chunks * kUnit,
+                                                            .host = host});
     gpu->has_started();
     stream = gpu->make_stream();
     engine->compute_on(stream);
@@ -58,12 +61,15 @@ class PoolEngineFixture : public ::testing::Test {
 // Tensors of one to six halves of a granule, so that neighbours share one, on two streams; what
 // uses a tensor waits for what used it before, and for nothing else. They are born, also in the
 // place of those that died, read, changed, sent away, asked for ahead or not, and die; under a
-// budget, with the device's work done in every order that is allowed.
+// budget, with the device's work done in every order that is allowed. The second stream may come
+// late, and streams end while they have work to do. Some granules are a pool's, now these, now
+// those.
 class RandomTraining {
  public:
   RandomTraining(unsigned seed, FakeGpu& gpu, PoolEngine& engine, std::size_t tensors = 12)
-      : random_(seed), gpu_(gpu), engine_(engine), tensors_(tensors) {
+      : random_(seed), gpu_(gpu), engine_(engine), tensors_(tensors), alone_(seed % 2 * 30) {
     for (Stream& stream : streams_) stream = gpu.make_stream();
+    engine_.hold_pool(pool_, 9 * kUnit);
   }
   ~RandomTraining() {
     gpu_.finish();
@@ -74,7 +80,18 @@ class RandomTraining {
 
   void op() {
     engine_.tick();
-    stream_ = streams_[random_() % 2];
+    alone_ -= alone_ > 0;
+    Stream& any = streams_[alone_ > 0 ? 0 : random_() % 2];
+    if (random_() % 16 == 0) {
+      std::swap(pool_, other_pool_);
+      engine_.hold_pool(pool_, 9 * kUnit);
+      engine_.let_pool_go(other_pool_, 9 * kUnit);
+    }
+    if (random_() % 32 == 0) {
+      engine_.forget(any);
+      any = gpu_.make_stream();
+    }
+    stream_ = any;
     engine_.compute_on(stream_);
     if (live_.size() < tensors_ && random_() % 3 != 0)
       begin();
@@ -149,10 +166,12 @@ class RandomTraining {
   FakeGpu& gpu_;
   PoolEngine& engine_;
   const std::size_t tensors_;  // alive at once, at most
+  unsigned alone_;             // ops until the second stream comes
   Stream streams_[2] = {}, stream_ = nullptr;
   std::vector<Tensor> live_, free_;
   std::vector<Event> events_;
   std::uint64_t next_ = 0, wrong_ = 0;
+  std::uintptr_t pool_ = engine_.arena() + 3 * kUnit, other_pool_ = engine_.arena() + 8 * kUnit;
 };
 
 }  // namespace sentinel::gpu

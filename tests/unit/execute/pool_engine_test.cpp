@@ -1,5 +1,6 @@
 #include "execute/gpu/pool_engine.h"
 
+#include "execute/gpu/managed_driver.h"
 #include "pool_engine_fixture.h"
 
 namespace sentinel::gpu {
@@ -43,6 +44,25 @@ TEST_F(PoolEngineTest, RandomTrainingsComputeTheSame) {
     ASSERT_THAT(gpu->complaints(), IsEmpty()) << "seed " << seed;
     ASSERT_LE(gpu->most_chunks(), full ? 9 : 9 + seed % 4);
     ASSERT_FALSE(gpu->was_waited_for_by(std::this_thread::get_id()));
+  }
+}
+
+// In managed memory kernels would bring what is elsewhere, one fault after the other: none has to,
+// also where what died on the host begins anew, or is recalled on its way there.
+TEST_F(PoolEngineTest, NoKernelFaultsInManagedMemory) {
+  for (unsigned seed = 0; seed < 100; ++seed) {
+    auto below = std::make_unique<FakeGpu>(seed, 1000);
+    FakeGpu& device = *below;
+    const auto driver = make_managed_driver(std::move(below));
+    PoolEngine managed(*driver, {.arena_bytes = 256 * kUnit, .granule_bytes = kUnit});
+    managed.set_budget((9 + seed % 4) * kUnit);
+    RandomTraining training(seed, device, managed);
+    for (int op = 0; op < 60; ++op) training.op();
+    device.finish();
+    ASSERT_EQ(training.wrong(), 0u) << "seed " << seed;
+    ASSERT_THAT(device.complaints(), IsEmpty()) << "seed " << seed;
+    ASSERT_GT(device.prefetched_in(), 0u);
+    ASSERT_EQ(device.faults_of_kernels(), 0u) << "seed " << seed;
   }
 }
 
@@ -122,6 +142,38 @@ TEST_F(PoolEngineTest, ADeviceThatOthersFillIsASmallerBudget) {
   EXPECT_EQ(gpu->most_chunks(), 2u);
 }
 
+// The program's libraries ask the device for memory themselves, as do others for theirs.
+TEST_F(PoolEngineTest, SomeOfTheDeviceIsLeftFree) {
+  make(14, 120, {}, 20);
+  const auto begin_each = [&](std::uint64_t first, std::uint64_t last) {
+    for (std::uint64_t block = first; block < last; ++block) {
+      engine->tick();
+      ASSERT_TRUE(engine->occupy(at(block), kUnit));
+      fill(block, 1, block, stream);
+    }
+  };
+  begin_each(0, 40);
+  gpu->others_take(30);
+  begin_each(40, 130);
+  EXPECT_EQ(gpu->most_chunks(), 70u);
+  engine->tick();
+  EXPECT_TRUE(engine->occupy(at(130), 80 * kUnit)) << "one op cannot do without";
+  EXPECT_EQ(gpu->most_chunks(), 80u);
+  for (std::uint64_t block = 0; block < 130; ++block) {
+    engine->tick();
+    engine->await(at(block), kUnit);
+    expect(block, 1, block, stream);
+  }
+  gpu->finish();
+  EXPECT_EQ(wrong, 0u);
+}
+
+TEST(SpareMemory, IsAShareOfTheDevices) {
+  EXPECT_EQ(spare_of(80ull << 30), (80ull << 30) / 50);
+  EXPECT_EQ(spare_of(16ull << 30), 512u << 20);
+  EXPECT_EQ(spare_of(1u << 30), 128u << 20) << "most of a small one is the program's";
+}
+
 // Memory that died while a kernel still used it, on another stream, is not given away before.
 TEST_F(PoolEngineTest, WhatDiesIsNotReusedBeforeItsKernelsAreOver) {
   for (unsigned seed = 0; seed < 30; ++seed) {
@@ -169,6 +221,143 @@ TEST_F(PoolEngineTest, WhatDiedAndLeavesIsNotReusedBeforeItsKernelsAreOver) {
     ASSERT_EQ(wrong, 0u) << "seed " << seed;
     ASSERT_THAT(gpu->complaints(), IsEmpty()) << "seed " << seed;
   }
+}
+
+// A plan has fetches beside the pool of what lives briefly, and they leave its memory alone. What
+// an op cannot do without does not.
+TEST_F(PoolEngineTest, APoolsMemoryIsForWhatBeginsThere) {
+  for (const bool held : {true, false}) {
+    make(17);
+    engine->set_budget(4 * kUnit);
+    if (held) engine->hold_pool(at(0), 2 * kUnit);
+    for (std::uint64_t block = 8; block < 12; ++block) {
+      engine->tick();
+      ASSERT_TRUE(engine->occupy(at(block), kUnit));
+      fill(block, 1, block, stream);
+      engine->demote(at(block), kUnit);
+    }
+    for (std::uint64_t step = 0; step < 20; ++step) {
+      engine->tick();
+      ASSERT_TRUE(engine->occupy(at(0), 2 * kUnit));
+      fill(0, 2, step, stream);
+      engine->vacate(at(0), 2 * kUnit, true);
+      gpu->finish();
+      engine->tick();
+      for (std::uint64_t block = 8; block < 12; ++block) engine->promote(at(block), kUnit);
+      for (std::uint64_t block = 8; block < 12; ++block) engine->demote(at(block), kUnit);
+      engine->settle();
+    }
+    EXPECT_EQ(gpu->times_mapped(at(0)) == 1, held);
+    EXPECT_EQ(gpu->times_mapped(at(1)) == 1, held);
+    engine->tick();
+    EXPECT_TRUE(engine->occupy(at(20), 4 * kUnit));
+    EXPECT_EQ(gpu->most_chunks(), 4u);
+    engine->vacate(at(20), 4 * kUnit, true);
+    if (held) engine->let_pool_go(at(0), 2 * kUnit);
+    for (std::uint64_t block = 8; block < 12; ++block) {
+      engine->tick();
+      engine->await(at(block), kUnit);
+      expect(block, 1, block, stream);
+    }
+    gpu->finish();
+    EXPECT_EQ(wrong, 0u);
+  }
+}
+
+// A stream's own order suffices: what computes waits for nothing. Two streams have none.
+TEST_F(PoolEngineTest, WhereOneStreamComputesDeadMemoryIsReusedAtOnce) {
+  for (const bool second : {false, true}) {
+    make(15);
+    engine->set_budget(2 * kUnit);
+    const auto begin_and_end = [&](Stream on) {
+      engine->compute_on(on);
+      engine->tick();
+      ASSERT_TRUE(engine->occupy(at(0), kUnit));
+      fill(0, 1, 7, on);
+      engine->vacate(at(0), kUnit, true);
+    };
+    begin_and_end(second ? gpu->make_stream() : stream);
+    begin_and_end(stream);
+    const auto waits = gpu->waits(stream);
+    for (int i = 0; i < 20; ++i) begin_and_end(stream);
+    EXPECT_EQ(gpu->waits(stream) - waits, second ? 20u : 0u);
+    gpu->finish();
+  }
+}
+
+// What was launched on a stream that ended may run on; who computes on others waits for that.
+TEST_F(PoolEngineTest, AStreamThatEndedIsStillWaitedFor) {
+  for (unsigned seed = 0; seed < 30; ++seed) {
+    for (const bool beside : {false, true}) {
+      make(seed);
+      const Stream other = gpu->make_stream();
+      engine->tick();
+      ASSERT_TRUE(engine->occupy(at(1), kUnit));
+      if (beside) engine->occupy(at(0), kUnit / 2);
+      engine->compute_on(other);
+      engine->tick();
+      const auto half = at(0) + kUnit / 2;
+      ASSERT_TRUE(engine->occupy(half, kUnit / 2));
+      const auto store = [&](std::uint64_t value, Stream on) {
+        gpu->launch(on, {{half, kUnit / 2}},
+                    [=] { *reinterpret_cast<std::uint64_t*>(half) = value; });
+      };
+      store(5, other);
+      engine->forget(other);
+      engine->compute_on(stream);
+      engine->vacate(half, kUnit / 2, true);
+      engine->tick();
+      ASSERT_TRUE(engine->occupy(half, kUnit / 2));
+      store(6, stream);
+      gpu->finish();
+      ASSERT_EQ(*reinterpret_cast<std::uint64_t*>(half), 6u) << "seed " << seed;
+    }
+  }
+}
+
+// The driver's calls take as long as the copies.
+TEST_F(PoolEngineTest, NeighboursThatComeTogetherAreMappedTogether) {
+  make(18);
+  engine->tick();
+  ASSERT_TRUE(engine->occupy(at(0), 40 * kUnit));
+  fill(0, 40, 9, stream);
+  engine->tick();
+  engine->demote(at(0), 40 * kUnit);
+  engine->settle();
+  const auto before = gpu->mappings();
+  engine->promote(at(30), 10 * kUnit);
+  EXPECT_EQ(gpu->mappings() - before, 1u);
+  engine->set_budget(30 * kUnit);  // of which ten are taken
+  engine->promote(at(0), 30 * kUnit);
+  EXPECT_EQ(gpu->mappings() - before, 1u + 2u) << "sixteen and four";
+  engine->set_budget(0);
+  engine->tick();
+  engine->await(at(0), 40 * kUnit);
+  expect(0, 40, 9, stream);
+  gpu->finish();
+  EXPECT_EQ(wrong, 0u);
+}
+
+// However many granules end, or leave, at once.
+TEST_F(PoolEngineTest, WhatEndsTogetherSharesAnEvent) {
+  make(16);
+  engine->tick();
+  ASSERT_TRUE(engine->occupy(at(0), 50 * kUnit));
+  ASSERT_TRUE(engine->occupy(at(50), 50 * kUnit));
+  fill(0, 100, 3, stream);
+  engine->tick();
+  auto before = gpu->recorded();
+  engine->vacate(at(0), 50 * kUnit, true);
+  EXPECT_EQ(gpu->recorded() - before, 2u) << "on the stream that computes, and behind it";
+  before = gpu->recorded();
+  engine->demote(at(50), 50 * kUnit);
+  EXPECT_EQ(gpu->recorded() - before, 2u + 50u) << "and behind each copy";
+  engine->settle();
+  engine->tick();
+  engine->await(at(50), 50 * kUnit);
+  expect(50, 50, 3, stream);
+  gpu->finish();
+  EXPECT_EQ(wrong, 0u);
 }
 
 TEST_F(PoolEngineTest, WhatIsOnItsWayInMayLeaveAgain) {

@@ -5,6 +5,8 @@
 
 #include <cerrno>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "base/units.h"
 
@@ -39,6 +41,14 @@ class NoEngine final : public Engine {
   void after_fork_in_child() noexcept override {}
   EngineCounters counters() const override { return {}; }
 
+  void hold_pool(std::uintptr_t address, std::uint64_t bytes) noexcept override {
+    held_.emplace_back(address, bytes);
+  }
+  void let_pool_go(std::uintptr_t address, std::uint64_t bytes) noexcept override {
+    std::erase(held_, std::pair(address, bytes));
+  }
+
+  std::vector<std::pair<std::uintptr_t, std::uint64_t>> held_;
   bool has_room_ = true, keeps_memory_ = true, guarded_ = true;
 };
 
@@ -132,6 +142,26 @@ TEST_F(SpaceTest, WhatSharesAGranuleStaysWhereThePlanHasIt) {
   EXPECT_EQ(born(5), second);
   EXPECT_EQ(born(4), first);
   EXPECT_NE(space_.allocate(100, 4, false)->address, first);  // in use: it lies elsewhere
+}
+
+TEST_F(SpaceTest, ThePoolOfThePlanThatIsFollowedIsHeld) {
+  const auto pooled = [](std::uint64_t offset, std::uint64_t bytes) {
+    return PlannedSlot{.offset = offset * kGranule,
+                       .bytes = bytes * kGranule,
+                       .placed = true,
+                       .shared = true,
+                       .reserved = true};
+  };
+  const auto plan = space_.add_plan(
+      {pooled(4, 2), pooled(1, 3), pooled(5, 3), alone(0, kGranule), pooled(9, 1)}, 10 * kGranule);
+  EXPECT_TRUE(engine_.held_.empty());
+  space_.activate(plan);
+  space_.activate(plan);
+  const auto region = space_.allocate(kGranule, 1, false)->address - kGranule;
+  EXPECT_EQ(engine_.held_, (std::vector{std::pair{region + kGranule, 7 * kGranule},
+                                        std::pair{region + 9 * kGranule, kGranule}}));
+  space_.activate(0);
+  EXPECT_TRUE(engine_.held_.empty());
 }
 
 TEST_F(SpaceTest, WhereNothingGuardsWhatIsRefusedHasNotBegun) {
