@@ -99,12 +99,13 @@ def in_thread(call, *words):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--thread", choices=["none", "backward", "all"], default="none")
+    parser.add_argument("--thread", choices=["none", "backward", "all"], default="none",
+                        help="which part has a thread of its own; in `all` backward has another")
     parser.add_argument("--out-of-memory-in", type=int)
     args = parser.parse_args()
     core = attach() if "ADAPTOR" in os.environ else None
     torch.manual_seed(1)
-    backward = (lambda loss: in_thread(loss.backward)) if args.thread == "backward" else torch.Tensor.backward
+    backward = torch.Tensor.backward if args.thread == "none" else lambda loss: in_thread(loss.backward)
     trained = []
     work = lambda: trained.append(train(args.steps, backward, args.out_of_memory_in))
     in_thread(work) if args.thread == "all" else work()
