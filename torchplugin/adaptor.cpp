@@ -10,9 +10,12 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
+#include <pthread.h>
 #include <torch/version.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <mutex>
 #include <new>
@@ -20,17 +23,32 @@
 #include <unordered_map>
 #include <vector>
 
+#define EXPORT extern "C" __attribute__((visibility("default")))
 #define SENTINEL_TORCH_AT_LEAST(major, minor) \
   (TORCH_VERSION_MAJOR > major || (TORCH_VERSION_MAJOR == major && TORCH_VERSION_MINOR >= minor))
 
+EXPORT void* sentinel_torch_gpu_malloc(ssize_t bytes, int device, void* stream);
+EXPORT void sentinel_torch_gpu_free(void* address, ssize_t bytes, int device, void* stream);
+
 namespace {
 
-int gpu = -1;  // the device whose memory is the fast tier; none: the processor's own
+// Tests build with it: there the processor's PyTorch takes the device's part, in the memory of a
+// driver's library of their own.
+#ifdef SENTINEL_TORCH_FAKE_GPU
+constexpr bool kFakeGpu = true;
+#else
+constexpr bool kFakeGpu = false;
+#endif
+constexpr auto kGpu = kFakeGpu ? c10::DeviceType::CPU : c10::DeviceType::CUDA;
+constexpr auto kGpuKernel = kFakeGpu ? c10::DispatchKey::CPU : c10::DispatchKey::CUDA;
+
+int gpu = -1;           // the device whose memory is the fast tier; none: the processor's own
+bool in_child = false;  // forked: nothing is managed here, and CUDA is not to be asked
 
 void deallocate(void* address) {
   if (address == nullptr) return;
   c10::profiledCPUMemoryReporter().Delete(address);
-  sentinel_free(address);
+  kFakeGpu ? sentinel_torch_gpu_free(address, 0, gpu, nullptr) : sentinel_free(address);
 }
 
 class Allocator final : public c10::Allocator {
@@ -49,7 +67,8 @@ class Allocator final : public c10::Allocator {
 
  private:
   static c10::DataPtr take(size_t bytes) {
-    void* address = sentinel_malloc(bytes);
+    void* address = kFakeGpu ? sentinel_torch_gpu_malloc(static_cast<ssize_t>(bytes), gpu, nullptr)
+                             : sentinel_malloc(bytes);
     if (address == nullptr && bytes != 0) throw std::bad_alloc();
     if (address != nullptr) c10::profiledCPUMemoryReporter().New(address, bytes);
     return {address, address, &deallocate, c10::Device(c10::DeviceType::CPU)};
@@ -62,9 +81,9 @@ enum class Frame : char { transparent, op, inner, backward, optimizer };
 struct Thread {
   std::vector<Frame> frames;
   int inside = 0;     // depth below an op
-  int backward = 0;   // depth below an autograd node
+  int backward = 0;   // depth below what autograd does for a node
   int optimizer = 0;  // depth below Optimizer.step
-  bool attached = false;
+  bool trains = false;
 };
 thread_local Thread thread;
 
@@ -117,6 +136,7 @@ int phase() {
 struct Kind {
   std::string name;
   bool op = false;     // of its own: neither a composite nor a mere mark
+  bool node = false;   // the mark of all that autograd does for a node, and not only its kernels
   bool fills = false;  // writes its first operand whole, whatever that held
 };
 
@@ -130,14 +150,16 @@ const Kind& kind_of(const at::RecordFunction& fn) {
   if (const auto name = fn.operator_name())
     if (const auto op = c10::Dispatcher::singleton().findSchema(*name)) {
       entry.op = !op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) ||
-                 (gpu >= 0 && op->hasKernelForDispatchKey(c10::DispatchKey::CUDA));
+                 (gpu >= 0 && op->hasKernelForDispatchKey(kGpuKernel));
       entry.fills = name->name == "aten::zero_";
     }
+  entry.node = entry.name.rfind("autograd::engine::evaluate_function", 0) == 0;
   return entry;
 }
 
 bool managed(const c10::Device& device) {
-  return gpu < 0 ? device.is_cpu() : device.is_cuda() && device.index() == gpu;
+  if (gpu < 0) return device.is_cpu();
+  return device.type() == kGpu && (kFakeGpu || device.index() == gpu);
 }
 
 void name_tensor(const at::Tensor& tensor, int access) {
@@ -215,17 +237,30 @@ HandleOf handle_of_stream() {
 }
 HandleOf handle_of = nullptr;
 
+void* stream_of_this_thread() {
+  if (kFakeGpu) return nullptr;
+  const c10::impl::VirtualGuardImpl device(kGpu);
+  const auto stream = device.getStream({kGpu, static_cast<c10::DeviceIndex>(gpu)});
+  return handle_of(&stream);
+}
+
 // The op's kernels are launched where the calling thread launches now, once its tensors are there.
 void run_on_gpu() {
-  const c10::impl::VirtualGuardImpl device(c10::DeviceType::CUDA);
-  const auto stream = device.getStream({c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(gpu)});
-  sentinel_compute_on(handle_of(&stream));
+  sentinel_compute_on(stream_of_this_thread());
   sentinel_op_run();
 }
 
-// On a GPU one op runs at a time: in the thread that attached, or autograd's while that waits. What
-// loads data beside them launches nothing.
-bool trains() { return gpu < 0 || thread.attached || thread.backward > 0; }
+// On a GPU one op runs at a time: in the thread that attached, calls layers or ends steps, or in
+// autograd's while that waits. What loads data beside them launches nothing.
+bool trains() { return gpu < 0 || thread.trains; }
+
+// Beside the node's own kernels: gradients are added up that come from several uses, summed to
+// their shape, given to hooks.
+Frame start_node_mark() {
+  ++thread.backward;
+  thread.trains = true;
+  return Frame::backward;
+}
 
 Frame start_op(const at::RecordFunction& fn) {
   if (thread.inside > 0) {
@@ -236,6 +271,7 @@ Frame start_op(const at::RecordFunction& fn) {
     return ++thread.inside, Frame::inner;
   }
   const auto& kind = kind_of(fn);
+  if (kind.node) return start_node_mark();
   if (!kind.op || !trains()) return Frame::transparent;
   const bool overwrites = kind.fills && !fn.inputs().empty() && fn.inputs()[0].isTensor() &&
                           fills_storage(fn.inputs()[0].toTensor());
@@ -250,15 +286,14 @@ Frame start_op(const at::RecordFunction& fn) {
   return Frame::op;
 }
 
-std::unique_ptr<at::ObserverContext> start(const at::RecordFunction& fn) {
+void start_frame(const at::RecordFunction& fn) {
   const auto scope = fn.scope();
   thread.frames.push_back(scope == at::RecordScope::BACKWARD_FUNCTION ? start_node(fn)
                           : scope == at::RecordScope::USER_SCOPE      ? start_user_scope(fn)
                                                                       : start_op(fn));
-  return nullptr;
 }
 
-void end(const at::RecordFunction& fn, at::ObserverContext*) {
+void end_frame(const at::RecordFunction& fn) {
   if (thread.frames.empty()) return;
   const auto frame = thread.frames.back();
   thread.frames.pop_back();
@@ -271,10 +306,30 @@ void end(const at::RecordFunction& fn, at::ObserverContext*) {
   sentinel_op_end();
 }
 
+// PyTorch drops what an observer throws and runs the op all the same, whose tensors need not be
+// there then. Training ends instead.
+template <class F>
+void observe(const at::RecordFunction& fn, F&& observer) noexcept {
+  if (in_child) return;
+  try {
+    observer(fn);
+  } catch (const std::exception& error) {
+    const bool python = *error.what() == '\0';  // its text would have to be asked for
+    std::fprintf(stderr, "sentinel: training stopped: what %s uses cannot be told: %s\n", fn.name(),
+                 python ? "a Python exception" : error.what());
+    std::fflush(nullptr);
+    _exit(125);
+  }
+}
+
+std::unique_ptr<at::ObserverContext> start(const at::RecordFunction& fn) {
+  observe(fn, start_frame);
+  return nullptr;
+}
+
+void end(const at::RecordFunction& fn, at::ObserverContext*) { observe(fn, end_frame); }
+
 }  // namespace
-
-#define EXPORT extern "C" __attribute__((visibility("default")))
-
 // From Python. 0; 1 where no hooks are wanted; or a negative errno with sentinel_last_error().
 // `on_gpu`: the session is of a GPU's memory, which Python then registers the two functions below
 // for. There a step's ops come from two threads, the program's and autograd's.
@@ -283,11 +338,12 @@ EXPORT int sentinel_torch_attach(int on_gpu) {
                                    on_gpu != 0 ? SENTINEL_IN_ANY_ORDER : SENTINEL_IN_SEQUENCE);
   if (code < 0) return code;
   gpu = sentinel_gpu();
-  thread.attached = true;
+  thread.trains = true;
+  pthread_atfork(nullptr, nullptr, [] { in_child = true; });
   handle_of = handle_of_stream();
-  if (gpu >= 0 && handle_of == nullptr) return -ENOTSUP;
+  if (gpu >= 0 && handle_of == nullptr && !kFakeGpu) return -ENOTSUP;
   static Allocator allocator;
-  if (gpu < 0) c10::SetCPUAllocator(&allocator, 100);
+  if (gpu < 0 || kFakeGpu) c10::SetCPUAllocator(&allocator, 100);
   if (code > 0) return code;
   at::addGlobalCallback(at::RecordFunctionCallback(&start, &end)
                             .needsInputs(true)
@@ -317,6 +373,8 @@ EXPORT void sentinel_torch_gpu_free(void* address, ssize_t, int, void*) {
 }
 
 EXPORT void sentinel_torch_layer(const char* name) {
+  if (in_child) return;
+  thread.trains = true;
   layers().begin(name);
   sentinel_layer_start(name, SENTINEL_FORWARD);
 }
@@ -326,6 +384,8 @@ EXPORT void sentinel_torch_model(const char* name, std::size_t batch) {
 }
 
 EXPORT void sentinel_torch_step() {
+  if (in_child) return;
+  thread.trains = true;
   layers().clear();
   sentinel_step();
 }

@@ -112,6 +112,39 @@ def test_statistics_are_ours(build, python, tmp_path):
     assert done.stdout == "as told\n", done.stderr
 
 
+REFUSALS = """
+import os, sys
+import torch
+sys.path.insert(0, os.environ["PLACE"])
+from sentinel import _torch
+set_benchmark = torch._C._set_cudnn_benchmark
+_torch._keep_cudnn_from_searching(torch)
+_torch._refuse_graphs(torch)
+torch.backends.cudnn.benchmark = False
+print("off", file=sys.stderr)
+torch.backends.cudnn.benchmark = True
+assert not torch._C._get_cudnn_benchmark()
+with torch.backends.cudnn.flags(enabled=True, benchmark=True, deterministic=True):
+    assert not torch.backends.cudnn.benchmark and torch.backends.cudnn.deterministic
+assert not torch.backends.cudnn.deterministic
+try:
+    torch.cuda.CUDAGraph.capture_begin(None, pool=None)
+except RuntimeError as error:
+    print(error)
+set_benchmark(True)  # PyTorch's own still does, and is what is asked
+assert torch.backends.cudnn.benchmark
+"""
+
+
+def test_what_does_not_work_on_a_gpu_is_kept_off(build, python):
+    done = subprocess.run([python, "-c", REFUSALS], capture_output=True, text=True, timeout=100, env=dict(
+        os.environ, SENTINEL_FRAMEWORK="none", PLACE=str(build / "lib" / "sentinel" / "python")))
+    assert done.returncode == 0, done.stderr
+    assert "CUDA graphs cannot be used" in done.stdout
+    assert done.stderr == ("off\nsentinel: torch.backends.cudnn.benchmark stays off: the search asks for PyTorch's "
+                           "own allocator\n")
+
+
 def test_what_cannot_count_is_refused_before_the_command_starts(sentinel, build, tmp_path):
     """With the tests' driver, whose device does not use pageable memory unless it is told to."""
     place = dict(os.environ, SENTINEL_CUDA=str(build / "lib" / "libsentinel_fake_cuda.so"))

@@ -45,6 +45,8 @@ def attach(torch):
     watched = _attach.start(core, lambda: adaptor.sentinel_torch_attach(on_gpu))
     if on_gpu:
         _manage_gpu(torch, core, adaptor)
+        _keep_cudnn_from_searching(torch)
+        _refuse_graphs(torch)
     if not watched:  # an allocator and nothing else
         return
     hooks = [_find_layers(torch, adaptor), _find_steps(adaptor)]
@@ -103,6 +105,31 @@ def _manage_gpu(torch, core, adaptor):
 
     memory.memory_stats_as_nested_dict = torch.cuda.memory_stats_as_nested_dict = nested
     memory.reset_peak_memory_stats = torch.cuda.reset_peak_memory_stats = reset_peaks
+
+
+def _keep_cudnn_from_searching(torch):
+    """The search asks how large a block PyTorch's own allocator has. One that is plugged in has no answer, and
+    every convolution would fail."""
+    told = False
+
+    def stays_off(wanted):
+        nonlocal told
+        if wanted and not told and not os.environ.get("SENTINEL_QUIET"):
+            told = True
+            sys.stderr.write("sentinel: torch.backends.cudnn.benchmark stays off: the search asks for PyTorch's own "
+                             "allocator\n")
+
+    torch._C._set_cudnn_benchmark = stays_off  # for set_flags() and flags(); the property has it already
+    vars(type(torch.backends.cudnn))["benchmark"].setter = stays_off
+
+
+def _refuse_graphs(torch):
+    """What is captured moves no tensor when it is replayed."""
+    def capture_begin(self, *args, **kwargs):
+        raise RuntimeError("CUDA graphs cannot be used on a GPU under Sentinel: a replay would use tensors that have "
+                           "left the device")
+
+    torch.cuda.CUDAGraph.capture_begin = capture_begin
 
 
 def _find_layers(torch, adaptor):

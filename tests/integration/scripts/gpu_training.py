@@ -1,0 +1,121 @@
+"""Trains a net with residual sums, a weight that is used twice, hooks and a gradient that is summed to its shape:
+what autograd computes beside its nodes' own kernels. With ADAPTOR, as the tests build it (torchplugin/adaptor.cpp),
+in the memory of their driver's library. Prints each loss to the last bit and a hash of the weights."""
+import argparse
+import ctypes
+import hashlib
+import os
+import sys
+import threading
+
+import torch
+
+WIDTH, BATCH, DEPTH = 512, 1024, 12
+TOO_OFTEN = 1000  # that a batch would fit into the tests' device
+
+
+def attach():
+    sys.path.insert(0, os.environ["PLACE"])
+    from sentinel import _attach, _torch
+    core, adaptor = _attach.load_library(), ctypes.CDLL(os.environ["ADAPTOR"])
+    assert _attach.start(core, lambda: adaptor.sentinel_torch_attach(1))
+    _torch._find_layers(torch, adaptor)
+    _torch._find_steps(adaptor)
+    return core
+
+
+class Shift(torch.autograd.Function):
+    """Its backward leaves it to autograd to sum the second gradient over the batch."""
+    @staticmethod
+    def forward(context, value, by):
+        return value + by
+
+    @staticmethod
+    def backward(context, gradient):
+        return gradient, gradient
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(WIDTH, WIDTH) for _ in range(DEPTH))
+        self.shift = torch.nn.Parameter(torch.zeros(WIDTH))
+        self.middle = lambda value: None  # is given what the middle layer makes
+
+    def forward(self, value):
+        made = []
+        for number, layer in enumerate([*self.layers, self.layers[0]]):
+            value = torch.relu(layer(Shift.apply(value, self.shift))) + value
+            value.register_hook(lambda gradient: gradient * 0.5)
+            made.append(value)
+            if number == DEPTH // 2:
+                self.middle(value)
+        for early in made:  # a part of each one's gradient comes first, and waits for the rest
+            value = value + early * 0.5
+        return value
+
+
+def run_out_of_memory(value):
+    """In the program's thread now, and where the gradient is computed: an op's part that has no room is refused,
+    and the step goes on."""
+    refused = []
+
+    def ask(tensor):
+        try:
+            tensor.repeat(TOO_OFTEN, 1)
+        except torch.cuda.OutOfMemoryError as error:
+            assert "under Sentinel: gpu0 has no room" in str(error), error
+            refused.append(threading.current_thread())
+
+    ask(value)
+    value.register_hook(ask)
+    return refused
+
+
+def train(steps, backward, out_of_memory_in):
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9)
+    for step in range(steps):
+        refused = []
+        model.middle = lambda value: refused.append(run_out_of_memory(value)) if step == out_of_memory_in else None
+        optimizer.zero_grad()
+        loss = model(torch.randn(BATCH, WIDTH)).square().mean()
+        backward(loss)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        if step == out_of_memory_in:
+            assert len(refused[0]) == 2, refused
+            print("refused twice", file=sys.stderr)
+        print(f"step {step} loss {float(loss.detach()).hex()}", flush=True)
+    return model
+
+
+def in_thread(call, *words):
+    thread = threading.Thread(target=call, args=words)
+    thread.start()
+    thread.join()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--thread", choices=["none", "backward", "all"], default="none",
+                        help="which part has a thread of its own; in `all` backward has another")
+    parser.add_argument("--out-of-memory-in", type=int)
+    args = parser.parse_args()
+    core = attach() if "ADAPTOR" in os.environ else None
+    torch.manual_seed(1)
+    backward = torch.Tensor.backward if args.thread == "none" else lambda loss: in_thread(loss.backward)
+    trained = []
+    work = lambda: trained.append(train(args.steps, backward, args.out_of_memory_in))
+    in_thread(work) if args.thread == "all" else work()
+    if core:
+        core.sentinel_unsupported(b"reading a tensor without an op")  # all comes back, and stays
+    digest = hashlib.sha256()
+    for parameter in trained[0].parameters():
+        digest.update(parameter.detach().numpy().tobytes())
+    print(digest.hexdigest())
+
+
+if __name__ == "__main__":
+    main()

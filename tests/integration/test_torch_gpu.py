@@ -1,0 +1,98 @@
+"""The PyTorch adaptor's way on a GPU, without one: built so that the processor's PyTorch takes the device's part, in
+the memory of the tests' driver's library. What an op uses that is not there ends the program, as on a device."""
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+import training
+
+TRAINING = pathlib.Path(__file__).resolve().parent / "scripts" / "gpu_training.py"
+BUILD = """
+import os, sys, torch
+home, folder = sys.argv[1:]
+sys.path.insert(0, os.path.join(home, "python"))
+from sentinel import _torch
+build = _torch._build_for(torch)
+arguments = build.arguments
+build.arguments = lambda source: ["-DSENTINEL_TORCH_FAKE_GPU", *arguments(source)]
+print(build.build(home, folder))
+"""
+
+
+@pytest.fixture(scope="module")
+def device(build, python, tmp_path_factory):
+    """The environment in which a program trains in the fake device's memory."""
+    home, folder = build / "lib" / "sentinel", tmp_path_factory.mktemp("adaptor")
+    place = dict(SENTINEL_FRAMEWORK="none", XDG_CACHE_HOME=str(folder))
+    made = subprocess.run([python, "-c", BUILD, home, folder], env={**os.environ, **place}, capture_output=True,
+                          text=True)
+    assert made.returncode == 0, made.stderr
+    return dict(place, ADAPTOR=made.stdout.strip(), PLACE=str(home / "python"), SENTINEL_MODE="run",
+                SENTINEL_LIBRARY=str(build / "lib" / "libsentinel.so"), SENTINEL_TIERS="fast=gpu0,slow=host",
+                SENTINEL_CUDA=str(build / "lib" / "libsentinel_fake_cuda.so"), SENTINEL_FAKE_CUDA_BYTES=str(512 << 20))
+
+
+@pytest.fixture(scope="module")
+def plain_training(python):
+    outcome = training.finish([python, TRAINING])
+    assert outcome.status == 0, outcome.err
+    return outcome.out
+
+
+BACKWARD = ("--thread", "backward")
+
+
+@pytest.mark.parametrize("flags, policy", [((), "sentinel"), (("--thread", "all"), "sentinel"), (BACKWARD, "sentinel"),
+                                           (BACKWARD, "deepum"), ((*BACKWARD, "--out-of-memory-in", "6"), "sentinel")],
+                         ids=["one thread", "all in a second", "backward in a second", "the same without a plan",
+                              "out of memory"])
+def test_training_is_the_same_in_a_share_of_the_memory(flags, policy, python, device, plain_training, tmp_path):
+    """In a second thread, as autograd's is on a device, what it adds up beside its nodes' kernels is seen, too."""
+    summary = tmp_path / "summary.json"
+    outcome = training.finish([python, TRAINING, *flags], env=dict(
+        device, SENTINEL_FAST="30%", SENTINEL_POLICY=policy, SENTINEL_SUMMARY=str(summary)))
+    assert outcome.status == 0, outcome.err
+    assert outcome.out == plain_training
+    assert ("refused twice" in outcome.err) == ("--out-of-memory-in" in flags)
+    told = training.read_json(summary)
+    assert told["peak_fast_bytes"] <= told["fast_limit_bytes"] < told["peak_unlimited_bytes"] / 3
+    steady = [step for step in told["steps"] if step["phase"] == "steady"]
+    assert len(steady) >= 3 and all(step["promoted_bytes"] > 0 for step in steady)
+
+
+THROWS = """
+import os, runpy, sys, torch
+training = runpy.run_path(sys.argv[1])
+training["attach"]()
+
+class Odd(torch.Tensor):
+    @staticmethod
+    def __new__(cls):
+        return torch.Tensor._make_wrapper_subclass(cls, (4,), dispatch_device=True)
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        raise ValueError("no device")
+
+odd = Odd()
+child = os.fork()
+if child == 0:  # observes nothing: an op fails as it does without Sentinel
+    try:
+        odd + odd
+    except ValueError:
+        os._exit(7)
+    os._exit(8)
+print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+odd + odd
+print("goes on")
+"""
+
+
+def test_an_op_whose_tensors_cannot_be_told_does_not_run(python, device):
+    """PyTorch drops what an observer throws. In a forked child nothing is observed."""
+    outcome = training.finish([python, "-c", THROWS, TRAINING], env=device)
+    assert outcome.out == "child 7\n", outcome.err
+    assert outcome.status == 125
+    assert "training stopped: what aten::add uses cannot be told: a Python exception" in outcome.err
