@@ -18,7 +18,7 @@ import time
 
 import bounded
 import table
-from contenders import BASELINES, MODELS, NO_TIME, SHARES, contenders, wrong
+from contenders import BASELINES, MODELS, NO_TIME, SHARES, by_other_policies, by_plan_and_by_demand, wrong
 from results import Results, about
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -73,21 +73,25 @@ class Comparison:
     def __init__(self, args, results, folder, deadline):
         self.args, self.results, self.deadline = args, results, deadline
         self.record, self.summary = folder / "run.json", folder / "summary.json"
-        self.references = {}  # this call's plain training, by model
+        self.again = f"plain, call {results.call + 1}"
 
     def missing(self, model, label):
         row = self.results.data["models"].get(model, {}).get(label)
         return row is None or row.get("failure") == NO_TIME
 
+    def reference(self, model):
+        """This call's plain training; None before it was measured."""
+        rows = self.results.data["models"].get(model, {})
+        return next((rows[label] for label in ("plain", self.again)
+                     if label in rows and rows[label]["call"] == self.results.call), None)
+
     def begin(self, model, labels):
         """Plain PyTorch, and what it does with the techniques named."""
-        plain = "plain" if "plain" in labels else f"plain, call {self.results.call + 1}"
-        labels = [plain, *(label for label in labels if label != "plain")]
+        labels = labels if "plain" in labels else [self.again, *labels]
         runs, reason = self.trained(model, labels, *self.words(
             model, "--techniques", ",".join(BASELINES.get(label, "none") for label in labels)))
         for label, run in zip(labels, runs + [{"failure": reason}] * len(labels)):
-            row = row_of(run, self.references.get(model))
-            self.references.setdefault(model, row)
+            row = row_of(run, self.reference(model))
             if label in BASELINES or row.get("failure") != NO_TIME:
                 self.results.put(row, "models", model, label)
 
@@ -95,7 +99,7 @@ class Comparison:
         """Sentinel."""
         runs, reason = self.trained(model, [contender.label],
                                     *under(self.args, contender, self.summary, self.words(model)))
-        row = row_of(runs[0] if runs else {"failure": reason}, self.references[model])
+        row = row_of(runs[0] if runs else {"failure": reason}, self.reference(model))
         if self.summary.exists():
             row["summary"] = json.loads(self.summary.read_text())
         self.results.put(row, "models", model, contender.label)
@@ -120,16 +124,15 @@ class Comparison:
         return ([] if ended.status != 0 and len(runs) == len(labels) == 1 else runs), ended.reason()
 
 
-def measure(args, results, deadline):
-    """What is missing. The first contenders of all models come before the next ones of any."""
-    candidates = [one for one in contenders(args.shares, args.host_memory)
-                  if args.sentinel and (args.only is None or one.label in args.only)]
+def measure(args, results, deadline, contenders):
+    """What is missing of plain PyTorch and these. The first ones of all models come before the next ones of any."""
+    candidates = [one for one in contenders if args.sentinel and (args.only is None or one.label in args.only)]
     with tempfile.TemporaryDirectory(prefix="sentinel-gpu-") as name:
         comparison = Comparison(args, results, pathlib.Path(name), deadline)
         wanted = {model: [one for one in candidates if comparison.missing(model, one.label)] for model in args.models}
         for model in args.models:
             labels = [label for label in BASELINES if comparison.missing(model, label)]
-            if labels or wanted[model]:
+            if labels or wanted[model] and not comparison.reference(model):
                 comparison.begin(model, labels)
         for one in candidates:
             for model in args.models:
@@ -145,7 +148,8 @@ def main():
     parser.add_argument("--json", type=pathlib.Path)
     args = parser.parse_args()
     results = Results(args.json, about(args.python), ["compare.py", *sys.argv[1:]])
-    failed = measure(args, results, time.monotonic() + args.seconds)
+    failed = measure(args, results, time.monotonic() + args.seconds, by_plan_and_by_demand(args.shares)
+                     + by_other_policies(args.shares, args.host_memory))
     print(table.text(results.data))
     if failed:
         print(f"wrong or failed: {', '.join(failed)}", file=sys.stderr)

@@ -24,16 +24,16 @@ class Contender:
         return f"Sentinel{share}{f', {self.policy}' if self.policy else ''}{', file' if self.host else ''}"
 
 
-def contenders(shares=SHARES, host=None):
+def by_plan_and_by_demand(shares=SHARES):
     """In the order of what is to be known first. `lru` moves by demand alone."""
-    first, *others = shares
-    yield Contender(first)
-    yield Contender()
-    yield from (Contender(share) for share in others)
-    yield from (Contender(share, "lru") for share in shares)
-    yield from (Contender(first, policy) for policy in ("auto", "g10", "deepum"))
-    if host:
-        yield Contender(first, host=host)
+    return [Contender(shares[0]), Contender(), *(Contender(share) for share in shares[1:]),
+            *(Contender(share, "lru") for share in shares)]
+
+
+def by_other_policies(shares=SHARES, host=None):
+    """With the first share."""
+    return [*(Contender(shares[0], policy) for policy in ("auto", "g10", "deepum")),
+            *([Contender(shares[0], host=host)] if host else [])]
 
 
 def not_comparable(rows):

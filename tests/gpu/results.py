@@ -20,7 +20,7 @@ import subprocess
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 MEASURED = ("include", "libsentinel", "torchplugin", "tools/sentinel", "tests/unit/execute",
             *(f"tests/gpu/{name}" for name in ("device_test.cpp", "touch_kernel.h", "movement.cpp", "models.py",
-                                               "train.py")))
+                                               "train.py", "cases.py")))
 
 
 class Results:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What run.sh does when it has built: tests, checks, and measurements, within so many seconds. With a folder of an
-earlier call what is missing there is done alone; the largest batches come when nothing else is missing.
+earlier call what is missing there is done alone. Each step begins when nothing is missing of those before.
 
     steps.py --build FOLDER --results FOLDER [--steps memcheck,training] [OPTIONS of compare.py...]
 """
@@ -15,6 +15,7 @@ import bounded
 import compare
 import largest
 import table
+from contenders import by_other_policies, by_plan_and_by_demand
 from results import Results, about
 
 # But for the tests in which the driver refuses a call, or NVIDIA's own libraries have it refuse some, which would be
@@ -22,8 +23,10 @@ from results import Results, about
 # shared memory, of which that one has none: it finds nothing of ours. The order of copies is held by what the tests
 # compare.
 CHECKED = "--gtest_filter=-*HasItsName:*OwnFile*:*Cupti*:*PatchedKernel*"
-LONGEST = 150  # seconds for one of them
-NAMES = ("pool_engine_test", "gpu_device_test", "memcheck", "racecheck", "movement", "training", "largest")
+HERE = pathlib.Path(__file__).resolve().parent
+LONGEST = 200  # seconds for one of them
+NAMES = ("pool_engine_test", "gpu_device_test", "memcheck", "racecheck", "movement", "torch_test", "training",
+         "largest", "policies")  # in this order: the last ones are what no aim asks for
 
 
 def options():
@@ -80,6 +83,11 @@ class Steps:
             elif self.wanted(tool):
                 self.say(f"\n{tool}: compute-sanitizer is not here")
 
+    def check_pytorch(self):
+        if self.args.sentinel and self.results.data["about"]["devices"]:
+            self.run("torch_test", sys.executable, HERE / "torch_test.py", "--sentinel", self.args.sentinel, "--python",
+                     self.args.python)
+
     def move(self):
         rates = self.args.results / "movement.json"
         self.run("movement", self.args.build / "gpu_movement", rates)
@@ -89,7 +97,7 @@ class Steps:
             rates.unlink()
 
     def train(self):
-        if not {"training", "largest"} & set(self.args.steps):
+        if not {"training", "largest", "policies"} & set(self.args.steps):
             return
         if not self.results.data["about"]["devices"]:
             self.failed.append(f"training: {self.args.python} has no PyTorch with CUDA (SENTINEL_GPU_PYTHON names "
@@ -97,10 +105,14 @@ class Steps:
             return
         if not self.args.sentinel:
             self.failed.append("with Sentinel: no command runs here; the others were measured")
-        if "training" in self.args.steps:
-            self.failed += compare.measure(self.args, self.results, self.deadline)
-        if "largest" in self.args.steps and self.args.sentinel:
-            self.failed += largest.measure(self.args, self.results, self.deadline)
+        args, results, deadline, failed = self.args, self.results, self.deadline, []
+        if "training" in args.steps:
+            failed += compare.measure(args, results, deadline, by_plan_and_by_demand(args.shares))
+        if "largest" in args.steps and args.sentinel:
+            failed += largest.measure(args, results, deadline)
+        if "policies" in args.steps and args.sentinel:
+            failed += compare.measure(args, results, deadline, by_other_policies(args.shares, args.host_memory))
+        self.failed += dict.fromkeys(failed)  # what two steps found once
 
 
 def main():
@@ -110,6 +122,7 @@ def main():
     steps = Steps(args)
     steps.check()
     steps.move()
+    steps.check_pytorch()
     steps.train()
     steps.say("\n" + table.text(steps.results.data))
     if steps.failed:

@@ -10,6 +10,7 @@ import sys
 
 from contenders import MODELS, NO_TIME, SHARES, Contender, not_comparable, wrong
 
+TESTS = ("pool_engine_test", "gpu_device_test", "torch_test", "memcheck", "racecheck")
 PAPER = 4.2  # times the batch on a GPU, on average (Sentinel, HPCA 2021)
 
 
@@ -150,8 +151,9 @@ def verdicts(data):
     yield judged("ample memory: overhead < 1 %", each(overhead), lambda value: value < 0.01, percent)
     yield judged("movement: 95 % of the link", {kind: of_link(kind) for kind in ("pools", "managed")},
                  lambda value: value >= 0.95, percent)
-    yield judged("tests and memory checker", {name: steps[name]["status"] == 0 if name in steps else None for name in (
-        "pool_engine_test", "gpu_device_test", "memcheck", "racecheck")}, bool, lambda ok: "clean" if ok else "failed")
+    yield judged("tests and memory checker",
+                 {name: steps[name]["status"] == 0 if name in steps else None for name in TESTS},
+                 bool, lambda ok: "clean" if ok else "failed")
 
 
 def text(data):

@@ -19,7 +19,7 @@ import search  # noqa: E402
 import table  # noqa: E402
 
 MODELS = contenders.MODELS
-SENTINELS = [one.label for one in contenders.contenders()]
+SENTINELS = [one.label for one in contenders.by_plan_and_by_demand() + contenders.by_other_policies()]
 
 
 def write_program(path, text, interpreter=sys.executable):
@@ -34,6 +34,8 @@ import json, os, sys, time
 if sys.argv[1] == "-c":
     print(json.dumps({"torch": "2.0", "cuda": "13.0", "devices": int(os.environ.get("DEVICES", 1))}))
     sys.exit()
+if sys.argv[1].endswith("cases.py"):
+    sys.exit(print(f"{sys.argv[2]} trains"))
 model, flags = sys.argv[2], dict(zip(sys.argv[3:-1], sys.argv[4:]))
 with open(os.environ["LOG"], "a") as log:
     log.write(f"{model} {flags.get('--techniques', os.environ.get('UNDER', ''))}\\n")
@@ -81,7 +83,7 @@ begin = subprocess.Popen(command, env={**os.environ, "UNDER": under})
 with open(os.environ["LOG"], "a") as log:
     log.write(f"pid {begin.pid}\\n")
 status = begin.wait()
-if status == 0:
+if status == 0 and "--summary" in flags:
     times = {"warmup": 102.0, "profile": 250.0, "steady": 102.0}
     steps = [{"phase": phase, "ms": ms} for phase, ms in times.items()]
     with open(flags["--summary"], "w") as file:
@@ -159,7 +161,7 @@ def test_what_is_to_be_known_first_comes_first():
     assert SENTINELS == ["Sentinel 40 %", "Sentinel", "Sentinel 20 %", "Sentinel 60 %", "Sentinel 40 %, lru",
                          "Sentinel 20 %, lru", "Sentinel 60 %, lru", "Sentinel 40 %, auto", "Sentinel 40 %, g10",
                          "Sentinel 40 %, deepum"]
-    assert [one.label for one in contenders.contenders([30], "8G")][-1] == "Sentinel 30 %, file"
+    assert contenders.by_other_policies([30], "8G")[-1].label == "Sentinel 30 %, file"
 
 
 def test_every_contender_of_every_model_is_measured(measured):
@@ -277,7 +279,8 @@ def whole_results():
     slow = {**sentinel, "of_plain": 0.9}
     rate = {"in": 50.0, "out": 50.0, "both": 80.0}
     return {"about": {"device": "a card", "driver": "1", "cuda": "13", "torch": "2", "sources": "abc"}, "calls": [{}],
-            "steps": {name: {"status": 0} for name in ("pool_engine_test", "gpu_device_test", "memcheck", "racecheck")},
+            "steps": {name: {"status": 0} for name in ("pool_engine_test", "gpu_device_test", "torch_test", "memcheck",
+                                                    "racecheck")},
             "movement": {kind: dict(rate) for kind in ("plain", "pools", "managed")},
             "models": {model: {**others, **{label: dict(slow if "lru" in label else sentinel) for label in SENTINELS}}
                        for model in MODELS},
@@ -389,7 +392,7 @@ def run_sh(tmp_path):
     return run
 
 
-SMALL = ("--models", "ViT", "--only", "Sentinel 40 %;Sentinel", "--largest", "ViT,GPT-2")
+SMALL = ("--models", "ViT", "--only", "Sentinel 40 %;Sentinel;Sentinel 40 %, g10", "--largest", "ViT,GPT-2")
 
 
 def test_run_does_everything_once(run_sh, tmp_path):
@@ -397,9 +400,11 @@ def test_run_does_everything_once(run_sh, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert {file.name for file in (tmp_path / "out").iterdir()} == {"results.json", "report.txt"}
     assert {name: step["status"] for name, step in results["steps"].items()} == dict.fromkeys(
-        ["pool_engine_test", "gpu_device_test", "memcheck", "racecheck", "movement"], 0)
+        ["pool_engine_test", "gpu_device_test", "memcheck", "racecheck", "movement", "torch_test"], 0)
     assert results["movement"]["pools"] == {"call": 0, "in": 49, "out": 48, "both": 79}
-    assert set(results["models"]["ViT"]) == {*contenders.BASELINES, "Sentinel 40 %", "Sentinel"}
+    assert list(results["models"]["ViT"]) == [*contenders.BASELINES, *SMALL[3].split(";")]
+    assert [line for line in log if line.startswith(("ViT", "GPT-2"))] == [
+        "ViT none,checkpoint,save_on_cpu,none", "ViT 40% plan", "ViT all plan", "ViT ", "GPT-2 ", "ViT 40% g10"]
     assert results["largest"]["ViT"] == {"call": 0, "limit_bytes": 4 << 30, "size": "small",
                                          "plain": {"batch": 3, "over": True}, "sentinel": {"batch": 24, "over": True}}
     about = results["about"]
@@ -477,6 +482,34 @@ def test_plain_pytorch_looks_for_its_largest_batch(python):
              "--most", "3"]
     done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=100)
     assert done.stdout == "3\n" and "batch 1 trains\nbatch 2 trains\nbatch 3 trains\n" in done.stderr
+
+
+def cases(python, sentinel, *names):
+    words = [sys.executable, GPU / "torch_test.py", "--sentinel", sentinel, "--python", python, "--device", "cpu",
+             "--cases", ",".join(names)]
+    return subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=140)
+
+
+def test_programs_print_the_same_in_half_of_their_memory(python, build):
+    """On the processor, and so what a device has in common with it: that these programs train, and are compared."""
+    done = cases(python, build / "bin" / "sentinel", "straight", "forked", "another_thread")
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = dict(line.split(": ", 1) for line in done.stdout.splitlines())
+    assert list(told) == ["straight", "forked", "another_thread"]
+    assert told["straight"] == told["another_thread"] != told["forked"] and "tensors: " in told["forked"]
+
+
+@pytest.mark.parametrize("wrong, told", [
+    ("print('more')", "plain: the end; Sentinel: more"),
+    ("sys.exit(3)", "Sentinel: status 3: failed without a word"),
+    ("print('CUDA: initialization error', file=sys.stderr)", "CUDA: initialization error"),
+    ("", None)])
+def test_a_program_that_does_not_is_told(tmp_path, wrong, told):
+    python = write_program(tmp_path / "python", "print('trained')")
+    sentinel = write_program(tmp_path / "sentinel", "import subprocess, sys\n"
+                             f"subprocess.run(sys.argv[sys.argv.index('--') + 1:])\nsys.stdout.flush()\n{wrong}")
+    done = cases(python, sentinel, "straight")
+    assert done.stdout == f"straight: {told or 'trained'}\n" and done.returncode == (1 if told else 0)
 
 
 def test_movement_is_measured_with_the_tests_driver(build, tmp_path):
