@@ -118,10 +118,11 @@ class Comparison:
         print(f"{model}: {', '.join(labels)}", file=sys.stderr, flush=True)
         ended = bounded.run(words, min(left, self.args.each))
         runs = json.loads(self.record.read_text()) if self.record.exists() else []
+        if ended.status != 0 and len(labels) == 1:
+            runs = []  # what fails, or does not end, when its record is written, has failed
         if ended.status is None:
             return runs, NO_TIME if left < self.args.each else f"not over after {self.args.each:.0f} s"
-        # What fails after its record was written, has failed.
-        return ([] if ended.status != 0 and len(runs) == len(labels) == 1 else runs), ended.reason()
+        return runs, ended.reason()
 
 
 def measure(args, results, deadline, contenders):

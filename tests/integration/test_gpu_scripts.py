@@ -59,6 +59,8 @@ for technique in flags.get("--techniques", "none").split(","):
                         "steps": [{"loss": loss, "ms": ms + (900 if n < 4 else 0)} for n in range(10)]})
     with open(flags["--json"], "w") as file:
         json.dump(records, file)
+if os.environ.get("UNDER") and os.environ.get("UNDER") == os.environ.get("LINGERS"):
+    time.sleep(100)
 """
 
 # `sentinel run` and `sentinel fit`, which starts the command in a process of its own.
@@ -191,6 +193,11 @@ def test_a_row_that_hangs_or_fails_costs_no_other(measured):
     assert rows["save_on_cpu"]["failure"].startswith("CUDA out of memory")  # which is no fault here
     assert all("ms" in row for label, row in rows.items() if label not in ("Sentinel 20 %", "save_on_cpu"))
     assert all_end([line.split()[1] for line in log if line.startswith("pid")])
+
+
+def test_what_does_not_end_after_its_last_step_has_failed(measured):
+    done, results, _ = measured("--models", "ViT", "--only", "Sentinel", "--each", "2", LINGERS="all plan")
+    assert done.returncode == 1 and results["models"]["ViT"]["Sentinel"]["failure"] == "not over after 2 s"
 
 
 def test_a_process_of_several_that_is_killed_leaves_what_it_had(measured):
