@@ -18,7 +18,7 @@ import time
 
 import bounded
 import table
-from contenders import BASELINES, MODELS, NO_TIME, SHARES, by_other_policies, by_plan_and_by_demand, wrong
+from compared import BASELINES, MODELS, NO_TIME, SHARES, by_other_policies, by_plan_and_by_demand, wrong
 from results import Results, about
 
 HERE = pathlib.Path(__file__).resolve().parent

@@ -15,7 +15,7 @@ import bounded
 import compare
 import largest
 import table
-from contenders import by_other_policies, by_plan_and_by_demand
+from compared import by_other_policies, by_plan_and_by_demand
 from results import Results, about
 
 # But for the tests in which the driver refuses a call, or NVIDIA's own libraries have it refuse some, which would be

@@ -8,7 +8,7 @@ import pathlib
 import statistics
 import sys
 
-from contenders import MODELS, NO_TIME, SHARES, Contender, not_comparable, wrong
+from compared import MODELS, NO_TIME, SHARES, Contender, not_comparable, wrong
 
 TESTS = ("pool_engine_test", "gpu_device_test", "torch_test", "memcheck", "racecheck")
 PAPER = 4.2  # times the batch on a GPU, on average (Sentinel, HPCA 2021)

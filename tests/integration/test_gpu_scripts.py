@@ -14,12 +14,12 @@ import pytest
 GPU = pathlib.Path(__file__).resolve().parent.parent / "gpu"
 sys.path.insert(0, str(GPU))
 import bounded  # noqa: E402
-import contenders  # noqa: E402
+import compared  # noqa: E402
 import search  # noqa: E402
 import table  # noqa: E402
 
-MODELS = contenders.MODELS
-SENTINELS = [one.label for one in contenders.by_plan_and_by_demand() + contenders.by_other_policies()]
+MODELS = compared.MODELS
+SENTINELS = [one.label for one in compared.by_plan_and_by_demand() + compared.by_other_policies()]
 
 
 def write_program(path, text, interpreter=sys.executable):
@@ -163,7 +163,7 @@ def test_what_is_to_be_known_first_comes_first():
     assert SENTINELS == ["Sentinel 40 %", "Sentinel", "Sentinel 20 %", "Sentinel 60 %", "Sentinel 40 %, lru",
                          "Sentinel 20 %, lru", "Sentinel 60 %, lru", "Sentinel 40 %, auto", "Sentinel 40 %, g10",
                          "Sentinel 40 %, deepum"]
-    assert contenders.by_other_policies([30], "8G")[-1].label == "Sentinel 30 %, file"
+    assert compared.by_other_policies([30], "8G")[-1].label == "Sentinel 30 %, file"
 
 
 def test_every_contender_of_every_model_is_measured(measured):
@@ -171,7 +171,7 @@ def test_every_contender_of_every_model_is_measured(measured):
     assert done.returncode == 0, done.stderr
     assert list(results["models"]) == list(MODELS)
     for rows in results["models"].values():
-        assert list(rows) == [*contenders.BASELINES, *SENTINELS]
+        assert list(rows) == [*compared.BASELINES, *SENTINELS]
         assert rows["plain"]["ms"] == 100 and rows["Sentinel 40 %, lru"]["of_plain"] == 100 / 102
         assert all(row["same"] and row["call"] == 0 for label, row in rows.items() if label != "plain")
         assert rows["Sentinel"]["summary"]["steps"][1]["phase"] == "profile"
@@ -209,14 +209,14 @@ def test_a_process_of_several_that_is_killed_leaves_what_it_had(measured):
 
 def test_the_next_call_measures_what_is_missing(measured):
     done, results, _ = measured("--models", "ViT", "--only", "Sentinel 40 %;Sentinel", "--seconds", "0")
-    assert {row["failure"] for row in results["models"]["ViT"].values()} == {contenders.NO_TIME}
+    assert {row["failure"] for row in results["models"]["ViT"].values()} == {compared.NO_TIME}
     assert done.returncode == 0 and "open    Sentinel 40 %: 0.95 of unlimited" in done.stdout
     measured("--models", "ViT", "--only", "Sentinel 40 %")
     done, results, log = measured("--models", "ViT", "--only", "Sentinel 40 %;Sentinel", MS="125")
     assert [line for line in log if not line.startswith("pid")] == ["ViT none", "ViT all plan"]
     rows = results["models"]["ViT"]
     assert {label: row["call"] for label, row in rows.items()} == {
-        **{label: 1 for label in contenders.BASELINES}, "Sentinel 40 %": 1, "plain, call 3": 2, "Sentinel": 2}
+        **{label: 1 for label in compared.BASELINES}, "Sentinel 40 %": 1, "plain, call 3": 2, "Sentinel": 2}
     assert rows["Sentinel"]["of_plain"] == 0.8 and "failure" not in rows["Sentinel 40 %"]
     _, results, log = measured("--models", "ViT", "--only", "Sentinel 40 %;Sentinel")
     assert not log and len(results["calls"]) == 3
@@ -409,7 +409,7 @@ def test_run_does_everything_once(run_sh, tmp_path):
     assert {name: step["status"] for name, step in results["steps"].items()} == dict.fromkeys(
         ["pool_engine_test", "gpu_device_test", "memcheck", "racecheck", "movement", "torch_test"], 0)
     assert results["movement"]["pools"] == {"call": 0, "in": 49, "out": 48, "both": 79}
-    assert list(results["models"]["ViT"]) == [*contenders.BASELINES, *SMALL[3].split(";")]
+    assert list(results["models"]["ViT"]) == [*compared.BASELINES, *SMALL[3].split(";")]
     assert [line for line in log if line.startswith(("ViT", "GPT-2"))] == [
         "ViT none,checkpoint,save_on_cpu,none", "ViT 40% plan", "ViT all plan", "ViT ", "GPT-2 ", "ViT 40% g10"]
     assert results["largest"]["ViT"] == {"call": 0, "limit_bytes": 4 << 30, "size": "small",
@@ -459,7 +459,7 @@ def test_what_is_missing_is_told(run_sh, tmp_path):
     assert done.returncode == 1 and "has no PyTorch with CUDA (SENTINEL_GPU_PYTHON names another)" in done.stdout
     (tmp_path / "build" / "bin" / "sentinel").unlink()
     done, results, _ = run_sh("--steps", "training", "--models", "ViT")
-    assert done.returncode == 1 and set(results["models"]["ViT"]) == set(contenders.BASELINES)
+    assert done.returncode == 1 and set(results["models"]["ViT"]) == set(compared.BASELINES)
     assert "with Sentinel: no command runs here; the others were measured" in done.stdout
     done, _, log = run_sh(NO_DEVICE="1")
     assert done.returncode == 0 and "no NVIDIA GPU here" in done.stderr and log == ["pool_engine_test "]
