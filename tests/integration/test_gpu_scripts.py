@@ -299,15 +299,15 @@ def verdicts(data):
 
 
 AIMS = ["losses to the last bit", "Sentinel 40 %: 0.95 of unlimited", "over the best other > 1",
-        "largest batch, mean 4.2 times", "profiled step, in plain steps", "ample memory: overhead < 1 %",
+        "largest batch, times: 4.2", "profiled step, in plain steps", "ample memory: overhead < 1 %",
         "movement: 95 % of the link", "tests and memory checker"]
 
 
 def test_all_aims_are_met():
     data = whole_results()
-    assert verdicts(data) == dict.fromkeys(AIMS, "met")
+    assert verdicts(data) == {**dict.fromkeys(AIMS, "met"), "profiled step, in plain steps": "known"}
     told = {aim: measured for aim, measured, _ in table.verdicts(data)}
-    assert told["largest batch, mean 4.2 times"].startswith("mean 5.00, ResNet-152 5.00")
+    assert told["largest batch, times: 4.2"] == "mean 5.00"
     assert told["profiled step, in plain steps"].startswith("ResNet-152 2.00")
     assert told["ample memory: overhead < 1 %"].endswith("DCGAN 0.5 %")
     assert told["over the best other > 1"].startswith("ResNet-152 1.11")
@@ -331,6 +331,7 @@ def change(data, *keys, to):
     (("models", "DCGAN"), {}, AIMS[0], "open"),
     (("largest", "ResNet-152", "sentinel"), {"failure": "killed"}, AIMS[3], "open"),
     (("largest",), {}, AIMS[3], "open"),
+    (("largest", "ResNet-152", "sentinel", "batch"), 6, AIMS[3], "missed"),
     (("models", "ViT", "Sentinel", "of_plain"), 0.98, AIMS[5], "missed"),
     (("models", "ViT", "Sentinel", "summary"), {}, AIMS[4], "open"),
     (("movement", "managed", "both"), 75.0, AIMS[6], "missed"),
