@@ -1,183 +1,160 @@
 #!/usr/bin/env python3
 """Training in a share of a GPU's memory, beside what people do today: plain PyTorch, saved tensors on the host
-(torch.autograd.graph.save_on_cpu), activation checkpointing, and Sentinel with 20, 40 and 60 % of the peak, once
-by demand alone, with DeepUM's tables and with G10's plan, too; then the largest batch within a fixed budget. Prints a
-table a model, and writes all of it as JSON.
+(torch.autograd.graph.save_on_cpu), activation checkpointing, and Sentinel with 20, 40 and 60 % of the peak, by plans,
+by demand alone and with DeepUM's tables. Prints a table a model and what it comes to, and writes all of it as JSON.
 
-    compare.py --sentinel BIN [--models A,B] [--shares 40,20,60] [--host-memory 8G] [--seconds 420] [--json FILE]
+    compare.py --sentinel BIN [--models A,B] [--shares 40,20,60] [--only LABEL;LABEL] [--seconds 420] [--json FILE]
+
+With a FILE of an earlier call what is missing there is measured alone, and plain PyTorch again, for each call's
+figures are held against its own.
 """
 import argparse
 import json
 import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 
-NO_TIME = "no time left"
+import bounded
+import table
+from compared import BASELINES, MODELS, NO_TIME, SHARES, by_other_policies, by_plan_and_by_demand, wrong
+from results import Results, about
+
 HERE = pathlib.Path(__file__).resolve().parent
-MODELS = ("ResNet-152", "BERT-large", "GPT-2", "ViT", "DCGAN")
-STEPS = 14  # the first three or four warm up and are profiled
+STEPS = 10  # the first three or four warm up and are profiled
 
 
-def options():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_options(parser):
     parser.add_argument("--sentinel", type=pathlib.Path, help="the command; without it the others are measured alone")
+    parser.add_argument("--python", default=sys.executable, help="one that has PyTorch")
     parser.add_argument("--models", type=lambda text: text.split(","), default=MODELS)
-    parser.add_argument("--shares", type=lambda text: [int(share) for share in text.split(",")], default=[40, 20, 60])
-    parser.add_argument("--seconds", type=float, default=420, help="what has not begun by then is left out")
+    parser.add_argument("--shares", type=lambda text: [int(share) for share in text.split(",")], default=SHARES)
+    parser.add_argument("--only", type=lambda text: text.split(";"), help="labels of Sentinel's rows; '': none of them")
+    parser.add_argument("--seconds", type=float, default=420, help="what is not over by then is left out")
+    parser.add_argument("--each", type=float, default=120, help="seconds that a training may take")
     parser.add_argument("--batch", type=int)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--tiny", action="store_true", help="small models, to test this script")
-    parser.add_argument("--largest", default="BERT-large", help="the model whose largest batch is looked for; none: ''")
+    parser.add_argument("--size", default="full", help="of the models: full, small, or tiny to test this script")
     parser.add_argument("--gpu-memory", default="pools", choices=("auto", "pools", "managed"))
     parser.add_argument("--host-memory", help="bytes (8G): of the first share, also with so much of the host's memory "
                         "and a file below it")
-    parser.add_argument("--json", type=pathlib.Path)
-    return parser.parse_args()
 
 
-def training(args, model, *flags, batch=None, steps=STEPS):
-    words = [sys.executable, str(HERE / "train.py"), model, "--steps", str(steps), "--device", args.device, *flags]
-    if batch or args.batch:
-        words += ["--batch", str(batch or args.batch)]
-    return words + (["--tiny"] if args.tiny else [])
+def training(args, model, *flags, size=None):
+    """The words of one."""
+    words = [args.python, HERE / "train.py", model, "--device", args.device, "--size", size or args.size, *flags]
+    return list(map(str, words))
 
 
-def measured(words, record, summary, seconds):
-    """A row of the table, or why there is none. The first half of the steps is not counted."""
-    try:
-        done = subprocess.run([*map(str, words), "--json", str(record)], capture_output=True, text=True,
-                              timeout=max(1, seconds))
-    except subprocess.TimeoutExpired:
-        return {"failure": NO_TIME}
-    if done.returncode != 0:
-        lines = (done.stderr.strip() or "failed without a word").splitlines()
-        return {"failure": next((line for line in lines if "out of memory" in line), lines[-1])[-200:]}
-    run = json.loads(record.read_text())
+def under(args, contender, summary, words):
+    """The words under `sentinel run`."""
+    chosen = {"--fast": contender.share and f"{contender.share}%", "--policy": contender.policy,
+              "--host-memory": contender.host}
+    flags = [word for flag, value in chosen.items() if value for word in (flag, value)]
+    return [args.sentinel, "run", "--tiers", "fast=gpu0,slow=host", "--gpu-memory", args.gpu_memory, *flags,
+            "--quiet", "--summary", summary, "--", *words]
+
+
+def row_of(run, reference):
+    """Of a record of train.py. The first half of the steps is not counted."""
+    if "failure" in run:
+        return {"failure": run["failure"]}
     times = [step["ms"] for step in run["steps"]]
-    row = {"ms": statistics.median(times[len(times) // 2:]), "losses": [step["loss"] for step in run["steps"]],
-           "peak_bytes": run.get("peak_bytes", 0)}
-    if summary.exists():
-        row["summary"] = json.loads(summary.read_text())
+    row = {"ms": statistics.median(times[len(times) // 2:]), "peak_bytes": run["peak_bytes"], "times": times,
+           "losses": [step["loss"] for step in run["steps"]]}
+    if reference and "failure" not in reference:
+        row["of_plain"] = reference["ms"] / row["ms"]
+        row["same"] = row["losses"] == reference["losses"]
     return row
 
 
-def under(args, fast, folder, words, host=None, policy=None):
-    """The words under `sentinel run`."""
-    budget = (["--fast", fast] if fast else []) + (["--host-memory", host] if host else [])
-    budget += ["--policy", policy] if policy else []
-    return [args.sentinel, "run", "--tiers", "fast=gpu0,slow=host", "--gpu-memory", args.gpu_memory, *budget,
-            "--quiet", "--summary", folder / "summary.json", "--", *words]
+class Comparison:
+    def __init__(self, args, results, folder, deadline):
+        self.args, self.results, self.deadline = args, results, deadline
+        self.record, self.summary = folder / "run.json", folder / "summary.json"
+        self.again = f"plain, call {results.call + 1}"
+
+    def missing(self, model, label):
+        row = self.results.data["models"].get(model, {}).get(label)
+        return row is None or row.get("failure") == NO_TIME
+
+    def reference(self, model):
+        """This call's plain training; None before it was measured."""
+        rows = self.results.data["models"].get(model, {})
+        return next((rows[label] for label in ("plain", self.again)
+                     if label in rows and rows[label]["call"] == self.results.call), None)
+
+    def begin(self, model, labels):
+        """Plain PyTorch, and what it does with the techniques named."""
+        labels = labels if "plain" in labels else [self.again, *labels]
+        runs, reason = self.trained(model, labels, *self.words(
+            model, "--techniques", ",".join(BASELINES.get(label, "none") for label in labels)))
+        for label, run in zip(labels, runs + [{"failure": reason}] * len(labels)):
+            row = row_of(run, self.reference(model))
+            if label in BASELINES or row.get("failure") != NO_TIME:
+                self.results.put(row, "models", model, label)
+
+    def go_on(self, model, contender):
+        """Sentinel."""
+        runs, reason = self.trained(model, [contender.label],
+                                    *under(self.args, contender, self.summary, self.words(model)))
+        row = row_of(runs[0] if runs else {"failure": reason}, self.reference(model))
+        if self.summary.exists():
+            row["summary"] = json.loads(self.summary.read_text())
+        self.results.put(row, "models", model, contender.label)
+
+    def words(self, model, *flags):
+        batch = ["--batch", self.args.batch] if self.args.batch else []
+        return training(self.args, model, "--steps", STEPS, "--json", self.record, *batch, *flags)
+
+    def trained(self, model, labels, *words):
+        """Records of those that ended, and what kept the others from it."""
+        for path in (self.record, self.summary):
+            path.unlink(missing_ok=True)
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            return [], NO_TIME
+        print(f"{model}: {', '.join(labels)}", file=sys.stderr, flush=True)
+        ended = bounded.run(words, min(left, self.args.each))
+        runs = json.loads(self.record.read_text()) if self.record.exists() else []
+        if ended.status != 0 and len(labels) == 1:
+            runs = []  # what fails, or does not end, when its record is written, has failed
+        if ended.status is None:
+            return runs, NO_TIME if left < self.args.each else f"not over after {self.args.each:.0f} s"
+        return runs, ended.reason()
 
 
-def contenders(args, model, folder):
-    """(label, command) in the order of what is to be known first."""
-    first, *others = args.shares
-
-    def sentinel(share):
-        return (f"Sentinel {share} %" if share else "Sentinel",
-                under(args, f"{share}%" if share else None, folder, training(args, model)))
-
-    yield "plain", training(args, model)
-    if args.sentinel:
-        yield sentinel(first)
-    for technique in ("save_on_cpu", "checkpoint"):
-        yield technique, training(args, model, "--technique", technique)
-    if args.sentinel:
-        for share in [*others[:1], None, *others[1:]]:
-            yield sentinel(share)
-        for policy in ("lru", "deepum", "g10"):  # by demand alone, with correlation tables, by another's plan
-            yield (f"Sentinel {first} %, {policy}",
-                   under(args, f"{first}%", folder, training(args, model), policy=policy))
-        if args.host_memory:
-            yield (f"Sentinel {first} %, file",
-                   under(args, f"{first}%", folder, training(args, model), args.host_memory))
-
-
-def compare(args, deadline):
-    """By model and contender. The first contenders of all models come before the next ones of any."""
-    rows = {model: {} for model in args.models}
+def measure(args, results, deadline, contenders):
+    """What is missing of plain PyTorch and these. The first ones of all models come before the next ones of any."""
+    candidates = [one for one in contenders if args.sentinel and (args.only is None or one.label in args.only)]
     with tempfile.TemporaryDirectory(prefix="sentinel-gpu-") as name:
-        folder = pathlib.Path(name)
-        record, summary = folder / "run.json", folder / "summary.json"
-        for round_ in zip(*(contenders(args, model, folder) for model in args.models)):
-            for model, (label, words) in zip(args.models, round_):
-                left = deadline - time.monotonic()
-                print(f"{model}: {label}", file=sys.stderr, flush=True)
-                rows[model][label] = measured(words, record, summary, left) if left > 0 else {"failure": NO_TIME}
-                for path in (record, summary):
-                    path.unlink(missing_ok=True)
-    return rows
-
-
-def same(row, rows):
-    """Whether losses are plain PyTorch's; None where there are none to compare with."""
-    reference = rows["plain"].get("losses")
-    return row["losses"] == reference if reference else None
-
-
-def table(model, rows):
-    lines = [f"\n{model}", f"{'':24} {'ms a step':>10} {'of plain':>9} {'GB on the device':>17}  losses"]
-    for label, row in rows.items():
-        if "failure" in row:
-            lines.append(f"{label:24} {row['failure']}")
-            continue
-        held = row.get("summary", {}).get("peak_fast_bytes") or row["peak_bytes"]
-        share = f"{rows['plain']['ms'] / row['ms']:.2f}" if "ms" in rows["plain"] else ""
-        losses = {True: "same", False: "differ", None: "?"}[same(row, rows)]
-        profiled = [step["ms"] for step in row.get("summary", {}).get("steps", []) if step["phase"] == "profile"]
-        cost = f"  the profiled step took {profiled[0] / row['ms']:.2f} times that" if profiled else ""
-        lines.append(f"{label:24} {row['ms']:10.1f} {share:>9} {held / 1e9:17.2f}  {losses}{cost}")
-    return "\n".join(lines)
-
-
-def largest_batch(args, model, limit, deadline):
-    """Within `limit` bytes: Sentinel's by `sentinel fit`, plain PyTorch's in the same way, a tenth too small at most.
-    Throws subprocess.TimeoutExpired."""
-    def left():
-        return max(1, deadline - time.monotonic())
-
-    def plain_trains(batch):
-        words = training(args, model, "--limit", str(limit), batch=batch, steps=3)
-        return subprocess.run(words, capture_output=True, timeout=left()).returncode == 0
-
-    good, bad = 1, None
-    while bad is None or bad - good > max(1, good // 10):
-        batch = 2 * good if bad is None else (good + bad) // 2
-        if plain_trains(batch):
-            good = batch
-        else:
-            bad = batch
-    words = training(args, model, batch="{}", steps=8)
-    fit = subprocess.run([str(args.sentinel), "fit", "--tiers", "fast=gpu0,slow=host", "--fast", str(limit), "--quiet",
-                          "--from", str(good), "--within", "10", "--", *words], capture_output=True, text=True,
-                         timeout=left())
-    found = int(fit.stdout) if fit.returncode == 0 else fit.stderr[-300:]
-    return {"limit_bytes": limit, "plain": good, "sentinel": found}
+        comparison = Comparison(args, results, pathlib.Path(name), deadline)
+        wanted = {model: [one for one in candidates if comparison.missing(model, one.label)] for model in args.models}
+        for model in args.models:
+            labels = [label for label in BASELINES if comparison.missing(model, label)]
+            if labels or wanted[model] and not comparison.reference(model):
+                comparison.begin(model, labels)
+        for one in candidates:
+            for model in args.models:
+                if one in wanted[model]:
+                    comparison.go_on(model, one)
+    return [f"{model}: {label}" for model in args.models for label in wrong(results.data["models"][model])]
 
 
 def main():
-    args = options()
-    deadline = time.monotonic() + args.seconds
-    results = {"models": compare(args, deadline - args.seconds / 5 if args.sentinel and args.largest else deadline)}
-    for model, rows in results["models"].items():
-        print(table(model, rows), flush=True)
-    if args.sentinel and args.largest:
-        try:
-            results["largest"] = largest_batch(args, args.largest, 16 << 30, deadline)
-        except subprocess.TimeoutExpired:
-            results["largest"] = {"failure": NO_TIME}
-        print(f"\nlargest batch of {args.largest} in 16 GiB: {results['largest']}", flush=True)
-    if args.json:
-        args.json.write_text(json.dumps(results, indent=1) + "\n")
-    # A contender may run out of memory, and time may run out; Sentinel may not fail or change a number.
-    wrong = [(model, label) for model, rows in results["models"].items() for label, row in rows.items()
-             if "Sentinel" in label and (row["failure"] != NO_TIME if "failure" in row else same(row, rows) is False)]
-    if wrong:
-        print(f"wrong or failed: {wrong}", file=sys.stderr)
-    return 1 if wrong else 0
+    bounded.end_on_sigterm()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_options(parser)
+    parser.add_argument("--json", type=pathlib.Path)
+    args = parser.parse_args()
+    results = Results(args.json, about(args.python), ["compare.py", *sys.argv[1:]])
+    failed = measure(args, results, time.monotonic() + args.seconds, by_plan_and_by_demand(args.shares)
+                     + by_other_policies(args.shares, args.host_memory))
+    print(table.text(results.data))
+    if failed:
+        print(f"wrong or failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """Five models of the kinds that outgrow a GPU, from torch.nn alone: ResNet-152, BERT-large, a GPT-2-like decoder,
-ViT and DCGAN. `build(name, batch, tiny)` makes the model, the loss of one step on data drawn by a seed, and the
-blocks that activation checkpointing computes again."""
+ViT and DCGAN. `build(name, batch, device, size)` makes the model, the loss of one step on data drawn by a seed, and
+the blocks that activation checkpointing computes again. All is deterministic on a device, too: no max pooling, whose
+backward pass is not."""
+import contextlib
 import dataclasses
 from typing import Callable
 
@@ -36,7 +38,8 @@ class Bottleneck(nn.Module):
 
 
 def resnet(depths, width, classes):
-    layers = [nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    layers = [nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+              nn.Conv2d(width, width, 3, 2, 1, bias=False)]
     inner = width
     for stage, depth in enumerate(depths):
         for block in range(depth):
@@ -107,15 +110,18 @@ class Gan(nn.Module):
         self.noise = noise
         up, down, inner = [], [], noise
         for i, outer in enumerate((8 * width, 4 * width, 2 * width, width)):
-            up += [nn.ConvTranspose2d(inner, outer, 4, 1 if i == 0 else 2, 0 if i == 0 else 1, bias=False),
-                   nn.BatchNorm2d(outer), nn.ReLU()]
+            up.append(nn.Sequential(
+                nn.ConvTranspose2d(inner, outer, 4, 1 if i == 0 else 2, 0 if i == 0 else 1, bias=False),
+                nn.BatchNorm2d(outer), nn.ReLU()))
             inner = outer
         self.draw = nn.Sequential(*up, nn.ConvTranspose2d(inner, 3, 4, 2, 1), nn.Tanh())
         inner = 3
         for outer in (width, 2 * width, 4 * width, 8 * width):
-            down += [nn.Conv2d(inner, outer, 4, 2, 1, bias=False), nn.BatchNorm2d(outer), nn.LeakyReLU(0.2)]
+            down.append(nn.Sequential(nn.Conv2d(inner, outer, 4, 2, 1, bias=False), nn.BatchNorm2d(outer),
+                                      nn.LeakyReLU(0.2)))
             inner = outer
         self.judge = nn.Sequential(*down, nn.Conv2d(inner, 1, 4), nn.Flatten())
+        self.blocks = [*up, *down]
 
 
 # ---------------------------------------------------------------- tasks
@@ -164,32 +170,39 @@ def gan(model, batch, device):
     return loss
 
 
-BATCHES = {"ResNet-152": 128, "BERT-large": 48, "GPT-2": 12, "ViT": 128, "DCGAN": 2048}
+BATCHES = {"ResNet-152": 32, "BERT-large": 12, "GPT-2": 3, "ViT": 32, "DCGAN": 1024}  # of the full size: 10 to 16 GB
+SIZES = ("full", "small", "tiny")  # small: weights that leave room in 4 GiB; tiny: for a test of this file
 
 
-def build(name, batch, device, tiny=False):
-    """`tiny`: for a test of this file, on any device."""
-    torch.manual_seed(1)
-    side = 32 if tiny else 224
+def make(name, batch, device, size):
+    """The model, its loss and its blocks."""
+    def sized(full, small, tiny):
+        return {"full": full, "small": small, "tiny": tiny}[size]
+
+    side = sized(224, 224, 32)
+    layers, hidden, heads = sized((24, 1024, 16), (12, 512, 8), (2, 32, 2))
     if name == "ResNet-152":
-        model = resnet((1, 1, 1, 1) if tiny else (3, 8, 36, 3), 8 if tiny else 64, 1000).to(device)
-        loss = classifier(model, batch, side, 1000, device)
+        model = resnet(sized((3, 8, 36, 3), (3, 4, 6, 3), (1, 1, 1, 1)), sized(64, 64, 8), 1000)
         blocks = [one for one in model if isinstance(one, Bottleneck)]
-    elif name in ("BERT-large", "GPT-2"):
+        return model, classifier(model, batch, side, 1000, device), blocks
+    if name in ("BERT-large", "GPT-2"):
         causal = name == "GPT-2"
-        layers, hidden, heads, length = (2, 32, 2, 16) if tiny else (24, 1024, 16, 1024 if causal else 384)
-        vocabulary = 100 if tiny else 50257 if causal else 30522
-        model = Language(layers, hidden, heads, vocabulary, length, causal).to(device)
-        loss = language(model, batch, length, vocabulary, causal, device)
-        blocks = list(model.blocks)
-    elif name == "ViT":
-        layers, hidden, heads = (2, 32, 2) if tiny else (24, 1024, 16)
-        model = Vision(layers, hidden, heads, 16, side, 1000).to(device)
-        loss = classifier(model, batch, side, 1000, device)
-        blocks = list(model.blocks)
-    else:
-        model = Gan(8 if tiny else 128).to(device)
-        loss, blocks = gan(model, batch, device), []
+        length = sized(*((1024, 512, 16) if causal else (384, 384, 16)))
+        vocabulary = sized(*((50257, 50257, 100) if causal else (30522, 30522, 100)))
+        model = Language(layers, hidden, heads, vocabulary, length, causal)
+        return model, language(model, batch, length, vocabulary, causal, device), list(model.blocks)
+    if name == "ViT":
+        model = Vision(layers, hidden, heads, 16, side, 1000)
+        return model, classifier(model, batch, side, 1000, device), list(model.blocks)
+    model = Gan(sized(128, 64, 8))
+    return model, gan(model, batch, device), model.blocks
+
+
+def build(name, batch, device, size="full"):
+    """Parameters are drawn where they lie: by one device as in every run on it."""
+    torch.manual_seed(1)
+    with contextlib.nullcontext() if device == "cpu" else torch.device(device):
+        model, loss, blocks = make(name, batch, device, size)
     if name in ("ResNet-152", "DCGAN"):
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, foreach=False)
     else:  # one parameter after the other: an op that names all of them would need all of them at once

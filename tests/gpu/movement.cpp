@@ -1,9 +1,14 @@
 // Movement between a GPU and the host against the link: plain copies of pinned memory, and the
 // engine's, which map and unmap what they move, or prefetch managed memory; each way alone and both
 // at once, interleaved, medians of several rounds. Needs a device; takes some seconds.
+//
+//   gpu_movement [FILE [BLOCKS]]     FILE gets the figures as JSON; of 2 MiB each way, 512 if not given
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
@@ -15,7 +20,7 @@ namespace sentinel::gpu {
 namespace {
 
 constexpr int kRounds = 5;
-constexpr std::uint64_t kGranule = 2_MiB, kBlocks = 512;  // a GiB
+constexpr std::uint64_t kGranule = 2_MiB;
 
 double median(std::vector<double> values) {
   std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
@@ -29,12 +34,13 @@ struct Rates {
 
 class Plain {
  public:
-  explicit Plain(Driver& driver) : driver_(driver) {
-    device_ = driver.reserve(2 * kBlocks * kGranule);
-    host_ = static_cast<char*>(driver.pin(2 * kBlocks * kGranule));
-    const auto chunk = driver.create(2 * kBlocks * kGranule);
-    if (!chunk) throw Error("the device has not two GiB free");
-    driver.map(device_, 2 * kBlocks * kGranule, *chunk);
+  Plain(Driver& driver, std::uint64_t blocks) : driver_(driver), blocks_(blocks) {
+    const auto bytes = 2 * blocks * kGranule;
+    device_ = driver.reserve(bytes);
+    host_ = static_cast<char*>(driver.pin(bytes));
+    const auto chunk = driver.create(bytes);
+    if (!chunk) throw Error(fmt::format("the device has not {} bytes free", bytes));
+    driver.map(device_, bytes, *chunk);
     for (Stream& stream : streams_) stream = driver.make_stream();
     for (Event& event : events_) event = driver.make_event();
     run(true, true);
@@ -44,19 +50,20 @@ class Plain {
  private:
   double run(bool in, bool out) {
     const auto begin = Clock::now();
-    for (std::uint64_t n = 0; n < kBlocks; ++n) {
+    const auto other = blocks_ * kGranule;
+    for (std::uint64_t n = 0; n < blocks_; ++n) {
       char* device = reinterpret_cast<char*>(device_) + n * kGranule;
       char* host = host_ + n * kGranule;
-      constexpr auto kOther = kBlocks * kGranule;
       if (in) driver_.copy(device, host, kGranule, streams_[0]);
-      if (out) driver_.copy(host + kOther, device + kOther, kGranule, streams_[1]);
+      if (out) driver_.copy(host + other, device + other, kGranule, streams_[1]);
     }
     for (int i = 0; i < 2; ++i) driver_.record(events_[i], streams_[i]);
     for (Event event : events_) driver_.synchronize(event);
-    return static_cast<double>((in + out) * kBlocks * kGranule) / 1e9 / seconds_since(begin);
+    return static_cast<double>((in + out) * blocks_ * kGranule) / 1e9 / seconds_since(begin);
   }
 
   Driver& driver_;
+  std::uint64_t blocks_;
   std::uintptr_t device_;
   char* host_;
   Stream streams_[2];
@@ -66,14 +73,15 @@ class Plain {
 // The arena has three times as many granules as the budget chunks. A third of them is resident.
 class Engine {
  public:
-  explicit Engine(Driver& driver)
+  Engine(Driver& driver, std::uint64_t blocks)
       : driver_(driver),
-        engine_(driver, {.arena_bytes = 3 * kBlocks * kGranule, .granule_bytes = kGranule}),
+        blocks_(blocks),
+        engine_(driver, {.arena_bytes = 3 * blocks * kGranule, .granule_bytes = kGranule}),
         stream_(driver.make_stream()),
         event_(driver.make_event()) {
     engine_.compute_on(stream_);
-    engine_.set_budget(kBlocks * kGranule);
-    for (std::uint64_t n = 0; n < 3 * kBlocks; ++n) {
+    engine_.set_budget(blocks * kGranule);
+    for (std::uint64_t n = 0; n < 3 * blocks; ++n) {
       engine_.tick();
       engine_.occupy(at(n), kGranule);
       engine_.demote(at(n), kGranule);
@@ -82,20 +90,20 @@ class Engine {
   // The first third comes, until what computes may use it, and goes, until its chunks are free.
   // Then both at once, as in the steady state of a plan. Bytes are those that were really copied.
   Rates measure() {
-    exchange(kBlocks);  // the first third is away, whatever was before
+    exchange(blocks_);  // the first third is away, whatever was before
     engine_.settle();
     Rates rates{};
     rates.in = timed([&] {
-      for (std::uint64_t n = 0; n < kBlocks; ++n) engine_.promote(at(n), kGranule);
-      for (std::uint64_t n = 0; n < kBlocks; ++n) await(n);
+      for (std::uint64_t n = 0; n < blocks_; ++n) engine_.promote(at(n), kGranule);
+      for (std::uint64_t n = 0; n < blocks_; ++n) await(n);
       finish();
     });
     rates.out = timed([&] {
-      for (std::uint64_t n = 0; n < kBlocks; ++n) engine_.demote(at(n), kGranule);
+      for (std::uint64_t n = 0; n < blocks_; ++n) engine_.demote(at(n), kGranule);
       engine_.settle();
     });
     rates.both = timed([&] {
-      exchange(2 * kBlocks);
+      exchange(2 * blocks_);
       engine_.settle();
     });
     return rates;
@@ -113,11 +121,11 @@ class Engine {
   }
   // Of the other two thirds.
   void exchange(std::uint64_t count) {
-    constexpr std::uint64_t kAhead = 64;
-    const auto place = [&](std::uint64_t n) { return at(kBlocks + n % (2 * kBlocks)); };
-    for (std::uint64_t n = 0; n < kAhead; ++n) engine_.promote(place(n), kGranule);
+    const auto ahead = blocks_ / 8;
+    const auto place = [&](std::uint64_t n) { return at(blocks_ + n % (2 * blocks_)); };
+    for (std::uint64_t n = 0; n < ahead; ++n) engine_.promote(place(n), kGranule);
     for (std::uint64_t n = 0; n < count; ++n) {
-      if (n + kAhead < count) engine_.promote(place(n + kAhead), kGranule);
+      if (n + ahead < count) engine_.promote(place(n + ahead), kGranule);
       engine_.tick();
       engine_.await(place(n), kGranule);
       engine_.demote(place(n), kGranule);
@@ -138,47 +146,63 @@ class Engine {
   }
 
   Driver& driver_;
+  std::uint64_t blocks_;
   PoolEngine engine_;
   Stream stream_;
   Event event_;
 };
 
-void print(const char* name, const std::vector<Rates>& rates, const std::vector<Rates>& of) {
-  const auto middle = [](const std::vector<Rates>& all, double Rates::*which) {
+Rates medians(const std::vector<Rates>& rounds) {
+  const auto middle = [&](double Rates::*which) {
     std::vector<double> values;
-    for (const Rates& r : all) values.push_back(r.*which);
+    for (const Rates& round : rounds) values.push_back(round.*which);
     return median(values);
   };
+  return {middle(&Rates::in), middle(&Rates::out), middle(&Rates::both)};
+}
+
+void print(const char* name, const Rates& rates, const Rates& of) {
   fmt::print("{:<28}", name);
   for (const auto which : {&Rates::in, &Rates::out, &Rates::both})
-    fmt::print("  {:6.1f} {:4.0f} %", middle(rates, which),
-               100 * middle(rates, which) / middle(of, which));
+    fmt::print("  {:6.1f} {:4.0f} %", rates.*which, 100 * rates.*which / of.*which);
   fmt::print("\n");
 }
 
-int run() {
-  const auto driver = open_driver(0);
-  Plain plain(*driver);
-  Engine pools(*driver);
-  const auto prefetching = make_managed_driver(open_driver(0));
-  Engine managed(*prefetching);
-  std::vector<Rates> link, mapped, prefetched;
+std::string json_of(const Rates& rates) {
+  return fmt::format(R"({{"in": {}, "out": {}, "both": {}}})", rates.in, rates.out, rates.both);
+}
+
+void run(const char* file, std::uint64_t blocks) {
+  const char* library = std::getenv("SENTINEL_CUDA");  // as in a session
+  const auto open = [&] { return library != nullptr ? open_driver(0, library) : open_driver(0); };
+  const auto driver = open();
+  Plain plain(*driver, blocks);
+  Engine pools(*driver, blocks);
+  const auto prefetching = make_managed_driver(open());
+  Engine managed(*prefetching, blocks);
+  std::vector<Rates> rounds[3];
   for (int round = 0; round < kRounds; ++round) {
-    link.push_back(plain.measure());
-    mapped.push_back(pools.measure());
-    prefetched.push_back(managed.measure());
+    rounds[0].push_back(plain.measure());
+    rounds[1].push_back(pools.measure());
+    rounds[2].push_back(managed.measure());
   }
+  const auto link = medians(rounds[0]), mapped = medians(rounds[1]), prefetched = medians(rounds[2]);
   fmt::print("GB/s, and of plain copies     {:>13}  {:>13}  {:>13}\n", "in", "out", "both at once");
   print("plain copies, 2 MiB, pinned", link, link);
   print("engine, mapped and unmapped", mapped, link);
   print("engine, managed, prefetched", prefetched, link);
-  return 0;
+  if (file == nullptr) return;
+  std::ofstream(file) << fmt::format(R"({{"plain": {}, "pools": {}, "managed": {}}})", json_of(link),
+                                     json_of(mapped), json_of(prefetched));
 }
 
 }  // namespace
 }  // namespace sentinel::gpu
 
-int main() try { return sentinel::gpu::run(); } catch (const std::exception& error) {
+int main(int count, char** words) try {
+  constexpr std::uint64_t kGiB = 512;
+  sentinel::gpu::run(count > 1 ? words[1] : nullptr, count > 2 ? std::stoull(words[2]) : kGiB);
+} catch (const std::exception& error) {
   fmt::print(stderr, "{}\n", error.what());
   return 1;
 }

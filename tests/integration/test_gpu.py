@@ -1,16 +1,12 @@
 """`--tiers fast=gpu0,slow=host` where there is no GPU, and where PyTorch knows of none. Sessions on a GPU's
-memory are tested in tests/unit/execute/gpu_session_test.cpp, on a device in tests/gpu."""
+memory are tested in tests/unit/execute/gpu_session_test.cpp, on a device in tests/gpu; that folder's scripts in
+test_gpu_scripts.py."""
 import ctypes
-import json
 import os
-import pathlib
-import runpy
 import subprocess
-import sys
 
 import pytest
 
-COMPARE = pathlib.Path(__file__).resolve().parent.parent / "gpu" / "compare.py"
 TIERS = ("--tiers", "fast=gpu0,slow=host", "--fast", "1G")
 
 
@@ -37,25 +33,6 @@ def test_a_pytorch_without_cuda(sentinel, build, python, tmp_path):
     assert outcome.status == 125 and "trains" not in outcome.out
     assert "is built without CUDA" in outcome.err
     assert (tmp_path / "sentinel" / "local-gpu0-pools.toml").exists()  # measured once, for the next run
-
-
-def test_the_comparison_runs_without_a_device(python, tmp_path):
-    """tests/gpu/compare.py with a small model on the processor: techniques that save memory change no loss."""
-    words = [python, COMPARE, "--device", "cpu", "--tiny", "--models", "ViT", "--batch", "2", "--json", tmp_path / "out"]
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=150)
-    assert done.returncode == 0, done.stderr
-    rows = json.loads((tmp_path / "out").read_text())["models"]["ViT"]
-    assert set(rows) == {"plain", "save_on_cpu", "checkpoint"}
-    assert all(row["losses"] == rows["plain"]["losses"] and row["ms"] > 0 for row in rows.values())
-    assert done.stdout.count("same") == 3
-
-
-def test_the_comparison_begins_with_what_is_to_be_known_first(monkeypatch):
-    compare = runpy.run_path(str(COMPARE))
-    monkeypatch.setattr(sys, "argv", ["compare.py", "--sentinel", "sentinel"])
-    labels = [label for label, _ in compare["contenders"](compare["options"](), "ViT", pathlib.Path())]
-    assert labels == ["plain", "Sentinel 40 %", "save_on_cpu", "checkpoint", "Sentinel 20 %", "Sentinel",
-                      "Sentinel 60 %", "Sentinel 40 %, lru", "Sentinel 40 %, deepum", "Sentinel 40 %, g10"]
 
 
 def test_a_library_of_gpudirect_storage_is_tried_before_anything_is_measured(sentinel, build, tmp_path):

@@ -1,0 +1,49 @@
+"""What is compared: five models, trained by plain PyTorch, by what people do today, and by Sentinel."""
+import dataclasses
+import typing
+
+MODELS = ("ResNet-152", "BERT-large", "GPT-2", "ViT", "DCGAN")
+SHARES = (40, 20, 60)  # percent of the peak, the first to be known first
+NO_TIME = "no time left"  # a row's failure that another call mends
+
+# Label and technique of those without Sentinel, in the order of one process. What differs from itself in the end is
+# not comparable.
+BASELINES = {"plain": "none", "checkpoint": "checkpoint", "save_on_cpu": "save_on_cpu", "plain again": "none"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Contender:
+    """Sentinel with a share of the peak (none: all), by a policy, over a file and so much of the host's memory."""
+    share: typing.Optional[int] = None
+    policy: typing.Optional[str] = None
+    host: typing.Optional[str] = None
+
+    @property
+    def label(self):
+        share = f" {self.share} %" if self.share else ""
+        return f"Sentinel{share}{f', {self.policy}' if self.policy else ''}{', file' if self.host else ''}"
+
+
+def by_plan_and_by_demand(shares=SHARES):
+    """In the order of what is to be known first. `lru` moves by demand alone."""
+    return [Contender(shares[0]), Contender(), *(Contender(share) for share in shares[1:]),
+            *(Contender(share, "lru") for share in shares)]
+
+
+def by_other_policies(shares=SHARES, host=None):
+    """With the first share."""
+    return [*(Contender(shares[0], policy) for policy in ("auto", "g10", "deepum")),
+            *([Contender(shares[0], host=host)] if host else [])]
+
+
+def not_comparable(rows):
+    return rows.get("plain again", {}).get("same") is False
+
+
+def wrong(rows):
+    """Labels of a model's rows in which Sentinel failed or changed a number, or plain PyTorch did by itself. Another
+    contender may run out of memory, and time may run out."""
+    if not_comparable(rows):
+        return ["plain again"]
+    return [label for label, row in rows.items() if label.startswith("Sentinel")
+            and (row["failure"] != NO_TIME if "failure" in row else row.get("same") is False)]

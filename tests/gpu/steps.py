@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""What run.sh does when it has built: tests, checks, and measurements, within so many seconds. With a folder of an
+earlier call what is missing there is done alone. Each step begins when nothing is missing of those before.
+
+    steps.py --build FOLDER --results FOLDER [--steps memcheck,training] [OPTIONS of compare.py...]
+"""
+import argparse
+import json
+import pathlib
+import shutil
+import sys
+import time
+
+import bounded
+import compare
+import largest
+import table
+from compared import by_other_policies, by_plan_and_by_demand
+from results import Results, about
+
+# But for the tests in which the driver refuses a call, or NVIDIA's own libraries have it refuse some, which would be
+# counted. memcheck: what copies and the kernel of touch_kernel.h reach. racecheck looks for hazards in kernels'
+# shared memory, of which that one has none: it finds nothing of ours. The order of copies is held by what the tests
+# compare.
+CHECKED = "--gtest_filter=-*HasItsName:*OwnFile*:*Cupti*:*PatchedKernel*"
+HERE = pathlib.Path(__file__).resolve().parent
+LONGEST = 200  # seconds for one of them
+NAMES = ("pool_engine_test", "gpu_device_test", "memcheck", "racecheck", "movement", "torch_test", "training",
+         "largest", "policies")  # in this order: the last ones are what no aim asks for
+
+
+def options():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, required=True)
+    parser.add_argument("--results", type=pathlib.Path, required=True)
+    parser.add_argument("--steps", type=lambda text: text.split(","), default=NAMES, help="some of " + ", ".join(NAMES))
+    compare.add_options(parser)
+    largest.add_options(parser)
+    args = parser.parse_args()
+    unknown = set(args.steps) - set(NAMES)
+    if unknown:
+        parser.error(f"there is no step {', '.join(sorted(unknown))}")
+    return args
+
+
+class Steps:
+    def __init__(self, args):
+        self.args, self.deadline = args, time.monotonic() + args.seconds
+        self.results = Results(args.results / "results.json", about(args.python), ["tests/gpu/run.sh", *sys.argv[1:]])
+        self.report = args.results / "report.txt"
+        self.failed = []
+
+    def say(self, text):
+        print(text, flush=True)
+        with self.report.open("a") as file:
+            file.write(text + "\n")
+
+    def wanted(self, name):
+        return name in self.args.steps and self.results.data["steps"].get(name, {}).get("status") != 0
+
+    def run(self, name, *words):
+        """One that hangs is ended. What it says is kept, and of a failure told."""
+        if not self.wanted(name):
+            return
+        begin = time.monotonic()
+        if begin >= self.deadline:
+            return self.say(f"\n{name}: no time left")
+        ended = bounded.run(words, min(LONGEST, self.deadline - begin))
+        self.results.put({"status": ended.status, "seconds": time.monotonic() - begin}, "steps", name)
+        self.say(f"\n{name}: {'killed, for its time was up' if ended.status is None else f'status {ended.status}'}\n"
+                 + (ended.out + ended.err).strip())
+        if ended.status != 0:
+            self.failed.append(name)
+
+    def check(self):
+        test = self.args.build / "gpu_device_test"
+        self.run("pool_engine_test", self.args.build / "pool_engine_test", "--gtest_brief=1")
+        self.run("gpu_device_test", test, "--gtest_brief=1")
+        for tool in ("memcheck", "racecheck"):
+            if shutil.which("compute-sanitizer"):
+                self.run(tool, "compute-sanitizer", "--tool", tool, "--error-exitcode", "1", test, "--gtest_brief=1",
+                         CHECKED)
+            elif self.wanted(tool):
+                self.say(f"\n{tool}: compute-sanitizer is not here")
+
+    def check_pytorch(self):
+        if self.args.sentinel and self.results.data["about"]["devices"]:
+            self.run("torch_test", sys.executable, HERE / "torch_test.py", "--sentinel", self.args.sentinel, "--python",
+                     self.args.python)
+
+    def move(self):
+        rates = self.args.results / "movement.json"
+        self.run("movement", self.args.build / "gpu_movement", rates)
+        if rates.exists():
+            for kind, row in json.loads(rates.read_text()).items():
+                self.results.put(row, "movement", kind)
+            rates.unlink()
+
+    def train(self):
+        if not {"training", "largest", "policies"} & set(self.args.steps):
+            return
+        if not self.results.data["about"]["devices"]:
+            self.failed.append(f"training: {self.args.python} has no PyTorch with CUDA (SENTINEL_GPU_PYTHON names "
+                               "another)")
+            return
+        if not self.args.sentinel:
+            self.failed.append("with Sentinel: no command runs here; the others were measured")
+        args, results, deadline, failed = self.args, self.results, self.deadline, []
+        if "training" in args.steps:
+            failed += compare.measure(args, results, deadline, by_plan_and_by_demand(args.shares))
+        if "largest" in args.steps and args.sentinel:
+            failed += largest.measure(args, results, deadline)
+        if "policies" in args.steps and args.sentinel:
+            failed += compare.measure(args, results, deadline, by_other_policies(args.shares, args.host_memory))
+        self.failed += dict.fromkeys(failed)  # what two steps found once
+
+
+def main():
+    bounded.end_on_sigterm()
+    args = options()
+    args.results.mkdir(parents=True, exist_ok=True)
+    steps = Steps(args)
+    steps.check()
+    steps.move()
+    steps.check_pytorch()
+    steps.train()
+    steps.say("\n" + table.text(steps.results.data))
+    if steps.failed:
+        steps.say("failed:\n  " + "\n  ".join(steps.failed))
+    return 1 if steps.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Programs of cases.py, plain and in half of the memory that they need: both have to print the same, and the second has
+nothing to complain of.
+
+    torch_test.py --sentinel BIN [--cases forked,straight] [--device cpu]
+"""
+import argparse
+import pathlib
+import sys
+
+import bounded
+
+HERE = pathlib.Path(__file__).resolve().parent
+CASES = ("out_of_memory", "forked", "another_thread", "a_stream_that_ends", "statistics")
+LONGEST = 100  # seconds for one
+COMPLAINTS = ("Warning", "WARNING", "initialization error", "illegal")
+
+
+def options():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sentinel", type=pathlib.Path, required=True)
+    parser.add_argument("--python", default=sys.executable, help="one that has PyTorch")
+    parser.add_argument("--cases", type=lambda text: text.split(","), default=CASES)
+    parser.add_argument("--device", default="cuda")
+    return parser.parse_args()
+
+
+def difference(plain, ours):
+    """What is wrong with the second; None if nothing is."""
+    for name, ended in (("plain", plain), ("Sentinel", ours)):
+        if ended.status is None:
+            return f"{name}: not over after {LONGEST} s"
+        if ended.status != 0:
+            return f"{name}: status {ended.status}: {ended.reason()}"
+    for first, second in zip(plain.out.splitlines() + ["the end"], ours.out.splitlines() + ["the end"]):
+        if first != second:
+            return f"plain: {first}; Sentinel: {second}"
+    said = set(plain.err.splitlines())
+    return next((line for line in ours.err.splitlines() if line not in said
+                 and any(word in line for word in COMPLAINTS)), None)
+
+
+def main():
+    bounded.end_on_sigterm()
+    args = options()
+    tiers = ["--tiers", "fast=gpu0,slow=host"] if args.device == "cuda" else []
+    failed = False
+    for case in args.cases:
+        words = [args.python, HERE / "cases.py", case, "--device", args.device]
+        plain = bounded.run(words, LONGEST)
+        ours = bounded.run([args.sentinel, "run", *tiers, "--fast", "50%", "--quiet", "--", *words], LONGEST)
+        wrong = difference(plain, ours)
+        failed |= wrong is not None
+        print(f"{case}: {wrong or plain.out.splitlines()[-1]}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
