@@ -1,8 +1,12 @@
 #include "execute/frame_engine.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <deque>
 #include <random>
+#include <thread>
+#include <utility>
 
 #include "unit/execute/frame_engine_fixture.h"
 
@@ -87,6 +91,43 @@ TEST_P(EngineTest, DeadBlocksAreNotWrittenOut) {
     engine->vacate(at(round), kGranule, true);
   }
   EXPECT_EQ(engine->counters().demoted_bytes, 0u);
+}
+
+// Within a used-up budget each birth takes the frame of what another thread's tensor, or its own,
+// has left, at places where others have just died.
+TEST_P(EngineTest, BirthsOfSeveralThreadsTakeWhatDied) {
+  constexpr std::uint64_t kThreads = 3, kPlaces = 6, kAlive = 4;
+  engine->set_budget(20 * kGranule);
+  std::atomic<int> wrong = 0;
+  const auto train = [&](std::uint64_t thread) {
+    std::mt19937 random(static_cast<unsigned>(thread));
+    std::deque<std::pair<std::uint64_t, std::uint64_t>> alive;  // place, mark
+    for (std::uint64_t birth = 1; birth <= 600; ++birth) {
+      auto place = thread * kPlaces + random() % kPlaces;
+      while (std::ranges::find(alive, place, [](auto& a) { return a.first; }) != alive.end())
+        place = thread * kPlaces + random() % kPlaces;
+      occupy(place);
+      for (const auto i : {std::uint64_t{0}, kGranule / 16, kGranule / 8 - 1})
+        words(place)[i] = birth * kThreads + thread + i;
+      alive.push_back({place, birth * kThreads + thread});
+      if (alive.size() < kAlive) continue;
+      const auto [gone, mark] = alive.front();
+      for (const auto i : {std::uint64_t{0}, kGranule / 16, kGranule / 8 - 1})
+        wrong += words(gone)[i] != mark + i;
+      engine->vacate(at(gone), kGranule, true);
+      alive.pop_front();
+    }
+  };
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 0; t < kThreads; ++t) threads.emplace_back(train, t);
+  for (std::uint64_t b = 60; b < 90; ++b) {  // and what uses the budget up
+    occupy(b);
+    fill(b);
+    engine->vacate(at(b), kGranule, true);
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_LE(engine->counters().peak_bytes, 20 * kGranule);
 }
 
 TEST_P(EngineTest, ZerosAreNotWrittenOut) {

@@ -85,5 +85,16 @@ TEST_F(MovedFramesTest, APinnedBlockStaysWhole) {
   expect_whole(1);
 }
 
+TEST_F(MovedFramesTest, ABlockPassesItsMemoryOn) {
+  ASSERT_EQ(frames->install(0, token), 0);
+  pin(block(0) + 100 * kPage);
+  EXPECT_EQ(frames->pass(0, 1), -EBUSY);
+  expect_whole(0);
+  ASSERT_EQ(take_unpinned(0), 0);
+  ASSERT_EQ(frames->install(0, token), 0);
+  ASSERT_EQ(frames->pass(0, 1), 0);
+  expect_whole(1);
+}
+
 }  // namespace
 }  // namespace sentinel
