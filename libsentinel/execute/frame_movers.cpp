@@ -181,6 +181,7 @@ bool FrameEngine::take(BlockIndex index, Guard& guard) noexcept {
   block.stuck = false;
   if (code == 0) return true;
   if (code == -EIO) fail("could not put a tensor's pages back", EIO);
+  --leaving_;
   stays(index);
   return false;
 }
@@ -189,7 +190,6 @@ bool FrameEngine::take(BlockIndex index, Guard& guard) noexcept {
 void FrameEngine::stays(BlockIndex index) noexcept {
   auto& block = blocks_[index];
   block.stuck = true;
-  --leaving_;
   const bool touched = block.faulted;
   set_resident(index);
   if (touched) loop_->wake(arena_ + index * kGranule, kGranule);
@@ -220,6 +220,7 @@ void FrameEngine::take_out(BlockIndex index, Guard& guard) noexcept {
 void FrameEngine::discard(BlockIndex index, Token token) noexcept {
   backing_->scrub(index, token);
   now_free(token);
+  --leaving_;
   gone(index);
   feed_promoter();
   settled_.notify_all();
@@ -228,7 +229,6 @@ void FrameEngine::discard(BlockIndex index, Token token) noexcept {
 // A block that was leaving has no frame any more.
 void FrameEngine::gone(BlockIndex index) noexcept {
   auto& block = blocks_[index];
-  --leaving_;
   block.token = kNoToken;
   make_absent_or_empty(block);
   if (std::exchange(block.recalled, false)) demand(index);

@@ -122,7 +122,8 @@ void FrameEngine::reuse_dead(Guard& guard) noexcept {
 }
 
 // That frame becomes the memory of an empty block, on the shortest way. Where it was no tensor
-// begins before it has gone: it would be written to and lost.
+// begins before it has gone: it would be written to and lost. It does not count as leaving, for no
+// frame becomes free by it.
 void FrameEngine::inherit(BlockIndex heir, Guard& guard) noexcept {
   const auto index = dead_.front();
   auto& block = blocks_[index];
@@ -130,7 +131,6 @@ void FrameEngine::inherit(BlockIndex heir, Guard& guard) noexcept {
   block.discard = block.passing = true;
   unset_resident(index);
   blocks_[heir].state = BlockState::arriving;
-  ++leaving_;
   ++arriving_;
   guard.unlock();
   const int code = backing_->pass(index, heir);
@@ -147,7 +147,6 @@ void FrameEngine::inherit(BlockIndex heir, Guard& guard) noexcept {
     if (blocks_[heir].faulted) demand(heir);
     stays(index);
   }
-  if (!evictions_.empty()) writer_->wake();
 }
 
 }  // namespace sentinel
