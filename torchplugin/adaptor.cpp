@@ -78,11 +78,14 @@ class Allocator final : public c10::Allocator {
 // Op observers nest; a composite op is transparent, inside any other op all is part of it.
 enum class Frame : char { transparent, op, inner, backward, optimizer };
 
-struct Thread {
+struct Depths {
+  int inside = 0;     // below an op
+  int backward = 0;   // below what autograd does for a node
+  int optimizer = 0;  // below Optimizer.step
+};
+
+struct Thread : Depths {
   std::vector<Frame> frames;
-  int inside = 0;     // depth below an op
-  int backward = 0;   // depth below what autograd does for a node
-  int optimizer = 0;  // depth below Optimizer.step
   bool trains = false;
 };
 thread_local Thread thread;
@@ -215,6 +218,7 @@ void name_inputs(const at::RecordFunction& fn) {
 
 Frame start_node(const at::RecordFunction& fn) {
   ++thread.backward;
+  thread.trains = true;
   if (const auto layer = layers().of(fn.seqNr()); !layer.empty())
     sentinel_layer_start(layer.c_str(), SENTINEL_BACKWARD);
   return Frame::backward;
@@ -306,28 +310,39 @@ void end_frame(const at::RecordFunction& fn) {
   sentinel_op_end();
 }
 
-// PyTorch drops what an observer throws and runs the op all the same, whose tensors need not be
-// there then. Training ends instead.
-template <class F>
-void observe(const at::RecordFunction& fn, F&& observer) noexcept {
-  if (in_child) return;
-  try {
-    observer(fn);
-  } catch (const std::exception& error) {
-    const bool python = *error.what() == '\0';  // its text would have to be asked for
-    std::fprintf(stderr, "sentinel: training stopped: what %s uses cannot be told: %s\n", fn.name(),
-                 python ? "a Python exception" : error.what());
-    std::fflush(nullptr);
-    _exit(125);
-  }
+// PyTorch drops what an observer throws and runs the op all the same. On a GPU what it uses need not
+// be there then: training ends instead. On the processor every access is served, and the op is one
+// that is not told.
+void untold(const at::RecordFunction& fn, const std::exception& error) noexcept {
+  if (gpu < 0) return;
+  const bool python = *error.what() == '\0';  // its text would have to be asked for
+  std::fprintf(stderr, "sentinel: training stopped: what %s uses cannot be told: %s\n", fn.name(),
+               python ? "a Python exception" : error.what());
+  std::fflush(nullptr);
+  _exit(125);
 }
 
 std::unique_ptr<at::ObserverContext> start(const at::RecordFunction& fn) {
-  observe(fn, start_frame);
+  if (in_child) return nullptr;
+  const Depths before = thread;
+  try {
+    start_frame(fn);
+  } catch (const std::exception& error) {
+    untold(fn, error);
+    static_cast<Depths&>(thread) = before;
+    thread.frames.push_back(Frame::transparent);
+  }
   return nullptr;
 }
 
-void end(const at::RecordFunction& fn, at::ObserverContext*) { observe(fn, end_frame); }
+void end(const at::RecordFunction& fn, at::ObserverContext*) {
+  if (in_child) return;
+  try {
+    end_frame(fn);
+  } catch (const std::exception& error) {
+    untold(fn, error);
+  }
+}
 
 }  // namespace
 // From Python. 0; 1 where no hooks are wanted; or a negative errno with sentinel_last_error().

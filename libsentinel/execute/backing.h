@@ -51,9 +51,9 @@ class Backing {
   // Makes the frame the block's memory and wakes who waits for it. Consumes the token.
   virtual int install(BlockIndex, Token) noexcept = 0;
   // Whether memory can go from one block to another without a stop in between: half of the page
-  // table changes, of which each interrupts every processor that computes. pass() makes a block's
-  // frame that of a block without one, contents and all, and wakes who waits for it; errors as
-  // take().
+  // table changes, of which each interrupts every processor that computes. pass() makes a dead
+  // block's memory that of a block without any (contents unspecified) and wakes who waits for it. An
+  // error, as of take(): nothing has moved. -EIO: part of it has, and the rest could not follow.
   virtual bool passes() const noexcept { return false; }
   virtual int pass(BlockIndex, BlockIndex) noexcept { return -ENOTSUP; }
 };

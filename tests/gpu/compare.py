@@ -18,7 +18,7 @@ import time
 
 import bounded
 import table
-from compared import BASELINES, MODELS, NO_TIME, SHARES, by_other_policies, by_plan_and_by_demand, wrong
+from compared import BASELINES, MODELS, NO_TIME, SHARES, by_other_policies, by_plan_and_by_demand, without_plain, wrong
 from results import Results, about
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -76,8 +76,12 @@ class Comparison:
         self.again = f"plain, call {results.call + 1}"
 
     def missing(self, model, label):
-        row = self.results.data["models"].get(model, {}).get(label)
-        return row is None or row.get("failure") == NO_TIME
+        """What was not measured, or could not be held against its call's plain training, and may be yet."""
+        rows = self.results.data["models"].get(model, {})
+        if without_plain(rows):
+            return False
+        row = rows.get(label, {"failure": NO_TIME})
+        return row["failure"] == NO_TIME if "failure" in row else label != "plain" and "same" not in row
 
     def reference(self, model):
         """This call's plain training; None before it was measured."""

@@ -40,6 +40,11 @@ def not_comparable(rows):
     return rows.get("plain again", {}).get("same") is False
 
 
+def without_plain(rows):
+    """Whether plain PyTorch failed, and not for lack of time: there is nothing to hold the others against."""
+    return rows.get("plain", {}).get("failure", NO_TIME) != NO_TIME
+
+
 def wrong(rows):
     """Labels of a model's rows in which Sentinel failed or changed a number, or plain PyTorch did by itself. Another
     contender may run out of memory, and time may run out."""

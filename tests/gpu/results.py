@@ -1,6 +1,7 @@
 """What was measured, in one JSON file that several calls complete:
 
-    about    the machine and the versions; a file about another machine or other sources is laid aside
+    about    the machine and the versions; a file about another machine or other sources is laid aside, as
+             results-before-1.json and so on
     calls    of run.sh: command, commit, begin
     steps    tests and checks by name: call, status, seconds, output
     movement GB/s by kind and direction
@@ -34,7 +35,7 @@ class Results:
             if earlier["about"] == about:
                 self.data = earlier
             else:
-                path.rename(path.with_name(path.stem + "-before.json"))
+                lay_aside(path, earlier["about"], about)
         self.data["calls"].append({"command": shlex.join(map(str, command)),
                                    "commit": answer("git", "-C", ROOT, "describe", "--always", "--dirty"),
                                    "begin": datetime.datetime.now(datetime.timezone.utc).isoformat(" ", "seconds")})
@@ -50,6 +51,18 @@ class Results:
             begun = self.path.with_suffix(".new")
             begun.write_text(json.dumps(self.data, indent=1) + "\n")
             os.replace(begun, self.path)
+
+
+def lay_aside(path, earlier, about):
+    """Not where the machine may be the same, and did not answer this time."""
+    unknown = [key for key, value in earlier.items() if value and not about.get(key)]
+    if unknown:
+        raise SystemExit(f"{path} knows {', '.join(f'{key} {earlier[key]}' for key in unknown)}, of which nothing is "
+                         "found now (nvidia-smi, PyTorch): mend that, or take another folder. Nothing was measured.")
+    number = 1
+    while (aside := path.with_name(f"{path.stem}-before-{number}.json")).exists():
+        number += 1
+    path.rename(aside)
 
 
 def sources():

@@ -8,9 +8,10 @@ import pathlib
 import statistics
 import sys
 
-from compared import MODELS, NO_TIME, SHARES, Contender, not_comparable, wrong
+from compared import MODELS, NO_TIME, SHARES, Contender, not_comparable, without_plain, wrong
 
 TESTS = ("pool_engine_test", "gpu_device_test", "torch_test", "memcheck", "racecheck")
+NOT_COMPARABLE = "not comparable"  # a figure, and a verdict, that no other call changes
 PAPER = 4.2  # times the batch on a GPU, on average (Sentinel, HPCA 2021)
 
 
@@ -26,6 +27,8 @@ def of_model(model, rows):
         lines.append(f"{label:24} {row['ms']:10.1f} {share:>9} {held / 1e9:17.2f}  {losses}".rstrip())
     if not_comparable(rows):
         lines.append("plain PyTorch differs from itself: not comparable")
+    if without_plain(rows):
+        lines.append("plain PyTorch failed: not comparable")
     return lines
 
 
@@ -66,14 +69,16 @@ def of_largest(rows):
 def judged(aim, values, good, shape):
     """A row: what is aimed at, by name what was measured (None: it was not), and the verdict. What is only to be known
     has no `good`."""
-    known = {name: value for name, value in values.items() if value is not None}
+    known = {name: value for name, value in values.items() if value not in (None, NOT_COMPARABLE)}
     if good and not all(map(good, known.values())):
         verdict = "missed"
-    elif len(known) < len(values):
+    elif None in values.values():
         verdict = "open"
+    elif len(known) < len(values):
+        verdict = NOT_COMPARABLE
     else:
         verdict = "met" if good else "known"
-    told = ", ".join(f"{name} {shape(known[name]) if name in known else '?'}" for name in values)
+    told = ", ".join(f"{name} {shape(value) if name in known else value or '?'}" for name, value in values.items())
     return aim, told, verdict
 
 
@@ -110,9 +115,11 @@ def profiling(rows):
 
 
 def identical(rows):
-    """Whether every row of Sentinel's has plain PyTorch's losses."""
+    """Whether every row of Sentinel's has plain PyTorch's losses; None where one was not held against them."""
     ours = [row for label, row in rows.items() if label.startswith("Sentinel") and row.get("failure") != NO_TIME]
-    return not wrong(rows) if ours else None
+    if wrong(rows):
+        return False
+    return True if ours and all(row.get("same") is True for row in ours) else None
 
 
 def times(rows):
@@ -132,7 +139,7 @@ def verdicts(data):
     rates, steps = data["movement"], data["steps"]
 
     def each(figure):
-        return {model: figure(rows) for model, rows in models.items()}
+        return {model: NOT_COMPARABLE if without_plain(rows) else figure(rows) for model, rows in models.items()}
 
     def of_link(kind):
         return min(rates[kind][way] / rates["plain"][way] for way in ("in", "out", "both")) if rates else None

@@ -1,5 +1,7 @@
 """tests/gpu without a device: its scripts with stand-ins for what they start, its models on the processor, its build
 as far as it goes."""
+import argparse
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -15,6 +17,7 @@ GPU = pathlib.Path(__file__).resolve().parent.parent / "gpu"
 sys.path.insert(0, str(GPU))
 import bounded  # noqa: E402
 import compared  # noqa: E402
+import largest  # noqa: E402
 import search  # noqa: E402
 import table  # noqa: E402
 
@@ -96,18 +99,19 @@ sys.exit(status)
 
 @pytest.fixture
 def measured(tmp_path):
-    """measured(*options, VARIABLE=...): compare.py with the stand-ins: its process, the results and the log."""
-    log = tmp_path / "log"
+    """measured(*options, VARIABLE=..., name=...): compare.py with the stand-ins: its process, the results, of that
+    name, and the log."""
     python = write_program(tmp_path / "python", PYTHON)
     sentinel = write_program(tmp_path / "sentinel", SENTINEL)
 
-    def run(*options, **variables):
+    def run(*options, name="results", **variables):
+        log, found = tmp_path / f"{name}.log", tmp_path / f"{name}.json"
         log.write_text("")
-        words = [sys.executable, GPU / "compare.py", "--sentinel", sentinel, "--python", python, "--json",
-                 tmp_path / "results.json", *options]
+        words = [sys.executable, GPU / "compare.py", "--sentinel", sentinel, "--python", python, "--json", found,
+                 *options]
         done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=100,
                               env={**os.environ, "LOG": str(log), **variables})
-        return done, json.loads((tmp_path / "results.json").read_text()), log.read_text().splitlines()
+        return done, json.loads(found.read_text()), log.read_text().splitlines()
     return run
 
 
@@ -119,11 +123,21 @@ def ended(pid):
         return True
 
 
-def all_end(pids):
-    deadline = time.monotonic() + 10
-    while not all(map(ended, pids)) and time.monotonic() < deadline:
+def comes_true(condition):
+    deadline = time.monotonic() + 30
+    while not condition() and time.monotonic() < deadline:
         time.sleep(0.02)
-    return all(map(ended, pids))
+    return condition()
+
+
+def all_end(pids):
+    return comes_true(lambda: all(map(ended, pids)))
+
+
+def at_once(*calls):
+    """What they return. Each waits for a limit that a slow machine keeps too."""
+    with concurrent.futures.ThreadPoolExecutor(len(calls)) as threads:
+        return [call.result() for call in [threads.submit(call) for call in calls]]
 
 
 # ---------------------------------------------------------------- commands with a limit
@@ -131,22 +145,33 @@ def all_end(pids):
 CHILDREN = "sleep 100 & echo $!; sleep 100 & echo $!; echo told >&2; wait"
 
 
-def test_what_hangs_is_killed_with_what_it_has_started():
-    begin = time.monotonic()
-    outcome = bounded.run(["sh", "-c", CHILDREN], 1)
-    assert outcome.status is None and outcome.err == "told\n" and time.monotonic() - begin < 20
-    assert len(outcome.out.split()) == 2 and all_end(outcome.out.split())
+NESTED = (f"import sys; sys.path.insert(0, {str(GPU)!r}); import bounded; bounded.end_on_sigterm(); "
+          "bounded.run(['sh', '-c', 'exec >' + sys.argv[1] + '; ' + sys.argv[2]], 100)")
 
 
-def test_who_is_ended_ends_what_it_runs(tmp_path):
-    script = (f"import sys; sys.path.insert(0, {str(GPU)!r}); import bounded; bounded.end_on_sigterm(); "
-              f"bounded.run(['sh', '-c', 'exec >{tmp_path}/pids; {CHILDREN}'], 100)")
-    process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
-    while not (tmp_path / "pids").exists() or len((tmp_path / "pids").read_text().split()) < 2:
-        time.sleep(0.02)
-    process.terminate()
-    assert process.wait(timeout=20) == 128 + signal.SIGTERM
-    assert all_end((tmp_path / "pids").read_text().split())
+def test_what_hangs_is_killed_with_what_it_has_started(tmp_path):
+    deaf = "trap '' TERM; " + CHILDREN
+    shell, stubborn, nested, left = at_once(
+        lambda: bounded.run(["sh", "-c", CHILDREN], 10),
+        lambda: bounded.run(["sh", "-c", deaf], 10),
+        lambda: bounded.run([sys.executable, "-c", NESTED, tmp_path / "pids", deaf], 10, 3 * bounded.GRACE),
+        lambda: bounded.run(["sh", "-c", "setsid sleep 60 & echo $!; wait"], 10))  # which holds the pipes
+    os.kill(int(left.out), signal.SIGKILL)
+    assert [outcome.status for outcome in (shell, stubborn, nested, left)] == [None] * 4
+    for outcome in (shell, stubborn):
+        assert outcome.err == "told\n" and len(outcome.out.split()) == 2 and all_end(outcome.out.split())
+    pids = (tmp_path / "pids").read_text().split()
+    assert len(pids) == 2 and all_end(pids)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_who_is_ended_ends_what_it_runs(tmp_path, number):
+    pids = tmp_path / "pids"
+    process = subprocess.Popen([sys.executable, "-c", NESTED, pids, CHILDREN], stderr=subprocess.DEVNULL)
+    begun = comes_true(lambda: pids.exists() and len(pids.read_text().split()) == 2)
+    process.send_signal(number)
+    assert process.wait(timeout=30) == 128 + number
+    assert begun and all_end(pids.read_text().split())
 
 
 def test_a_failure_has_its_reason():
@@ -186,25 +211,39 @@ def test_every_contender_of_every_model_is_measured(measured):
 
 
 def test_a_row_that_hangs_or_fails_costs_no_other(measured):
-    done, results, log = measured("--models", "ViT", "--each", "2", HANGS="20% plan", RUNS_OUT="save_on_cpu")
+    """It hangs, it does not end after its last step, or it is one of several in a process that is killed."""
+    late, each = "not over after 12 s", ("--models", "ViT", "--each", "12")
+    hung, lingering, several = at_once(
+        lambda: measured(*each, name="hung", HANGS="20% plan", RUNS_OUT="save_on_cpu"),
+        lambda: measured(*each, "--only", "Sentinel", name="lingering", LINGERS="all plan"),
+        lambda: measured(*each, "--only", "", name="several", HANGS="save_on_cpu"))
+    done, results, log = hung
     rows = results["models"]["ViT"]
     assert done.returncode == 1 and "wrong or failed: ViT: Sentinel 20 %\n" in done.stderr
-    assert rows["Sentinel 20 %"]["failure"] == "not over after 2 s"
+    assert rows["Sentinel 20 %"]["failure"] == late
     assert rows["save_on_cpu"]["failure"].startswith("CUDA out of memory")  # which is no fault here
     assert all("ms" in row for label, row in rows.items() if label not in ("Sentinel 20 %", "save_on_cpu"))
     assert all_end([line.split()[1] for line in log if line.startswith("pid")])
+    done, results, _ = lingering
+    assert done.returncode == 1 and results["models"]["ViT"]["Sentinel"]["failure"] == late
+    assert {label: row.get("failure") for label, row in several[1]["models"]["ViT"].items()} == {
+        "plain": None, "checkpoint": None, "save_on_cpu": late, "plain again": late}
 
 
-def test_what_does_not_end_after_its_last_step_has_failed(measured):
-    done, results, _ = measured("--models", "ViT", "--only", "Sentinel", "--each", "2", LINGERS="all plan")
-    assert done.returncode == 1 and results["models"]["ViT"]["Sentinel"]["failure"] == "not over after 2 s"
+def test_where_plain_training_fails_nothing_is_comparable(measured):
+    done, results, log = measured("--models", "ViT", "--only", "Sentinel 40 %", RUNS_OUT="none")
+    assert done.returncode == 0 and log and "ms" in results["models"]["ViT"]["Sentinel 40 %"]
+    assert "\nplain PyTorch failed: not comparable\n" in done.stdout and "ViT not comparable" in done.stdout
+    _, _, log = measured("--models", "ViT", "--only", "Sentinel 40 %;Sentinel")
+    assert not log
 
 
-def test_a_process_of_several_that_is_killed_leaves_what_it_had(measured):
-    _, results, _ = measured("--models", "ViT", "--each", "2", "--only", "", HANGS="save_on_cpu")
-    rows = results["models"]["ViT"]
-    assert {label: row.get("failure") for label, row in rows.items()} == {
-        "plain": None, "checkpoint": None, "save_on_cpu": "not over after 2 s", "plain again": "not over after 2 s"}
+def test_what_a_call_could_not_compare_is_measured_again(measured):
+    measured("--models", "ViT", "--only", "")
+    _, results, _ = measured("--models", "ViT", "--only", "Sentinel", RUNS_OUT="none")
+    assert "same" not in results["models"]["ViT"]["Sentinel"]
+    _, results, log = measured("--models", "ViT", "--only", "Sentinel")
+    assert log and results["models"]["ViT"]["Sentinel"]["same"]
 
 
 def test_the_next_call_measures_what_is_missing(measured):
@@ -223,13 +262,21 @@ def test_the_next_call_measures_what_is_missing(measured):
 
 
 def test_results_of_another_machine_are_laid_aside(measured, tmp_path):
-    measured("--models", "ViT", "--only", "Sentinel")
-    earlier = json.loads((tmp_path / "results.json").read_text())
-    earlier["about"]["device"] = "another"
-    (tmp_path / "results.json").write_text(json.dumps(earlier))
-    _, results, _ = measured("--models", "DCGAN", "--only", "Sentinel")
-    assert list(results["models"]) == ["DCGAN"] and len(results["calls"]) == 1
-    assert list(json.loads((tmp_path / "results-before.json").read_text())["models"]) == ["ViT"]
+    def of_another(**about):
+        earlier = json.loads((tmp_path / "results.json").read_text())
+        earlier["about"].update(about)
+        (tmp_path / "results.json").write_text(json.dumps(earlier))
+
+    for model in ("ViT", "DCGAN", "GPT-2"):
+        _, results, _ = measured("--models", model, "--only", "", "--seconds", "0")
+        assert list(results["models"]) == [model] and len(results["calls"]) == 1
+        of_another(torch="1.9")
+    assert [list(json.loads((tmp_path / f"results-before-{number}.json").read_text())["models"]) for number in (1, 2)
+            ] == [["ViT"], ["DCGAN"]]
+    of_another(torch="2.0", devices=2)
+    done, results, log = measured("--models", "ViT", "--only", "", DEVICES="0")
+    assert done.returncode == 1 and "knows devices 2, of which nothing is found now" in done.stderr
+    assert list(results["models"]) == ["GPT-2"] and not log and not (tmp_path / "results-before-3.json").exists()
 
 
 def test_a_changed_number_is_told(measured):
@@ -329,6 +376,10 @@ def change(data, *keys, to):
     (("models", "ViT", "Sentinel 20 %, lru"), {"failure": "no time left"}, AIMS[2], "open"),
     (("models", "ViT", "Sentinel 20 %, lru"), {"failure": "CUDA error"}, AIMS[0], "missed"),
     (("models", "DCGAN"), {}, AIMS[0], "open"),
+    (("models", "ViT", "Sentinel 60 %"), {"ms": 101.0, "peak_bytes": 1}, AIMS[0], "open"),
+    *((("models", "ViT", "plain"), {"failure": "CUDA out of memory"}, AIMS[aim], "not comparable")
+      for aim in (0, 1, 2, 4, 5)),
+    (("models", "ViT", "plain"), {"failure": "no time left"}, AIMS[1], "met"),
     (("largest", "ResNet-152", "sentinel"), {"failure": "killed"}, AIMS[3], "open"),
     (("largest",), {}, AIMS[3], "open"),
     (("largest", "ResNet-152", "sentinel", "batch"), 6, AIMS[3], "missed"),
@@ -432,7 +483,7 @@ def test_a_step_that_fails_or_hangs_keeps_no_other_from_being_run(run_sh, tmp_pa
     assert done.returncode == 1 and done.stdout.endswith("failed:\n  gpu_device_test\n  memcheck\n  racecheck\n")
     assert "gpu_device_test went wrong" in (tmp_path / "out" / "report.txt").read_text()
     assert results["steps"]["movement"]["status"] == 0 and "ms" in results["models"]["ViT"]["plain"]
-    done, results, log = run_sh("--seconds", "2", "--largest", "", "--models", "ViT", "--only", "", HANGS="memcheck")
+    done, results, log = run_sh("--seconds", "12", "--largest", "", "--models", "ViT", "--only", "", HANGS="memcheck")
     assert done.returncode == 1 and results["steps"]["memcheck"]["status"] is None
     assert "memcheck: killed, for its time was up" in done.stdout and "racecheck: no time left" in done.stdout
     assert [line.split()[0] for line in log] == ["gpu_device_test", "--tool"]  # the others had been passed
@@ -445,14 +496,24 @@ def test_a_part_of_it(run_sh):
     assert done.returncode == 2 and "there is no step movment" in done.stderr
 
 
-@pytest.mark.parametrize("who, found", [("plain's search", {"batch": 3, "over": False}),
-                                        ("fit", {"batch": 24, "over": False})])
-def test_a_search_that_is_ended_keeps_what_it_has_found(run_sh, who, found):
-    done, results, _ = run_sh("--steps", "largest", "--largest", "ViT", "--seconds", "4", HANGS=who)
-    assert results["largest"]["ViT"]["sentinel" if who == "fit" else "plain"] == found
+def test_a_search_that_is_ended_keeps_what_it_has_found(run_sh):
+    """Plain PyTorch's has a third of the time."""
+    done, results, _ = run_sh("--steps", "largest", "--largest", "ViT", "--seconds", "33", HANGS="plain's search")
+    assert results["largest"]["ViT"]["plain"] == {"batch": 3, "over": False}
     assert done.returncode == 0 and "the search was cut short" in done.stdout
     _, results, _ = run_sh("--steps", "largest", "--largest", "ViT")
     assert results["largest"]["ViT"]["plain"] == {"batch": 3, "over": True} and results["largest"]["ViT"]["call"] == 1
+
+
+def test_so_does_sentinels(monkeypatch):
+    ends = iter([bounded.Ended(0, "", "batch 3 trains\n"),
+                 bounded.Ended(None, "", "sentinel: batch 24 trains\nsentinel: batch 48 ...\n")])
+    monkeypatch.setattr(bounded, "run", lambda words, seconds: next(ends))
+    args = argparse.Namespace(python="python", device="cuda", size="full", largest_size="small", limit=4 << 30,
+                              sentinel="sentinel", gpu_memory="pools")
+    row = largest.of_model(args, "ViT", 30)
+    assert row["plain"] == {"batch": 3, "over": True} and row["sentinel"] == {"batch": 24, "over": False}
+    assert not largest.over(row)
 
 
 def test_what_is_missing_is_told(run_sh, tmp_path):

@@ -19,18 +19,18 @@ void PoolEngine::drop_surplus() {
   }
 }
 
-// Whether the device has room for one more. It is asked now and then: others use it, too.
+// Whether the device has room for one more. It is asked now and then, for others use it, too, and
+// once an op where it has none.
 bool PoolEngine::leaves_spare() {
   constexpr std::uint64_t kBetween = 32;  // chunks
   if (spare_bytes_ == 0) return true;
-  if (unasked_ == 0) {
+  const auto now = clock_.load(std::memory_order_relaxed);
+  if (unasked_ == 0 && nothing_spare_ != now) {
     const auto free = driver_.free_bytes();
     unasked_ = std::min(kBetween, (free - std::min(free, spare_bytes_)) / granule_);
+    if (unasked_ == 0) nothing_spare_ = now;
   }
-  if (unasked_ == 0) {
-    device_ = chunks_;
-    return false;
-  }
+  if (unasked_ == 0) return false;
   --unasked_;
   return true;
 }

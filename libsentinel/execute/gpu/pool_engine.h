@@ -235,6 +235,7 @@ class PoolEngine final : public Engine {
   // Chunks: that exist; that may; that the device had room for; that may be made before it is asked
   // again.
   std::uint64_t chunks_ = 0, budget_ = ~0ull, device_ = ~0ull, unasked_ = 0;
+  std::uint64_t nothing_spare_ = 0;  // the op in which the device had no room for one more
   std::uint64_t spare_bytes_ = 0;
   std::vector<Stream> computing_;  // all that were ever computed on
   bool forgot_ = false;            // one of them, while there were others
