@@ -88,6 +88,7 @@ class Session {
     bool in_op = false;
     bool late = false;       // its op is of a step that is over
     bool runs = false;       // its op has been told that it runs
+    bool unused = false;     // its op has neither named nor made a tensor of a GPU's
     std::uint64_t step = 0;  // `begun_` when the op began
     Bucket* bucket = nullptr;
     StepMatcher::Place place;
@@ -101,6 +102,7 @@ class Session {
   static Worker& this_thread();
   static bool trains(const Worker& worker) { return worker.in_op || worker.trains; }
   void before_first_op(Worker&);
+  void use_device(Worker&);
   Worker& here();
 
   bool on_track() const;

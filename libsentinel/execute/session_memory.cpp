@@ -16,6 +16,7 @@ void* Session::allocate(std::size_t bytes) noexcept {
   auto& worker = here();
   const bool trains = this->trains(worker);
   const auto slot = trains ? planned_slot(worker, bytes) : LiveTensor::kUnplanned;
+  use_device(worker);
   const bool own_pages = state_ == State::warmup || state_ == State::profiling;
   auto* tensor = space_.allocate(bytes, slot, own_pages);
   if (tensor == nullptr) return nullptr;

@@ -48,7 +48,8 @@ void Session::op_start(const char* name, Phase phase, const char* layer) noexcep
   ++step_ops_;
   if (layer != nullptr && recording() && !marked_layers_) recorder_.layer_once(layer, phase);
   if (recording()) worker.op = recorder_.op_start(name, phase);
-  engine_->tick();
+  worker.unused = !engine_->guarded();
+  if (!worker.unused) engine_->tick();
   worker.awaited.clear();
   worker.died.clear();
   worker.bucket = active_;
@@ -56,6 +57,13 @@ void Session::op_start(const char* name, Phase phase, const char* layer) noexcep
   worker.place = active_->matcher().op(worker.name);
   follow(worker, prefix);
   prepare(worker);
+}
+
+// On a GPU the clock protects what the op uses that launches next. An op is one from the first
+// tensor of the device's on that it names or makes: what autograd computes on the processor at the
+// same time, in the thread that waits for the device's, leaves that op's tensors protected.
+void Session::use_device(Worker& worker) {
+  if (std::exchange(worker.unused, false)) engine_->tick();
 }
 
 // Whether births are those of the profiled step: until the step differs, and again as soon as it
@@ -163,9 +171,9 @@ void Session::op_tensor(const void* storage, std::size_t bytes, int access) noex
   auto& worker = here();
   if (!trains(worker)) return;
   auto* tensor = space_.find(storage);
+  if (!engine_->guarded() && engine_->contains(storage)) need(worker, tensor, storage, bytes);
   if (tensor != nullptr && (summary_.fast_limit_bytes != 0 || !engine_->guarded()))
     engine_->touch(tensor->address, tensor->bytes);
-  if (!engine_->guarded() && engine_->contains(storage)) need(worker, tensor, storage, bytes);
   if (tensor != nullptr && tensor->bytes == bytes && (access & SENTINEL_OVERWRITE) != 0)
     overwrite(*tensor);
   if (!recording()) return;
@@ -188,6 +196,7 @@ void Session::overwrite(LiveTensor& tensor) {
 // A kernel will use it. Without a table entry it is a part of a tensor (of a dlpack capsule, say).
 // Of a session that manages nothing any more nothing leaves.
 void Session::need(Worker& worker, LiveTensor* tensor, const void* storage, std::size_t bytes) {
+  use_device(worker);
   if (tensor != nullptr) {
     if (state_ != State::idle) may_leave(*tensor);
     return worker.awaited.push_back(*tensor);
@@ -276,7 +285,7 @@ void Session::op_end() noexcept {
   if (record_) engine_->finish();  // to know its time
   const Guard guard(lock_);
   auto& worker = here();
-  worker.in_op = false;
+  worker.in_op = worker.unused = false;
   if (order_ == OpOrder::sequence || !worker.late) complete(worker);
   if (order_ == OpOrder::any) before_first_op(worker);  // what follows in this thread is not its
 }

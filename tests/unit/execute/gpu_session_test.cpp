@@ -451,6 +451,25 @@ TEST(GpuSessionTest, WhatDoesNotFitIsRefusedAndTrainingGoesOn) {
   EXPECT_EQ(*training.sum(), plain([](Training& same) { same.step(0), same.step(1); }));
 }
 
+// As autograd does, whose thread for the device launches while the calling one computes on the
+// processor.
+TEST(GpuSessionTest, AnOpOnTheProcessorLeavesWhatAnotherUsesAlone) {
+  Session& session = begin(options_with("64M"));
+  ManagedMemory memory(session);
+  const Tensor used = memory.allocate(kWords);
+  memory.op("on the device", Phase::backward, {used}, [&] {
+    std::thread([&] {
+      session.op_start("on the processor", Phase::backward, "beside");
+      session.op_run();
+      session.op_end();
+    }).join();
+    const Tensor rest = memory.allocate((64_MiB - kBytes) / sizeof(std::uint64_t));
+    ASSERT_NE(rest, nullptr);
+    EXPECT_EQ(memory.allocate(1), nullptr);
+    used[0] = rest[0] = 1;
+  });
+}
+
 TEST(GpuSessionTest, AnOpThatHasNoRoomStopsTraining) {
   const auto short_of_memory = [] {
     Session& session = begin(options_with("35%"));
