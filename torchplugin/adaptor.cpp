@@ -21,6 +21,7 @@
 #include <new>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -87,6 +88,7 @@ struct Depths {
 struct Thread : Depths {
   std::vector<Frame> frames;
   bool trains = false;
+  std::string layer;  // of the node that was begun last
 };
 thread_local Thread thread;
 
@@ -219,8 +221,10 @@ void name_inputs(const at::RecordFunction& fn) {
 Frame start_node(const at::RecordFunction& fn) {
   ++thread.backward;
   thread.trains = true;
-  if (const auto layer = layers().of(fn.seqNr()); !layer.empty())
+  if (auto layer = layers().of(fn.seqNr()); !layer.empty()) {
     sentinel_layer_start(layer.c_str(), SENTINEL_BACKWARD);
+    thread.layer = std::move(layer);
+  }
   return Frame::backward;
 }
 
@@ -281,7 +285,9 @@ Frame start_op(const at::RecordFunction& fn) {
                           fills_storage(fn.inputs()[0].toTensor());
   ++thread.inside;
   if (thread.backward == 0) layers().note(fn.seqNr());
-  sentinel_op_start(fn.name(), phase(), nullptr);
+  // Of autograd's thread for a device layers are heard with its ops alone.
+  const bool with_layer = gpu >= 0 && thread.backward > 0 && !thread.layer.empty();
+  sentinel_op_start(fn.name(), phase(), with_layer ? thread.layer.c_str() : nullptr);
   if (overwrites)
     name_tensor(fn.inputs()[0].toTensor(), SENTINEL_WRITE | SENTINEL_OVERWRITE);
   else if (sentinel_wants_tensors())
@@ -401,6 +407,7 @@ EXPORT void sentinel_torch_model(const char* name, std::size_t batch) {
 EXPORT void sentinel_torch_step() {
   if (in_child) return;
   thread.trains = true;
+  thread.layer.clear();
   layers().clear();
   sentinel_step();
 }

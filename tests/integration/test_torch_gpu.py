@@ -1,5 +1,6 @@
 """The PyTorch adaptor's way on a GPU, without one: built so that the processor's PyTorch takes the device's part, in
 the memory of the tests' driver's library. What an op uses that is not there ends the program, as on a device."""
+import json
 import os
 import pathlib
 import subprocess
@@ -60,6 +61,17 @@ def test_training_is_the_same_in_a_share_of_the_memory(flags, policy, python, de
     assert told["peak_fast_bytes"] <= told["fast_limit_bytes"] < told["peak_unlimited_bytes"] / 3
     steady = [step for step in told["steps"] if step["phase"] == "steady"]
     assert len(steady) >= 3 and all(step["promoted_bytes"] > 0 for step in steady)
+
+
+def test_layers_of_backward_are_seen_in_its_thread(python, device, sentinel, tmp_path):
+    profile = tmp_path / "step.sentinel"
+    outcome = training.finish([python, TRAINING, *BACKWARD],
+                              env=dict(device, SENTINEL_MODE="record", SENTINEL_OUTPUT=str(profile)))
+    assert outcome.status == 0, outcome.err
+    told = json.loads(sentinel("report", profile, "layers", "--format", "json").out)["rows"]
+    names = {phase: [layer["name"] for layer in told if layer["phase"] == phase] for phase in ("forward", "backward")}
+    made = [name for name in names["forward"] if name.startswith("layers.")]
+    assert len(made) > 10 and set(made) <= set(names["backward"])
 
 
 THROWS = """
