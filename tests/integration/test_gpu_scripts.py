@@ -167,7 +167,8 @@ def test_what_hangs_is_killed_with_what_it_has_started(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_who_is_ended_ends_what_it_runs(tmp_path, number):
     pids = tmp_path / "pids"
-    process = subprocess.Popen([sys.executable, "-c", NESTED, pids, CHILDREN], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, "-c", NESTED, pids, CHILDREN], stderr=subprocess.DEVNULL,
+                               preexec_fn=lambda: signal.signal(number, signal.SIG_DFL))  # or the tests' nohup stays
     begun = comes_true(lambda: pids.exists() and len(pids.read_text().split()) == 2)
     process.send_signal(number)
     assert process.wait(timeout=30) == 128 + number
