@@ -135,7 +135,7 @@ void FrameEngine::inherit(BlockIndex heir, Guard& guard) noexcept {
   guard.unlock();
   const int code = backing_->pass(index, heir);
   guard.lock();
-  if (code == -EIO) fail("could not put a tensor's pages back", EIO);
+  if (code == -EIO) fail("could not pass a block's memory on", EIO);
   block.passing = false;
   --arriving_;
   if (code == 0) {
