@@ -15,7 +15,6 @@
 // nothing and touch no guarded address.
 #pragma once
 
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -50,12 +49,6 @@ class Backing {
   virtual void scrub(BlockIndex, Token) noexcept = 0;
   // Makes the frame the block's memory and wakes who waits for it. Consumes the token.
   virtual int install(BlockIndex, Token) noexcept = 0;
-  // Whether memory can go from one block to another without a stop in between: half of the page
-  // table changes, of which each interrupts every processor that computes. pass() makes a dead
-  // block's memory that of a block without any (contents unspecified) and wakes who waits for it. An
-  // error, as of take(): nothing has moved. -EIO: part of it has, and the rest could not follow.
-  virtual bool passes() const noexcept { return false; }
-  virtual int pass(BlockIndex, BlockIndex) noexcept { return -ENOTSUP; }
 };
 
 std::unique_ptr<Backing> make_moved_frames(FaultLoop&, std::uintptr_t arena, std::uint64_t bytes);

@@ -30,7 +30,6 @@ struct Block {
   QueueId queue = QueueId::none;
   bool recalled = false;     // leaving: somebody waits for it, bring it back
   bool discard = false;      // leaving: all that lived in it has died, and nothing new begun
-  bool passing = false;      // leaving: its frame is on the way to another block
   bool faulted = false;      // not resident: a thread waits in a fault
   bool made = false;         // what lives in it began in the op that used it last
   bool stuck = false;        // could not be taken the last time (pinned): chosen last

@@ -124,7 +124,6 @@ bool FrameEngine::occupy(std::uintptr_t address, std::uint64_t bytes) noexcept {
   const auto now = clock_.load(std::memory_order_relaxed) << 24;
   for_blocks(address, bytes, [&](BlockIndex index) {
     auto& block = blocks_[index];
-    settled_.wait(guard, [&] { return !block.passing; });
     ++block.live;
     ++block.wanted;
     block.discard = false;  // on its way out, and written again before its pages have gone
@@ -146,8 +145,7 @@ void FrameEngine::give_at_once(BlockIndex index, Guard& guard) noexcept {
     return block.state == BlockState::empty && block.queue == QueueId::none && !frozen_ &&
            demanded_.empty();
   };
-  if (gives() && free_.empty() && frames_ >= budget_frames_ && !dead_.empty())
-    backing_->passes() ? inherit(index, guard) : reuse_dead(guard);
+  if (gives() && free_.empty() && frames_ >= budget_frames_) reuse_dead(guard);
   if (gives() && !free_.empty()) give(index, guard);
 }
 

@@ -100,9 +100,7 @@ class FrameEngine final : public Engine {
   void install(BlockIndex, Token, Guard&) noexcept;
   void discard(BlockIndex, Token) noexcept;
   bool take(BlockIndex, Guard&) noexcept;
-  void stays(BlockIndex) noexcept;
   void take_out(BlockIndex, Guard&) noexcept;
-  void gone(BlockIndex) noexcept;
   void put_back(BlockIndex, Guard&) noexcept;
   void arrived(const Completion&, Guard&) noexcept;
   void left(const Completion&, Guard&) noexcept;
@@ -143,7 +141,6 @@ class FrameEngine final : public Engine {
   void no_longer_idle(BlockIndex) noexcept;
   void reclaim() noexcept;
   void reuse_dead(Guard&) noexcept;
-  void inherit(BlockIndex, Guard&) noexcept;
 
   // frame_counting.cpp, frame_fork.cpp
   int replace_arena(const std::function<std::uintptr_t()>& prepare, bool minor) noexcept;

@@ -178,22 +178,15 @@ bool FrameEngine::take(BlockIndex index, Guard& guard) noexcept {
   const int code = backing_->take(index, token);
   guard.lock();
   block.token = token;
-  block.stuck = false;
+  block.stuck = code != 0;
   if (code == 0) return true;
   if (code == -EIO) fail("could not put a tensor's pages back", EIO);
-  --leaving_;
-  stays(index);
-  return false;
-}
-
-// It could not be taken: it is pinned, or shared with a child.
-void FrameEngine::stays(BlockIndex index) noexcept {
-  auto& block = blocks_[index];
-  block.stuck = true;
+  --leaving_;  // pinned, or shared with a child
   const bool touched = block.faulted;
   set_resident(index);
   if (touched) loop_->wake(arena_ + index * kGranule, kGranule);
   block.used = (clock_.load(std::memory_order_relaxed) + 1) << 24;
+  return false;
 }
 
 void FrameEngine::take_out(BlockIndex index, Guard& guard) noexcept {
@@ -218,20 +211,15 @@ void FrameEngine::take_out(BlockIndex index, Guard& guard) noexcept {
 
 // Nothing lives in the block: its frame is free at once, unless somebody has begun to use it again.
 void FrameEngine::discard(BlockIndex index, Token token) noexcept {
+  auto& block = blocks_[index];
   backing_->scrub(index, token);
   now_free(token);
   --leaving_;
-  gone(index);
-  feed_promoter();
-  settled_.notify_all();
-}
-
-// A block that was leaving has no frame any more.
-void FrameEngine::gone(BlockIndex index) noexcept {
-  auto& block = blocks_[index];
   block.token = kNoToken;
   make_absent_or_empty(block);
   if (std::exchange(block.recalled, false)) demand(index);
+  feed_promoter();
+  settled_.notify_all();
 }
 
 void FrameEngine::left(const Completion& completion, Guard& guard) noexcept {

@@ -1,6 +1,5 @@
 // Which blocks leave, and for whose sake.
 #include <algorithm>
-#include <cerrno>
 
 #include "execute/frame_engine.h"
 #include "execute/limits.h"
@@ -119,34 +118,6 @@ void FrameEngine::reuse_dead(Guard& guard) noexcept {
   }
   if (!evictions_.empty())
     writer_->wake();  // one less leaves: it may have kept the demoter waiting
-}
-
-// That frame becomes the memory of an empty block, on the shortest way. Where it was no tensor
-// begins before it has gone: it would be written to and lost. It does not count as leaving, for no
-// frame becomes free by it.
-void FrameEngine::inherit(BlockIndex heir, Guard& guard) noexcept {
-  const auto index = dead_.front();
-  auto& block = blocks_[index];
-  block.state = BlockState::leaving;
-  block.discard = block.passing = true;
-  unset_resident(index);
-  blocks_[heir].state = BlockState::arriving;
-  ++arriving_;
-  guard.unlock();
-  const int code = backing_->pass(index, heir);
-  guard.lock();
-  if (code == -EIO) fail("could not pass a block's memory on", EIO);
-  block.passing = false;
-  --arriving_;
-  if (code == 0) {
-    gone(index);
-    if (!blocks_[heir].faulted) arrivals_ += 2;
-    set_resident(heir);
-  } else {
-    blocks_[heir].state = BlockState::empty;
-    if (blocks_[heir].faulted) demand(heir);
-    stays(index);
-  }
 }
 
 }  // namespace sentinel

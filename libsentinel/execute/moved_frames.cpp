@@ -47,19 +47,9 @@ class MovedFrames final : public Backing {
 
   int take(BlockIndex block, Token& token) noexcept override {
     token = places_.take();
-    const int code = move_whole(places_.address(token), address(block));
+    const int code = move_out(block, token);
     if (code != 0) places_.give(token);
     return code;
-  }
-
-  bool passes() const noexcept override { return true; }
-  // What has arrived may be written at once, so nothing goes back: the rest follows, by copies of
-  // what stays busy.
-  int pass(BlockIndex from, BlockIndex to) noexcept override {
-    const auto moved = move_some(address(to), address(from));
-    if (moved.bytes == 0) return moved.code;
-    const auto rest = kGranule - moved.bytes;
-    return bring(address(to) + moved.bytes, address(from) + moved.bytes, rest) == 0 ? 0 : -EIO;
   }
 
   void* buffer(BlockIndex, Token token) noexcept override {
@@ -79,31 +69,23 @@ class MovedFrames final : public Backing {
     return arena_ + static_cast<std::uint64_t>(block) * kGranule;
   }
 
-  struct Moved {
-    std::size_t bytes = 0;
-    int code = 0;  // why not all
-  };
-
   // A page that a fork made shared answers EBUSY until it is written again (MEASUREMENTS), and so
-  // does, for a moment, one that the kernel is looking at: mend and try again a few times.
-  Moved move_some(std::uintptr_t to, std::uintptr_t from) noexcept {
-    Moved all;
-    for (int attempt = 0; attempt < 4 && all.bytes < kGranule; ++attempt) {
-      if (all.code == -EBUSY)
-        madvise(reinterpret_cast<void*>(from + all.bytes), kGranule - all.bytes,
-                MADV_POPULATE_WRITE);
+  // does, for a moment, one that the kernel is looking at: mend and try again a few times. What was
+  // moved before a lasting failure goes back, so that the block is whole.
+  int move_out(BlockIndex block, Token token) noexcept {
+    const auto to = places_.address(token), from = address(block);
+    std::size_t moved = 0;
+    for (int attempt = 0;; ++attempt) {
       std::size_t now = 0;
-      all.code = loop_.move(to + all.bytes, from + all.bytes, kGranule - all.bytes, &now);
-      all.bytes += now;
+      const int code = loop_.move(to + moved, from + moved, kGranule - moved, &now);
+      moved += now;
+      if (moved == kGranule) return 0;
+      if (attempt == 3) {
+        return moved == 0 || bring(from, to, moved) == 0 ? code : -EIO;
+      }
+      if (code == -EBUSY)
+        madvise(reinterpret_cast<void*>(from + moved), kGranule - moved, MADV_POPULATE_WRITE);
     }
-    return all;
-  }
-
-  // What was moved before a lasting failure goes back, so that the block is whole.
-  int move_whole(std::uintptr_t to, std::uintptr_t from) noexcept {
-    const auto [moved, code] = move_some(to, from);
-    if (moved == kGranule) return 0;
-    return moved == 0 || bring(from, to, moved) == 0 ? code : -EIO;
   }
 
   // Transfers that are complete may hold their pages for a while yet (a direct read gives back

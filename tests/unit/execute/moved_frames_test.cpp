@@ -85,29 +85,5 @@ TEST_F(MovedFramesTest, APinnedBlockStaysWhole) {
   expect_whole(1);
 }
 
-TEST_F(MovedFramesTest, ABlockPassesItsMemoryOn) {
-  ASSERT_EQ(frames->install(0, token), 0);
-  ASSERT_EQ(frames->pass(0, 1), 0);
-  expect_whole(1);
-  ASSERT_EQ(frames->pass(1, 0), 0);  // nothing was left behind
-  expect_whole(0);
-}
-
-// What has arrived may have been written by then: it stays, and what is pinned is copied.
-TEST_F(MovedFramesTest, WhatABlockPassesOnDoesNotGoBack) {
-  const auto from = reinterpret_cast<std::uintptr_t>(frames->buffer(0, token));
-  ASSERT_EQ(loop->copy(arena, from, kGranule), 0);  // of small pages
-  pin(block(0) + 100 * kPage);
-  ASSERT_EQ(frames->pass(0, 1), 0);
-  expect_whole(1);
-}
-
-TEST_F(MovedFramesTest, ABlockThatIsPinnedFromItsBeginningStays) {
-  ASSERT_EQ(frames->install(0, token), 0);
-  pin(block(0));
-  EXPECT_EQ(frames->pass(0, 1), -EBUSY);
-  expect_whole(0);
-}
-
 }  // namespace
 }  // namespace sentinel
