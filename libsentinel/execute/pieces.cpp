@@ -29,13 +29,13 @@ Pieces::Pieces(FaultLoop& loop, std::uintptr_t arena, std::uint64_t arena_bytes)
       arena_(arena),
       states_bytes_((arena_bytes / kGranule * sizeof(State) + kPage - 1) & ~(kPage - 1)),
       states_(reinterpret_cast<State*>(reserve_anonymous(states_bytes_, kPage))),
-      buffer_(reserve_anonymous(kBatch * kBytes, kPage)) {
+      buffer_(reserve_anonymous(kGranule, kGranule)) {
   batch_.reserve(kBatch);
 }
 
 Pieces::~Pieces() {
   munmap(states_, states_bytes_);
-  munmap(reinterpret_cast<void*>(buffer_), kBatch * kBytes);
+  munmap(reinterpret_cast<void*>(buffer_), kGranule);
 }
 
 void Pieces::open(std::unique_ptr<Executor> reader) { reader_ = std::move(reader); }
