@@ -314,6 +314,7 @@ TEST(GpuSessionTest, LeavesSomeOfTheDeviceToTheProgramsLibraries) {
     EXPECT_EQ(sum, plain(steps));
     EXPECT_GT(summary["steps"].back()["demoted_bytes"], 0);
     EXPECT_EQ(device->most_chunks(), 70u) << "an eighth is left";
+    EXPECT_EQ(summary["fast_limit_bytes"], fast[0] == 0 ? 0 : 140_MiB) << "and not planned with";
   }
   auto options = options_with("64M");
   options.machine = "v100-16gb";
