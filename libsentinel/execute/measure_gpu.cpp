@@ -33,13 +33,14 @@ class Rig {
  public:
   explicit Rig(gpu::Driver& driver)
       : driver_(driver),
+        granule_(round_up(kGranule, driver.granularity())),
         bytes_(round_up(std::min(kBytes, driver.free_bytes() / kShare), driver.granularity())) {
     try {
       for (auto& range : device_) {
         make(range, bytes_, 1);
         map(range);
       }
-      make(granules_, kGranule, gpu::kNeighbours);
+      make(granules_, granule_, gpu::kNeighbours);
       for (auto& memory : host_) memory = driver_.pin(bytes_);
       for (auto& stream : streams_) stream = driver_.make_stream();
       for (auto& event : events_) event = driver_.make_event();
@@ -58,9 +59,11 @@ class Rig {
 
   // Bytes per second of each copy, where all of `ways` go at once.
   double bw(Way way) { return static_cast<double>(bytes_) / seconds(way, bytes_); }
-  double granule_seconds() { return seconds({.in = true}, kGranule); }
+  std::uint64_t granule() const { return granule_; }
+  double granule_seconds() { return seconds({.in = true}, granule_); }
 
-  // Seconds of the calls that put a granule's memory in its place beside others, and take it away.
+  // Seconds of the calls that put a granule's memory in its place, and take it away, with as many
+  // neighbours as may be.
   struct Mapping {
     double map, unmap;
   };
@@ -100,8 +103,7 @@ class Rig {
     range.mapped = true;
   }
   void unmap(Range& range) {
-    for (std::size_t i = 0; i < range.chunks.size(); ++i)
-      driver_.unmap(range.address + i * range.bytes, range.bytes);
+    driver_.unmap(range.address, range.reserved);
     range.mapped = false;
   }
   void give_back(Range& range) {
@@ -149,7 +151,7 @@ class Rig {
   }
 
   gpu::Driver& driver_;
-  std::uint64_t bytes_;
+  std::uint64_t granule_, bytes_;
   std::array<Range, 2> device_;
   Range granules_;
   std::array<void*, 2> host_{};
@@ -200,18 +202,19 @@ Machine measure_gpu(gpu::Driver& driver, const std::string& name) {
   Rig rig(driver);
   rig.bw({.in = true, .out = true});  // the first copies wait for the device to wake up
   const auto [map, unmap] = rig.mapping();
-  const auto of = [](double bw, double seconds) { return std::min(bw, kGranule / seconds); };
+  const auto granule = static_cast<double>(rig.granule());
+  const auto of = [&](double bw, double seconds) { return std::min(bw, granule / seconds); };
   TierSpeed speed{.write_bw = of(rig.bw({.out = true}), unmap),
                   .read_bw = of(rig.bw({.in = true}), map)};
   speed.exchange_read_bw = speed.exchange_write_bw =
       of(rig.bw({.in = true, .out = true}), map + unmap);
-  const double granule_us = 1e6 * (map + rig.granule_seconds() - kGranule / speed.read_bw);
+  const double granule_us = 1e6 * (map + rig.granule_seconds() - granule / speed.read_bw);
   const double within = 2 * rig.bw({.within = true});  // each byte is read and written
   Machine machine{.name = name,
                   .source = "measured",
                   .fault_us = std::max(0.0, granule_us),
-                  .fault_batch_bytes = kGranule,
-                  .granule_bytes = kGranule,
+                  .fault_batch_bytes = rig.granule(),
+                  .granule_bytes = rig.granule(),
                   .exclusive = true};
   machine.tiers.push_back({.name = "hbm",
                            .capacity = capacity,

@@ -78,6 +78,7 @@ Session::Session(SessionOptions options, std::string framework, OpOrder order)
       engine_(make_engine(options_, driver_.get())),
       space_(*engine_) {
   this_thread().trains = true;
+  if (driver_) options_.granule_bytes = engine_->granule();  // what the device has them made of
   if (driver_ && options_.mode == Mode::arena)
     throw Error("on a GPU nothing can be had without its ops: SENTINEL_MODE=arena is not for it");
   if (driver_ && !gpu::counted(options_))

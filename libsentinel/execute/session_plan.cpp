@@ -54,18 +54,26 @@ void Session::hold_warmup_budget() {
     engine_->set_budget(*left - kCgroupSpare);
 }
 
-// The first kind of step that was profiled settles it for all others.
+// The first kind of step that was profiled settles it for all others. Of a device it is no more
+// than the engine takes.
 std::uint64_t Session::fast_bytes(const Profile& profile) const {
   if ((!buckets_.empty() || keeps_limit_) && summary_.fast_limit_bytes != 0)
     return summary_.fast_limit_bytes;
+  auto asked = options_.fast.bytes;
   if (options_.fast.percent > 0)
-    return static_cast<std::uint64_t>(static_cast<double>(peak_live_bytes(profile)) *
-                                      options_.fast.percent / 100);
-  if (!options_.fast.unlimited()) return options_.fast.bytes;
+    asked = static_cast<std::uint64_t>(static_cast<double>(peak_live_bytes(profile)) *
+                                       options_.fast.percent / 100);
   if (driver_) {
     const auto room = driver_->free_bytes() + engine_->counters().peak_bytes;
-    return room - gpu::spare_of(room);
+    const auto most = room - gpu::spare_of(room);
+    if (options_.fast.unlimited()) return most;
+    if (asked > most)
+      say(fmt::format("--fast asks for {}; training goes on within {}, for the device has {} and "
+                      "the program's libraries need some of it",
+                      print_bytes(asked), print_bytes(most), print_bytes(room)));
+    return std::min(asked, most);
   }
+  if (!options_.fast.unlimited()) return asked;
   return options_.nodes ? free_bytes(options_.nodes->fast) : physical_bytes();
 }
 

@@ -44,11 +44,12 @@ std::uint32_t Space::add_plan(std::vector<PlannedSlot> slots, std::uint64_t regi
 
 void Space::activate(std::uint32_t plan) {
   if (plan == active_) return;
+  // First, or what waits to be fetched takes of its memory when the other's is let go.
+  for (const auto& [offset, bytes] : plans_[plan].pools)
+    engine_.hold_pool(plans_[plan].region + offset, bytes);
   if (active_ != LiveTensor::kUnplanned)
     for (const auto& [offset, bytes] : plans_[active_].pools)
       engine_.let_pool_go(plans_[active_].region + offset, bytes);
-  for (const auto& [offset, bytes] : plans_[plan].pools)
-    engine_.hold_pool(plans_[plan].region + offset, bytes);
   active_ = plan;
 }
 

@@ -6,7 +6,7 @@ by demand alone and with DeepUM's tables. Prints a table a model and what it com
     compare.py --sentinel BIN [--models A,B] [--shares 40,20,60] [--only LABEL;LABEL] [--seconds 420] [--json FILE]
 
 With a FILE of an earlier call what is missing there is measured alone, and plain PyTorch again, for each call's
-figures are held against its own.
+figures are held against its own. Where it failed it is tried once more; all else of that model waits for it.
 """
 import argparse
 import json
@@ -83,6 +83,17 @@ class Comparison:
         row = rows.get(label, {"failure": NO_TIME})
         return row["failure"] == NO_TIME if "failure" in row else label != "plain" and "same" not in row
 
+    def try_plain_again(self, model):
+        """Where it failed in an earlier call: the device may have been another's then, and what failed beside it is
+        missing."""
+        rows = self.results.data["models"].get(model, {})
+        if not without_plain(rows) or rows["plain"]["call"] == self.results.call or self.deadline <= time.monotonic():
+            return
+        self.begin(model, ["plain"])
+        if not without_plain(rows):
+            for label in [label for label, row in rows.items() if "failure" in row]:
+                del rows[label]
+
     def reference(self, model):
         """This call's plain training; None before it was measured."""
         rows = self.results.data["models"].get(model, {})
@@ -134,6 +145,8 @@ def measure(args, results, deadline, contenders):
     candidates = [one for one in contenders if args.sentinel and (args.only is None or one.label in args.only)]
     with tempfile.TemporaryDirectory(prefix="sentinel-gpu-") as name:
         comparison = Comparison(args, results, pathlib.Path(name), deadline)
+        for model in args.models:
+            comparison.try_plain_again(model)
         wanted = {model: [one for one in candidates if comparison.missing(model, one.label)] for model in args.models}
         for model in args.models:
             labels = [label for label in BASELINES if comparison.missing(model, label)]

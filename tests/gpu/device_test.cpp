@@ -2,6 +2,7 @@
 // engine's logic is tested without one (unit/execute/pool_engine_test.cpp).
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <regex>
@@ -238,6 +239,29 @@ TEST_F(DeviceTest, CuptiTellsThePageFaultsOfManagedMemory) {
     managed->destroy_stream(stream);
   }
   managed->unreserve(arena, kPages * kPage);
+}
+
+// And its addresses take the same memory again, in another order.
+TEST_F(DeviceTest, NeighboursAreUnmappedByOneCall) {
+  constexpr std::uint64_t kCount = kNeighbours;
+  const auto range = driver->reserve(kCount * granule);
+  const Stream stream = driver->make_stream();
+  std::vector<Chunk> chunks;
+  while (chunks.size() < kCount) chunks.push_back(driver->create(granule).value());
+  const auto half = chunks.begin() + kCount / 2;
+  for (std::uint64_t round = 0; round < 3; ++round) {
+    driver->map_all(range, granule, {chunks.begin(), half});
+    driver->map_all(range + kCount / 2 * granule, granule, {half, chunks.end()});
+    if (round > 0) read(range + kCount / 2 * granule, granule, round, stream);
+    write(range, granule, round + 1, stream);
+    read(range, granule, round + 1, stream);
+    ASSERT_NO_FATAL_FAILURE(finish(stream));
+    driver->unmap(range, kCount * granule);
+    std::rotate(chunks.begin(), half, chunks.end());
+  }
+  for (const Chunk chunk : chunks) driver->destroy(chunk);
+  driver->destroy_stream(stream);
+  driver->unreserve(range, kCount * granule);
 }
 
 TEST_F(DeviceTest, WhatTheDriverRefusesHasItsName) {

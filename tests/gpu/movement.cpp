@@ -1,6 +1,7 @@
 // Movement between a GPU and the host against the link: plain copies of pinned memory, and the
 // engine's, which map and unmap what they move, or prefetch managed memory; each way alone and both
-// at once, interleaved, medians of several rounds. Needs a device; takes some seconds.
+// at once, interleaved, medians of several rounds. And how long the calls take that map and unmap a
+// granule, alone and among neighbours. Needs a device; takes some seconds.
 //
 //   gpu_movement [FILE [BLOCKS]]     FILE gets the figures as JSON; of 2 MiB each way, 512 if not given
 #include <fmt/format.h>
@@ -152,6 +153,47 @@ class Engine {
   Event event_;
 };
 
+// Microseconds of the calls for one granule.
+struct Calls {
+  double map, unmap;
+};
+
+// Of so many neighbours that are mapped by one call, and unmapped by one, and copied to in between,
+// as a device may put off what nobody uses.
+Calls calls(Driver& driver, std::size_t together) {
+  const auto granule = round_up(kGranule, driver.granularity());
+  const auto range = driver.reserve(kNeighbours * granule);
+  const auto stream = driver.make_stream();
+  const auto event = driver.make_event();
+  void* host = driver.pin(granule);
+  std::vector<Chunk> chunks;
+  while (chunks.size() < together) {
+    const auto chunk = driver.create(granule);
+    if (!chunk) throw Error("the device has too little memory free");
+    chunks.push_back(*chunk);
+  }
+  std::vector<double> in, out;
+  for (std::size_t n = 0; n < 5 * kNeighbours; n += together) {
+    const auto at = range + n % kNeighbours * granule;
+    auto begin = Clock::now();
+    driver.map_all(at, granule, chunks);
+    in.push_back(1e6 * seconds_since(begin) / static_cast<double>(together));
+    for (std::size_t i = 0; i < together; ++i)
+      driver.copy(reinterpret_cast<void*>(at + i * granule), host, granule, stream);
+    driver.record(event, stream);
+    driver.synchronize(event);
+    begin = Clock::now();
+    driver.unmap(at, together * granule);
+    out.push_back(1e6 * seconds_since(begin) / static_cast<double>(together));
+  }
+  for (const Chunk chunk : chunks) driver.destroy(chunk);
+  driver.unpin(host);
+  driver.destroy_event(event);
+  driver.destroy_stream(stream);
+  driver.unreserve(range, kNeighbours * granule);
+  return {median(in), median(out)};
+}
+
 Rates medians(const std::vector<Rates>& rounds) {
   const auto middle = [&](double Rates::*which) {
     std::vector<double> values;
@@ -168,14 +210,22 @@ void print(const char* name, const Rates& rates, const Rates& of) {
   fmt::print("\n");
 }
 
+void print(const std::string& name, const Calls& calls) {
+  fmt::print("{:<28}  {:13.1f}  {:13.1f}\n", name, calls.map, calls.unmap);
+}
+
 std::string json_of(const Rates& rates) {
   return fmt::format(R"({{"in": {}, "out": {}, "both": {}}})", rates.in, rates.out, rates.both);
+}
+std::string json_of(const Calls& calls) {
+  return fmt::format(R"({{"map": {}, "unmap": {}}})", calls.map, calls.unmap);
 }
 
 void run(const char* file, std::uint64_t blocks) {
   const char* library = std::getenv("SENTINEL_CUDA");  // as in a session
   const auto open = [&] { return library != nullptr ? open_driver(0, library) : open_driver(0); };
   const auto driver = open();
+  const auto alone = calls(*driver, 1), beside = calls(*driver, kNeighbours);
   Plain plain(*driver, blocks);
   Engine pools(*driver, blocks);
   const auto prefetching = make_managed_driver(open());
@@ -191,9 +241,15 @@ void run(const char* file, std::uint64_t blocks) {
   print("plain copies, 2 MiB, pinned", link, link);
   print("engine, mapped and unmapped", mapped, link);
   print("engine, managed, prefetched", prefetched, link);
+  fmt::print("\nmicroseconds for a granule    {:>13}  {:>13}\n", "map", "unmap");
+  print("alone", alone);
+  print(fmt::format("of {} together", kNeighbours), beside);
   if (file == nullptr) return;
-  std::ofstream(file) << fmt::format(R"({{"plain": {}, "pools": {}, "managed": {}}})", json_of(link),
-                                     json_of(mapped), json_of(prefetched));
+  std::ofstream(file) << fmt::format(
+      R"({{"movement": {{"plain": {}, "pools": {}, "managed": {}}}, )"
+      R"("mapping": {{"alone": {}, "of {} together": {}}}}})",
+      json_of(link), json_of(mapped), json_of(prefetched), json_of(alone), kNeighbours,
+      json_of(beside));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
     calls    of run.sh: command, commit, begin
     steps    tests and checks by name: call, status, seconds, output
     movement GB/s by kind and direction
+    mapping  microseconds for a granule: mapped and unmapped alone, and of several by one call
     models   rows by model and contender: call, ms, of_plain (the call's own plain training's time over this one's) ...
     largest  by model: call, limit, batches
 
@@ -29,7 +30,8 @@ class Results:
 
     def __init__(self, path, about, command):
         self.path = path
-        self.data = {"about": about, "calls": [], "steps": {}, "movement": {}, "models": {}, "largest": {}}
+        self.data = {"about": about, "calls": [], "steps": {}, "movement": {}, "mapping": {}, "models": {},
+                     "largest": {}}
         if path and path.exists():
             earlier = json.loads(path.read_text())
             if earlier["about"] == about:

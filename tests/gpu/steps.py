@@ -15,7 +15,8 @@ import bounded
 import compare
 import largest
 import table
-from compared import by_other_policies, by_plan_and_by_demand
+import torch_test
+from compared import NO_TIME, by_other_policies, by_plan_and_by_demand
 from results import Results, about
 
 # But for the tests in which the driver refuses a call, or NVIDIA's own libraries have it refuse some, which would be
@@ -24,7 +25,6 @@ from results import Results, about
 # compare.
 CHECKED = "--gtest_filter=-*HasItsName:*OwnFile*:*Cupti*:*PatchedKernel*"
 HERE = pathlib.Path(__file__).resolve().parent
-LONGEST = 200  # seconds for one of them
 GRACE = 3 * bounded.GRACE  # torch_test.py may need two of it to end what it runs
 NAMES = ("pool_engine_test", "gpu_device_test", "memcheck", "racecheck", "movement", "torch_test", "training",
          "largest", "policies")  # in this order: the last ones are what no aim asks for
@@ -35,6 +35,8 @@ def options():
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--results", type=pathlib.Path, required=True)
     parser.add_argument("--steps", type=lambda text: text.split(","), default=NAMES, help="some of " + ", ".join(NAMES))
+    parser.add_argument("--step-seconds", type=float, default=200,
+                        help="that one of those before the training may take")
     compare.add_options(parser)
     largest.add_options(parser)
     args = parser.parse_args()
@@ -57,20 +59,27 @@ class Steps:
             file.write(text + "\n")
 
     def wanted(self, name):
-        return name in self.args.steps and self.results.data["steps"].get(name, {}).get("status") != 0
+        return name.split()[0] in self.args.steps and self.results.data["steps"].get(name, {}).get("status") != 0
 
     def run(self, name, *words):
-        """One that hangs is ended. What it says is kept, and of a failure told."""
+        """One that hangs is ended. What it says is kept, and of a failure told; to be cut short by the call's end is
+        none."""
         if not self.wanted(name):
             return
         begin = time.monotonic()
         if begin >= self.deadline:
             return self.say(f"\n{name}: no time left")
-        ended = bounded.run(words, min(LONGEST, self.deadline - begin), GRACE)
-        self.results.put({"status": ended.status, "seconds": time.monotonic() - begin}, "steps", name)
-        self.say(f"\n{name}: {'killed, for its time was up' if ended.status is None else f'status {ended.status}'}\n"
-                 + (ended.out + ended.err).strip())
-        if ended.status != 0:
+        left = self.deadline - begin
+        ended = bounded.run(words, min(self.args.step_seconds, left), GRACE)
+        row = {"status": ended.status, "seconds": time.monotonic() - begin}
+        told = f"status {ended.status}"
+        if ended.status is None and left < self.args.step_seconds:
+            told = row["failure"] = NO_TIME
+        elif ended.status is None:
+            told = "killed, for its time was up"
+        self.results.put(row, "steps", name)
+        self.say(f"\n{name}: {told}\n{(ended.out + ended.err).strip()}")
+        if ended.status != 0 and "failure" not in row:
             self.failed.append(name)
 
     def check(self):
@@ -86,15 +95,17 @@ class Steps:
 
     def check_pytorch(self):
         if self.args.sentinel and self.results.data["about"]["devices"]:
-            self.run("torch_test", sys.executable, HERE / "torch_test.py", "--sentinel", self.args.sentinel, "--python",
-                     self.args.python)
+            for case in torch_test.CASES:  # each on its own, for all of them may need more than a call has left
+                self.run(f"torch_test {case}", sys.executable, HERE / "torch_test.py", "--sentinel", self.args.sentinel,
+                         "--python", self.args.python, "--cases", case)
 
     def move(self):
         rates = self.args.results / "movement.json"
         self.run("movement", self.args.build / "gpu_movement", rates)
         if rates.exists():
-            for kind, row in json.loads(rates.read_text()).items():
-                self.results.put(row, "movement", kind)
+            for part, rows in json.loads(rates.read_text()).items():
+                for kind, row in rows.items():
+                    self.results.put(row, part, kind)
             rates.unlink()
 
     def train(self):

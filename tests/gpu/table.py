@@ -8,10 +8,12 @@ import pathlib
 import statistics
 import sys
 
+import torch_test
 from compared import MODELS, NO_TIME, SHARES, Contender, not_comparable, without_plain, wrong
 
-TESTS = ("pool_engine_test", "gpu_device_test", "torch_test", "memcheck", "racecheck")
-NOT_COMPARABLE = "not comparable"  # a figure, and a verdict, that no other call changes
+TESTS = ("pool_engine_test", "gpu_device_test", "memcheck", "racecheck",
+         *(f"torch_test {case}" for case in torch_test.CASES))
+NOT_COMPARABLE = "not comparable"  # a figure, and a verdict, that another call hardly changes
 PAPER = 4.2  # times the batch on a GPU, on average (Sentinel, HPCA 2021)
 
 
@@ -38,6 +40,11 @@ def of_movement(rates):
         cells = (f"{row[way]:7.1f} {100 * row[way] / rates['plain'][way]:4.0f} %" for way in ("in", "out", "both"))
         lines.append(f"{kind:24} " + " ".join(f"{cell:>14}" for cell in cells))
     return lines
+
+
+def of_mapping(rows):
+    lines = [f"\n{'microseconds a granule':24} {'map':>14} {'unmap':>14}"]
+    return lines + [f"{kind:24} {row['map']:14.1f} {row['unmap']:14.1f}" for kind, row in rows.items()]
 
 
 def batches(row):
@@ -133,6 +140,11 @@ def mean_times(largest):
     return statistics.mean(known) if len(known) >= 3 else None
 
 
+def passed(row):
+    """Of a step; None where it is not known yet."""
+    return None if row is None or row.get("failure") == NO_TIME else row["status"] == 0
+
+
 def verdicts(data):
     """(aim, measured, verdict)."""
     models = {model: data["models"].get(model, {}) for model in MODELS}
@@ -161,8 +173,7 @@ def verdicts(data):
     yield judged("movement: 95 % of the link", {kind: of_link(kind) for kind in ("pools", "managed")},
                  lambda value: value >= 0.95, percent)
     yield judged("tests and memory checker",
-                 {name: steps[name]["status"] == 0 if name in steps else None for name in TESTS},
-                 bool, lambda ok: "clean" if ok else "failed")
+                 {name: passed(steps.get(name)) for name in TESTS}, bool, lambda ok: "clean" if ok else "failed")
 
 
 def text(data):
@@ -171,6 +182,8 @@ def text(data):
              f"{about['torch']}; sources {about['sources']}"]
     if data["movement"]:
         lines += of_movement(data["movement"])
+    if data["mapping"]:
+        lines += of_mapping(data["mapping"])
     for model, rows in data["models"].items():
         lines += of_model(model, rows)
     if data["largest"]:

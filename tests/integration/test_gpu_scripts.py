@@ -20,6 +20,7 @@ import compared  # noqa: E402
 import largest  # noqa: E402
 import search  # noqa: E402
 import table  # noqa: E402
+import torch_test  # noqa: E402
 
 MODELS = compared.MODELS
 SENTINELS = [one.label for one in compared.by_plan_and_by_demand() + compared.by_other_policies()]
@@ -235,8 +236,13 @@ def test_where_plain_training_fails_nothing_is_comparable(measured):
     done, results, log = measured("--models", "ViT", "--only", "Sentinel 40 %", RUNS_OUT="none")
     assert done.returncode == 0 and log and "ms" in results["models"]["ViT"]["Sentinel 40 %"]
     assert "\nplain PyTorch failed: not comparable\n" in done.stdout and "ViT not comparable" in done.stdout
-    _, _, log = measured("--models", "ViT", "--only", "Sentinel 40 %;Sentinel")
-    assert not log
+    _, results, log = measured("--models", "ViT", "--only", "Sentinel 40 %;Sentinel", RUNS_OUT="none")
+    assert log == ["ViT none"] and "Sentinel" not in results["models"]["ViT"]
+    done, results, log = measured("--models", "ViT", "--only", "Sentinel 40 %;Sentinel")  # the device is free again
+    assert "not comparable" not in done.stdout and len(log) > 4
+    rows = results["models"]["ViT"]
+    assert all(row["same"] and row["call"] == 2 for label, row in rows.items() if label.startswith("Sentinel"))
+    assert "failure" not in rows["plain"] and rows["checkpoint"]["same"] and rows["plain again"]["same"]
 
 
 def test_what_a_call_could_not_compare_is_measured_again(measured):
@@ -334,9 +340,9 @@ def whole_results():
     slow = {**sentinel, "of_plain": 0.9}
     rate = {"in": 50.0, "out": 50.0, "both": 80.0}
     return {"about": {"device": "a card", "driver": "1", "cuda": "13", "torch": "2", "sources": "abc"}, "calls": [{}],
-            "steps": {name: {"status": 0} for name in ("pool_engine_test", "gpu_device_test", "torch_test", "memcheck",
-                                                    "racecheck")},
+            "steps": {name: {"status": 0} for name in table.TESTS},
             "movement": {kind: dict(rate) for kind in ("plain", "pools", "managed")},
+            "mapping": {"alone": {"map": 60.25, "unmap": 30.0}, "of 16 together": {"map": 9.0, "unmap": 8.0}},
             "models": {model: {**others, **{label: dict(slow if "lru" in label else sentinel) for label in SENTINELS}}
                        for model in MODELS},
             "largest": {model: json.loads(json.dumps(row)) for model in MODELS[:3]}}
@@ -359,6 +365,7 @@ def test_all_aims_are_met():
     assert told["profiled step, in plain steps"].startswith("ResNet-152 2.00")
     assert told["ample memory: overhead < 1 %"].endswith("DCGAN 0.5 %")
     assert told["over the best other > 1"].startswith("ResNet-152 1.11")
+    assert "\nalone 60.2 30.0\nof 16 together 9.0 8.0\n" in re.sub(" +", " ", table.text(data))
     assert "in 4.0 GiB" in table.text(data) and "a card, driver 1, CUDA 13, PyTorch 2" in table.text(data)
 
 
@@ -389,6 +396,7 @@ def change(data, *keys, to):
     (("movement", "managed", "both"), 75.0, AIMS[6], "missed"),
     (("movement",), {}, AIMS[6], "open"),
     (("steps", "racecheck"), {"status": None}, AIMS[7], "missed"),
+    (("steps", "racecheck"), {"status": None, "failure": "no time left"}, AIMS[7], "open"),
     (("steps",), {}, AIMS[7], "open"),
 ])
 def test_an_aim_is_missed_or_open(keys, to, aim, verdict):
@@ -413,8 +421,8 @@ echo "$name says something"
 [[ " ${HANGS:-} " == *" $name "* ]] && sleep 100
 if [[ " ${FAILS:-} " == *" $name "* ]]; then echo "$name went wrong" >&2; exit 1; fi
 if [ $name = gpu_movement ]; then
-  echo '{"plain": {"in": 50, "out": 50, "both": 80}, "pools": {"in": 49, "out": 48, "both": 79},' \\
-    '"managed": {"in": 40, "out": 40, "both": 60}}' >"$1"
+  echo '{"movement": {"plain": {"in": 50, "out": 50, "both": 80}, "pools": {"in": 49, "out": 48, "both": 79},' \\
+    '"managed": {"in": 40, "out": 40, "both": 60}}, "mapping": {"alone": {"map": 60, "unmap": 30}}}' >"$1"
 fi
 """
 CMAKE = """
@@ -452,6 +460,7 @@ def run_sh(tmp_path):
     return run
 
 
+CASES = [f"torch_test {case}" for case in torch_test.CASES]
 SMALL = ("--models", "ViT", "--only", "Sentinel 40 %;Sentinel;Sentinel 40 %, g10", "--largest", "ViT,GPT-2")
 
 
@@ -460,8 +469,9 @@ def test_run_does_everything_once(run_sh, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert {file.name for file in (tmp_path / "out").iterdir()} == {"results.json", "report.txt"}
     assert {name: step["status"] for name, step in results["steps"].items()} == dict.fromkeys(
-        ["pool_engine_test", "gpu_device_test", "memcheck", "racecheck", "movement", "torch_test"], 0)
+        ["pool_engine_test", "gpu_device_test", "memcheck", "racecheck", "movement", *CASES], 0)
     assert results["movement"]["pools"] == {"call": 0, "in": 49, "out": 48, "both": 79}
+    assert results["mapping"]["alone"] == {"call": 0, "map": 60, "unmap": 30}
     assert list(results["models"]["ViT"]) == [*compared.BASELINES, *SMALL[3].split(";")]
     assert [line for line in log if line.startswith(("ViT", "GPT-2"))] == [
         "ViT none,checkpoint,save_on_cpu,none", "ViT 40% plan", "ViT all plan", "ViT ", "GPT-2 ", "ViT 40% g10"]
@@ -484,10 +494,15 @@ def test_a_step_that_fails_or_hangs_keeps_no_other_from_being_run(run_sh, tmp_pa
     assert done.returncode == 1 and done.stdout.endswith("failed:\n  gpu_device_test\n  memcheck\n  racecheck\n")
     assert "gpu_device_test went wrong" in (tmp_path / "out" / "report.txt").read_text()
     assert results["steps"]["movement"]["status"] == 0 and "ms" in results["models"]["ViT"]["plain"]
-    done, results, log = run_sh("--seconds", "12", "--largest", "", "--models", "ViT", "--only", "", HANGS="memcheck")
-    assert done.returncode == 1 and results["steps"]["memcheck"]["status"] is None
-    assert "memcheck: killed, for its time was up" in done.stdout and "racecheck: no time left" in done.stdout
+    short = ("--largest", "", "--models", "ViT", "--only", "")
+    done, results, log = run_sh("--seconds", "12", *short, HANGS="memcheck")
+    assert done.returncode == 0 and results["steps"]["memcheck"]["failure"] == compared.NO_TIME
+    assert "memcheck: no time left" in done.stdout and "racecheck: no time left" in done.stdout
     assert [line.split()[0] for line in log] == ["gpu_device_test", "--tool"]  # the others had been passed
+    done, results, log = run_sh("--step-seconds", "8", *short, HANGS="memcheck")
+    assert done.returncode == 1 and "failure" not in results["steps"]["memcheck"]
+    assert results["steps"]["memcheck"]["status"] is None and results["steps"]["racecheck"]["status"] == 0
+    assert "memcheck: killed, for its time was up" in done.stdout and done.stdout.endswith("failed:\n  memcheck\n")
 
 
 def test_a_part_of_it(run_sh):
@@ -571,11 +586,15 @@ def test_programs_print_the_same_in_half_of_their_memory(python, build):
 
 @pytest.mark.parametrize("wrong, told", [
     ("print('more')", "plain: the end; Sentinel: more"),
-    ("sys.exit(3)", "Sentinel: status 3: failed without a word"),
+    ("sys.exit('lost')", "Sentinel: status 1: lost"),
     ("print('CUDA: initialization error', file=sys.stderr)", "CUDA: initialization error"),
+    ("print('[W1125 10:02:03.456 Context.cpp:80] Warning: said by both', file=sys.stderr)", None),
+    ("print('[W1125 10:02:03.456 Context.cpp:80] Warning: said by one', file=sys.stderr)",
+     "[W1125 10:02:03.456 Context.cpp:80] Warning: said by one"),
     ("", None)])
 def test_a_program_that_does_not_is_told(tmp_path, wrong, told):
-    python = write_program(tmp_path / "python", "print('trained')")
+    python = write_program(tmp_path / "python", "import sys\nprint('trained')\n"
+                           "print('[W1125 10:01:02.345 Context.cpp:80] Warning: said by both', file=sys.stderr)")
     sentinel = write_program(tmp_path / "sentinel", "import subprocess, sys\n"
                              f"subprocess.run(sys.argv[sys.argv.index('--') + 1:])\nsys.stdout.flush()\n{wrong}")
     done = cases(python, sentinel, "straight")
@@ -587,10 +606,14 @@ def test_movement_is_measured_with_the_tests_driver(build, tmp_path):
     done = subprocess.run([build / "bin" / "gpu_movement", tmp_path / "rates.json", "32"], capture_output=True,
                           text=True, env={**os.environ, "SENTINEL_CUDA": str(fake)}, timeout=100)
     assert done.returncode == 0, done.stderr
-    rates = json.loads((tmp_path / "rates.json").read_text())
-    assert list(rates) == ["plain", "pools", "managed"]
+    told = json.loads((tmp_path / "rates.json").read_text())
+    rates, mapping = told.pop("movement"), told.pop("mapping")
+    assert not told and list(rates) == ["plain", "pools", "managed"]
     assert all(row[way] > 0 for row in rates.values() for way in ("in", "out", "both"))
-    assert "100 %" in done.stdout.splitlines()[1]
+    assert list(mapping) == ["alone", "of 16 together"]
+    assert all(row[call] > 0 for row in mapping.values() for call in ("map", "unmap"))
+    lines = done.stdout.splitlines()
+    assert "100 %" in lines[1] and lines[-2].startswith("alone ") and lines[-1].startswith("of 16 together ")
 
 
 def test_the_build_of_its_own_names_sources_that_exist(tmp_path):

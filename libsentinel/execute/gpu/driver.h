@@ -51,6 +51,7 @@ class Driver {
   virtual void map(std::uintptr_t address, std::uint64_t bytes, Chunk) = 0;
   // Neighbours of so many bytes each.
   virtual void map_all(std::uintptr_t address, std::uint64_t bytes, const std::vector<Chunk>&);
+  // Of one mapping, or of several neighbours, each as it was mapped.
   virtual void unmap(std::uintptr_t address, std::uint64_t bytes) = 0;
 
   // Managed memory (managed_driver.h), where a driver has it: a range, the advice that it

@@ -53,7 +53,8 @@ struct PoolOptions {
   HostOptions host = {};
 };
 
-// Granules that are mapped together at most: few enough that the first copy begins soon.
+// Granules that are mapped together at most: few enough that the first copy begins soon. So many
+// are unmapped together, too.
 constexpr std::size_t kNeighbours = 16;
 
 // What to leave, of so much that is free: 2 %, 512 MiB at least, but never more than an eighth.
@@ -201,10 +202,11 @@ class PoolEngine final : public Engine {
   void die(Index, Mark& now);
   void use(Index);
   void join();
-  void gone(const Departure&);
+  void gone(Departure);
+  bool has_left(const Departure&);
   void written(Index, Guard&);
   void filled(Index, Guard&);
-  void let_go(Index);
+  void let_go(Index first, Index count);
   void fetch_queued(Guard&);
   void helper();
 

@@ -151,13 +151,11 @@ void PoolEngine::leave(Index index, HostStore::Place* place, Mark& now) {
 }
 
 // Its chunk is still in place. Who writes there now spoils the copy, which nobody will read.
-// Whoever computes waits for what the departure waits for: its copy in, or, of what died, its last
-// use.
+// Whoever computes with it waits for what the departure waits for: its copy in, or, of what died,
+// its last use. Nobody else does: nothing of it is behind join_, whose events what computes awaits.
 void PoolEngine::recall(Index index) {
   Block& b = blocks_[index];
-  driver_.wait(join_, b.mark.get());
-  driver_.bring_back(at(index), granule_, join_);
-  b.mark = record(join_);
+  if (driver_.bring_back(at(index), granule_, out_)) b.mark = record(out_);
   b.lies = nullptr;  // it is the departure's
   b.ticket = 0;
   b.state = State::resident;
@@ -291,12 +289,12 @@ void PoolEngine::helper() {
     if (late_may_leave()) {
       leave_at_last();
     } else if (!departures_.empty()) {
-      const Departure departure = std::move(departures_.front());
+      Departure departure = std::move(departures_.front());
       departures_.pop_front();
       guard.unlock();
       driver_.synchronize(departure.mark.get());
       guard.lock();
-      gone(departure);
+      gone(std::move(departure));
       collect_arrivals();
       fetch_queued(guard);
     } else {
@@ -310,40 +308,60 @@ void PoolEngine::helper() {
   }
 }
 
-void PoolEngine::gone(const Departure& departure) {
+// One that is over, and with it the neighbours behind it that are over by now: none where copies
+// take longer than unmapping, all that may where that is what takes long.
+void PoolEngine::gone(Departure departure) {
+  const Index first = departure.index;
+  Index count = 0;
+  while (has_left(departure)) {
+    ++count;
+    if (count == kNeighbours || departures_.empty()) break;
+    if (departures_.front().index != first + count) break;
+    if (!driver_.done(departures_.front().mark.get())) break;
+    departure = std::move(departures_.front());
+    departures_.pop_front();
+  }
+  if (count > 0) let_go(first, count);
+}
+
+// False: it was recalled, or the device has yet to write it into the file.
+bool PoolEngine::has_left(const Departure& departure) {
   Block& b = blocks_[departure.index];
   if (b.ticket != departure.ticket) {
     --under_way_;
     if (departure.place != nullptr) store_->give(departure.place);
-    return;
+    return false;
   }
   b.ticket = 0;
   b.mark.reset();
   const bool below = b.live > 0 && store_->memory(b.lies) == nullptr;
-  if (!below) return let_go(departure.index);
+  if (!below) return true;
   b.written = true;
   store_->write(b.lies, departure.index, reinterpret_cast<void*>(at(departure.index)));
+  return false;
 }
 
-// Nothing uses its memory any more, and its contents lie where they are to lie.
-void PoolEngine::let_go(Index index) {
-  Block& b = blocks_[index];
-  --under_way_;
-  driver_.unmap(at(index), granule_);
-  free_.push_back(b.chunk);
-  b.state = b.live > 0 ? State::absent : State::empty;
-  if (b.lies == nullptr) return;
-  if (b.live == 0)
-    store_->give(std::exchange(b.lies, nullptr));
-  else if (store_->memory(b.lies) != nullptr)
-    store_->rest(b.lies, index, b.sinks && b.wanted == 0);
+// Nothing uses the memory of these neighbours any more, and its contents lie where they are to lie.
+void PoolEngine::let_go(Index first, Index count) {
+  driver_.unmap(at(first), count * granule_);
+  under_way_ -= count;
+  for (Index index = first; index < first + count; ++index) {
+    Block& b = blocks_[index];
+    free_.push_back(b.chunk);
+    b.state = b.live > 0 ? State::absent : State::empty;
+    if (b.lies == nullptr) continue;
+    if (b.live == 0)
+      store_->give(std::exchange(b.lies, nullptr));
+    else if (store_->memory(b.lies) != nullptr)
+      store_->rest(b.lies, index, b.sinks && b.wanted == 0);
+  }
 }
 
 void PoolEngine::written(Index index, Guard& guard) {
   if (over_) return;
   Block& b = blocks_[index];
   b.written = false;
-  let_go(index);
+  let_go(index, 1);
   if (b.queued) queued_.push_back(index);
   fetch_queued(guard);
   freed_.notify_all();

@@ -37,7 +37,10 @@ struct Chunk {
 
 std::mutex lock;
 std::map<std::uint64_t, Chunk> chunks;  // by place in the file, in units, and one more
-std::map<std::uintptr_t, std::uint64_t> mappings;
+struct Mapping {
+  std::uint64_t handle, bytes;
+};
+std::map<std::uintptr_t, Mapping> mappings;
 int file = -1;
 
 std::uint64_t capacity() {
@@ -164,7 +167,7 @@ CUDA(cuMemMap, std::uint64_t address, std::size_t bytes, std::size_t, std::uint6
   MAY_FAIL;
   const std::lock_guard guard(lock);
   if (mappings.contains(address) || !chunks.contains(handle)) return kInvalidValue;
-  mappings[address] = handle;
+  mappings[address] = {handle, bytes};
   return place_at(address, bytes, MAP_SHARED | MAP_FIXED, file,
                   static_cast<off_t>((handle - 1) * kUnit));
 }
@@ -173,7 +176,7 @@ CUDA(cuMemSetAccess, std::uint64_t address, std::size_t bytes, const void*, std:
   const std::lock_guard guard(lock);
   for (const auto end = address + bytes; address < end;) {
     if (!mappings.contains(address)) return kInvalidValue;
-    auto& chunk = chunks[mappings[address]];
+    auto& chunk = chunks[mappings[address].handle];
     auto* memory = reinterpret_cast<void*>(address);
     if (mprotect(memory, chunk.bytes, PROT_READ | PROT_WRITE) != 0) return kInvalidValue;
     if (std::exchange(chunk.fresh, false)) std::memset(memory, 0xa5, chunk.bytes);
@@ -181,10 +184,17 @@ CUDA(cuMemSetAccess, std::uint64_t address, std::size_t bytes, const void*, std:
   }
   return kSuccess;
 }
+// Of one mapping, or of several that lie one beside the other, but of no part of one.
 CUDA(cuMemUnmap, std::uint64_t address, std::size_t bytes) {
   MAY_FAIL;
   const std::lock_guard guard(lock);
-  if (mappings.erase(address) == 0) return kInvalidValue;
+  const auto begin = mappings.find(address);
+  auto end = begin;
+  auto covered = address;
+  for (; end != mappings.end() && end->first == covered && covered < address + bytes; ++end)
+    covered += end->second.bytes;
+  if (covered != address + bytes) return kInvalidValue;
+  mappings.erase(begin, end);
   return place_at(address, bytes, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 CUDA(cuMemAllocManaged, std::uint64_t* address, std::size_t bytes, unsigned) {

@@ -53,6 +53,11 @@ class FakeGpu : public Driver {
     while (advance()) {
     }
   }
+  // From now on who waits for the device goes on when all that it was given is over.
+  void wake_late() {
+    const std::lock_guard guard(lock_);
+    wakes_late_ = true;
+  }
   // Of the calls of this name, all that follow are refused.
   void refuse(std::string call) {
     const std::lock_guard guard(lock_);
@@ -116,9 +121,11 @@ class FakeGpu : public Driver {
   std::optional<Chunk> create(std::uint64_t bytes) override {
     const std::lock_guard guard(lock_);
     called("cuMemCreate");
+    if (bytes % unit_ != 0) complain("a chunk that the device has no granularity for");
     if (chunks_.size() + others_ >= capacity_) return std::nullopt;
-    const Chunk chunk = next_chunk_++;
-    if (ftruncate(file_, static_cast<off_t>((chunk + 1) * bytes)) != 0) std::abort();
+    const Chunk chunk = next_chunk_;  // where it lies, in units
+    next_chunk_ += bytes / unit_;
+    if (ftruncate(file_, static_cast<off_t>(next_chunk_ * unit_)) != 0) std::abort();
     chunks_.insert(chunk);
     most_ = std::max<std::uint64_t>(most_, chunks_.size());
     return chunk;
@@ -133,20 +140,29 @@ class FakeGpu : public Driver {
     Driver::map_all(address, bytes, chunks);
   }
   std::uint64_t mappings() const { return mappings_; }  // of neighbours together, until now
+  std::uint64_t unmappings() const { return unmappings_; }
   void map(std::uintptr_t address, std::uint64_t bytes, Chunk chunk) override {
     const std::lock_guard guard(lock_);
     called("cuMemMap");
     ++times_mapped_[address];
-    if (!mapped_.emplace(address, chunk).second) complain("mapped twice");
+    if (!mapped_.emplace(address, Mapping{chunk, bytes}).second) complain("mapped twice");
     for (const auto& [other, its] : mapped_)
-      if (other != address && its == chunk) complain("a chunk lies in two places");
+      if (other != address && its.chunk == chunk) complain("a chunk lies in two places");
     mmap(reinterpret_cast<void*>(address), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-         file_, static_cast<off_t>(chunk * bytes));
+         file_, static_cast<off_t>(chunk * unit_));
   }
   void unmap(std::uintptr_t address, std::uint64_t bytes) override {
     const std::lock_guard guard(lock_);
     called("cuMemUnmap");
-    if (mapped_.erase(address) != 1) complain("unmapped what is not there");
+    ++unmappings_;
+    const auto end = address + bytes;
+    for (auto next = address; next < end;) {
+      const auto at = mapped_.find(next);
+      if (at == mapped_.end()) return complain("unmapped what is not there");
+      next += at->second.bytes;
+      if (next > end) return complain("unmapped a part of a mapping");
+      mapped_.erase(at);
+    }
     mmap(reinterpret_cast<void*>(address), bytes, PROT_NONE,
          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   }
@@ -302,10 +318,16 @@ class FakeGpu : public Driver {
         complain("what is waited for never happens");
         return;
       }
+    while (wakes_late_ && advance()) {
+    }
   }
 
  private:
   static constexpr std::int64_t kClosing = 5006;  // CU_FILE_DRIVER_CLOSING
+  struct Mapping {
+    Chunk chunk;
+    std::uint64_t bytes;
+  };
   struct Mark {
     std::uint64_t recorded = 0;
     std::set<std::uint64_t> pending;  // who waits, waits for one of these
@@ -392,12 +414,12 @@ class FakeGpu : public Driver {
   std::atomic<std::uint64_t> filled_ = 0, written_ = 0;
   std::mutex files_lock_;
   std::condition_variable files_go_;
-  bool files_held_ = false;
-  std::atomic<std::uint64_t> mappings_ = 0;
+  bool files_held_ = false, wakes_late_ = false;
+  std::atomic<std::uint64_t> mappings_ = 0, unmappings_ = 0;
   std::atomic<bool> files_over_ = false, files_closed_ = false;
   std::atomic<std::uint64_t> files_begun_ = 0;
   std::set<Chunk> chunks_;
-  std::map<std::uintptr_t, Chunk> mapped_;
+  std::map<std::uintptr_t, Mapping> mapped_;
   std::map<std::uintptr_t, std::uint64_t> times_mapped_;
   std::map<Stream, std::deque<Item>> streams_;
   std::uint64_t recorded_ = 0;

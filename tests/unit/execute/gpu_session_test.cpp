@@ -314,6 +314,7 @@ TEST(GpuSessionTest, LeavesSomeOfTheDeviceToTheProgramsLibraries) {
     EXPECT_EQ(sum, plain(steps));
     EXPECT_GT(summary["steps"].back()["demoted_bytes"], 0);
     EXPECT_EQ(device->most_chunks(), 70u) << "an eighth is left";
+    EXPECT_EQ(summary["fast_limit_bytes"], fast[0] == 0 ? 0 : 140_MiB) << "and not planned with";
   }
   auto options = options_with("64M");
   options.machine = "v100-16gb";
@@ -582,7 +583,7 @@ class SlowToMap final : public gpu::FakeGpu {
     FakeGpu::map(address, bytes, chunk);
   }
   void unmap(std::uintptr_t address, std::uint64_t bytes) override {
-    usleep(2000);
+    usleep(static_cast<useconds_t>(2000 * bytes / 2_MiB));
     FakeGpu::unmap(address, bytes);
   }
 };
@@ -596,6 +597,41 @@ TEST(MeasureGpu, MemoryMovesNoFasterThanItIsMapped) {
   const auto driver = gpu::make_managed_driver(std::make_unique<SlowToMap>(1, 64, 2_MiB));
   EXPECT_GT(measure_gpu(*driver, "managed").links[0].bw, 2 * pools.links[0].bw)
       << "what decides between the two";
+}
+
+// None is known to be so; its granules are what the device has them made of.
+TEST(MeasureGpu, ADeviceMayBeOfLargerGranules) {
+  const auto device = std::make_shared<gpu::FakeGpu>(1, 200, 4_MiB);
+  EXPECT_EQ(measure_gpu(*device, "pools").granule_bytes, 4_MiB);
+  EXPECT_THAT(device->complaints(), testing::IsEmpty());
+  const auto steps = [](Training& training) {
+    for (std::uint64_t i = 0; i < 8; ++i) training.step(i);
+  };
+  auto options = options_with("50%");
+  options.machine = "v100-16gb";
+  options.driver = device;
+  const auto [sum, summary] = train(std::move(options), steps, device.get());
+  EXPECT_EQ(sum, plain(steps));
+  EXPECT_GT(summary["steps"].back()["promoted_bytes"], 0);
+}
+
+TEST(CudaDriver, UnmapsNeighboursTogetherButNoPartOfAny) {
+  const auto driver = gpu::open_driver(0, SENTINEL_FAKE_CUDA);
+  const auto range = driver->reserve(16_MiB);
+  const std::vector chunks{*driver->create(4_MiB), *driver->create(4_MiB), *driver->create(4_MiB)};
+  driver->map_all(range, 4_MiB, chunks);
+  for (const auto& [offset, bytes] :
+       {std::pair{0_MiB, 6_MiB}, {2_MiB, 6_MiB}, {0_MiB, 14_MiB}, {12_MiB, 4_MiB}})
+    EXPECT_THROW(driver->unmap(range + offset, bytes), gpu::DriverError) << offset;
+  driver->unmap(range + 4_MiB, 4_MiB);
+  EXPECT_THROW(driver->unmap(range, 12_MiB), gpu::DriverError) << "with a gap";
+  driver->map(range + 4_MiB, 4_MiB, chunks[1]);
+  *reinterpret_cast<char*>(range + 4_MiB) = 1;
+  driver->unmap(range, 12_MiB);
+  driver->map_all(range, 4_MiB, chunks);
+  driver->unmap(range, 12_MiB);
+  for (const auto chunk : chunks) driver->destroy(chunk);
+  driver->unreserve(range, 16_MiB);
 }
 
 // As of CUDA 12.2 a place is a location, before that a device. The fakes refuse any other.

@@ -338,6 +338,55 @@ TEST_F(PoolEngineTest, NeighboursThatComeTogetherAreMappedTogether) {
   EXPECT_EQ(wrong, 0u);
 }
 
+// What has left by the time the helper looks; where the device takes longer, one after the other.
+TEST_F(PoolEngineTest, NeighboursThatHaveLeftAreUnmappedTogether) {
+  make(18);
+  gpu->wake_late();
+  engine->tick();
+  ASSERT_TRUE(engine->occupy(at(0), 60 * kUnit));
+  fill(0, 60, 9, stream);
+  engine->tick();
+  const auto unmappings_of = [&](std::initializer_list<std::pair<int, int>> parts) {
+    const auto before = gpu->unmappings();
+    for (const auto& [first, count] : parts) engine->demote(at(first), count * kUnit);
+    engine->settle();
+    return gpu->unmappings() - before;
+  };
+  EXPECT_EQ(unmappings_of({{0, 20}}), 2u) << "sixteen and four";
+  EXPECT_EQ(unmappings_of({{24, 1}, {22, 1}, {20, 1}}), 3u) << "no neighbours";
+  EXPECT_EQ(unmappings_of({{30, 30}}), 2u);
+  engine->tick();
+  engine->await(at(0), 60 * kUnit);
+  expect(0, 60, 9, stream);
+  gpu->finish();
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_FALSE(gpu->was_waited_for_by(std::this_thread::get_id()));
+}
+
+// It waits for its departure's event, and has none of its own that others would come to wait for.
+TEST_F(PoolEngineTest, WhatIsRecalledHoldsNobodyElseBack) {
+  constexpr std::uint64_t kRounds = 20, kBlocks = 50;
+  make(19);
+  engine->tick();
+  ASSERT_TRUE(engine->occupy(at(0), kBlocks * kUnit));
+  fill(0, kBlocks, 4, stream);
+  std::uint64_t fetched = 0;
+  for (std::uint64_t round = 0; round < kRounds; ++round) {
+    engine->tick();
+    engine->demote(at(0), kBlocks * kUnit);
+    const auto recorded = gpu->recorded(), before = engine->counters().promoted_bytes;
+    engine->promote(at(0), kBlocks * kUnit);
+    const auto came = (engine->counters().promoted_bytes - before) / kUnit;
+    EXPECT_EQ(gpu->recorded() - recorded, came) << "behind each copy in alone";
+    fetched += came;
+    engine->await(at(0), kBlocks * kUnit);
+    expect(0, kBlocks, 4, stream);
+  }
+  EXPECT_LT(fetched, kRounds * kBlocks) << "the rest was recalled";
+  gpu->finish();
+  EXPECT_EQ(wrong, 0u);
+}
+
 // However many granules end, or leave, at once.
 TEST_F(PoolEngineTest, WhatEndsTogetherSharesAnEvent) {
   make(16);

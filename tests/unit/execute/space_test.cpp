@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <set>
 #include <utility>
@@ -45,10 +46,12 @@ class NoEngine final : public Engine {
     held_.emplace_back(address, bytes);
   }
   void let_pool_go(std::uintptr_t address, std::uint64_t bytes) noexcept override {
+    most_held_ = std::max(most_held_, held_.size());
     std::erase(held_, std::pair(address, bytes));
   }
 
   std::vector<std::pair<std::uintptr_t, std::uint64_t>> held_;
+  std::size_t most_held_ = 0;  // when one was let go
   bool has_room_ = true, keeps_memory_ = true, guarded_ = true;
 };
 
@@ -160,6 +163,10 @@ TEST_F(SpaceTest, ThePoolOfThePlanThatIsFollowedIsHeld) {
   const auto region = space_.allocate(kGranule, 1, false)->address - kGranule;
   EXPECT_EQ(engine_.held_, (std::vector{std::pair{region + kGranule, 7 * kGranule},
                                         std::pair{region + 9 * kGranule, kGranule}}));
+  const auto next = space_.add_plan({pooled(0, 1)}, kGranule);
+  space_.activate(next);
+  EXPECT_EQ(engine_.most_held_, 3u) << "what begins next is held before the memory of this is free";
+  EXPECT_EQ(engine_.held_.size(), 1u);
   space_.activate(0);
   EXPECT_TRUE(engine_.held_.empty());
 }
