@@ -1,14 +1,18 @@
 #include "plan/basis.h"
 
+#include <utility>
+
 namespace sentinel::plan {
 
-Basis::Basis(const Profile& p, const Machine& m)
+Basis::Basis(const Profile& p, const Machine& m, Layout l)
     : profile(p),
       machine(m),
       storages(plan::storages(p)),
       storage_of(p.tensors.size(), UINT32_MAX),
-      footprint(p, {}, m.granule_bytes),
-      demand(plan::demand(p, storages, std::vector<bool>(storages.size(), true), footprint)),
+      layout(std::move(l)),
+      movable(find_movable(p, storages, layout)),
+      footprint(p, layout.placements, m.granule_bytes),
+      demand(plan::demand(p, storages, movable, footprint)),
       replay(p) {
   for (std::uint32_t i = 0; i < storages.size(); ++i) {
     storage_of[storages[i].tensor.index()] = i;

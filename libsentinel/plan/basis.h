@@ -1,11 +1,12 @@
-// What planning needs to know of a step whose tensors lie on granules of their own, worked out once
-// for any number of plans.
+// What planning needs to know of a step, worked out once for any number of plans. What a layout
+// does not place lies on granules of its own.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "plan/footprint.h"
+#include "plan/layout.h"
 #include "plan/replay.h"
 #include "plan/schedule.h"
 #include "plan/storage.h"
@@ -17,14 +18,16 @@ namespace sentinel::plan {
 // Immutable once made, so that plans may be made from it at once in several threads. The profile
 // and the machine must outlive it.
 struct Basis {
-  Basis(const Profile&, const Machine&);
+  Basis(const Profile&, const Machine&, Layout = {});
 
   const Profile& profile;
   const Machine& machine;
   std::vector<Storage> storages;
   std::vector<std::uint32_t> storage_of;  // per tensor; UINT32_MAX: none
+  Layout layout;
+  std::vector<bool> movable;  // per storage
   Footprint footprint;
-  Demand demand;  // where everything may move
+  Demand demand;
   Replay replay;
 };
 

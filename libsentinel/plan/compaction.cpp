@@ -61,31 +61,34 @@ std::uint64_t fill(std::vector<const Storage*> chosen, std::uint32_t ops, std::u
 
 }  // namespace
 
-void compact(Plan& plan, const Profile& profile, const std::vector<Storage>& storages) {
+Layout compact(const Profile& profile, const std::vector<Storage>& storages,
+               std::uint64_t granule_bytes) {
+  Layout layout;
   const auto ops = static_cast<std::uint32_t>(profile.ops.size());
   for (const Pool pool : {Pool::short_lived, Pool::resident}) {
     std::vector<const Storage*> chosen;
     for (const Storage& s : storages)
-      if (!s.persistent && below_granule(s, plan.granule_bytes) &&
+      if (!s.persistent && below_granule(s, granule_bytes) &&
           s.short_lived() == (pool == Pool::short_lived))
         chosen.push_back(&s);
     if (chosen.empty()) continue;
     std::vector<std::pair<const Storage*, std::uint64_t>> offsets;
-    const std::uint64_t bytes = fill(std::move(chosen), ops, plan.granule_bytes, offsets);
-    const GroupId group(plan.groups.size());
+    const std::uint64_t bytes = fill(std::move(chosen), ops, granule_bytes, offsets);
+    const GroupId group(layout.groups.size());
     for (const auto& [s, offset] : offsets)
-      plan.placements.push_back({s->tensor, group, plan.region_bytes + offset});
-    plan.groups.push_back(
+      layout.placements.push_back({s->tensor, group, layout.region_bytes + offset});
+    layout.groups.push_back(
         {.pool = pool,
-         .offset = plan.region_bytes,
+         .offset = layout.region_bytes,
          .bytes = bytes,
          .first_layer = LayerId(0),
          .last_layer = LayerId(std::max<std::size_t>(profile.layers.size(), 1) - 1),
          .reason = "smaller than a granule: compacted"});
-    plan.region_bytes += bytes;
-    if (pool == Pool::short_lived) plan.reserved_bytes += bytes;
+    layout.region_bytes += bytes;
+    if (pool == Pool::short_lived) layout.reserved_bytes += bytes;
   }
-  std::ranges::sort(plan.placements, {}, &Placement::tensor);
+  std::ranges::sort(layout.placements, {}, &Placement::tensor);
+  return layout;
 }
 
 }  // namespace sentinel::plan

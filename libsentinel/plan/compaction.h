@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "plan/layout.h"
 #include "plan/storage.h"
-#include "sentinel/plan.h"
 
 namespace sentinel::plan {
 
@@ -15,7 +15,7 @@ inline bool below_granule(const Storage& s, std::uint64_t granule_bytes) {
   return s.bytes < granule_bytes;
 }
 
-// Fills the plan's placements, groups, region and reserved space. O(n log n).
-void compact(Plan&, const Profile&, const std::vector<Storage>&);
+// O(n log n).
+Layout compact(const Profile&, const std::vector<Storage>&, std::uint64_t granule_bytes);
 
 }  // namespace sentinel::plan

@@ -33,6 +33,7 @@ class Planner {
  public:
   Planner(std::string_view policy, const Basis& basis, const PlanOptions& options)
       : policy_(policy),
+        basis_(basis),
         profile_(basis.profile),
         machine_(basis.machine),
         options_(options),
@@ -83,6 +84,7 @@ class Planner {
   }
 
   std::string_view policy_;
+  const Basis& basis_;
   const Profile& profile_;
   const Machine& machine_;
   const PlanOptions& options_;
@@ -431,12 +433,7 @@ void Planner::emit(Plan& plan) const {
 }
 
 DecidedPlan Planner::plan(const std::vector<Decision>& decisions, const Pace* pace) {
-  DecidedPlan result{.plan = {.policy = std::string(policy_),
-                              .machine = machine_.name,
-                              .model = profile_.meta.model,
-                              .profile_signature = profile_.meta.signature,
-                              .fast_bytes = options_.fast_bytes,
-                              .granule_bytes = machine_.granule_bytes}};
+  DecidedPlan result{.plan = bare_plan(policy_, basis_, options_)};
   Plan& plan = result.plan;
   const auto largest = [](const std::vector<std::uint64_t>& v) {
     return v.empty() ? 0 : *std::ranges::max_element(v);
@@ -487,6 +484,19 @@ std::vector<IdleGap> idle_gaps(const Profile& profile, const std::vector<Storage
       add(s.uses.back(), s.last + 1, false);
   }
   return gaps;
+}
+
+Plan bare_plan(std::string_view policy, const Basis& basis, const PlanOptions& options) {
+  return {.policy = std::string(policy),
+          .machine = basis.machine.name,
+          .model = basis.profile.meta.model,
+          .profile_signature = basis.profile.meta.signature,
+          .fast_bytes = options.fast_bytes,
+          .granule_bytes = basis.machine.granule_bytes,
+          .region_bytes = basis.layout.region_bytes,
+          .reserved_bytes = basis.layout.reserved_bytes,
+          .placements = basis.layout.placements,
+          .groups = basis.layout.groups};
 }
 
 DecidedPlan decided_plan(std::string_view policy, const Basis& basis, const PlanOptions& options,

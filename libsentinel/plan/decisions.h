@@ -55,10 +55,14 @@ struct DecidedPlan {
   double recompute_us = 0;
 };
 
-// Every storage lies on granules of its own (no placements). Throws Error naming the op and the
-// bytes that are too many where the decisions do not fit the budget. Recompute decisions that turn
-// out illegal become swaps to their tier. With a pace, fetches wait for room until what is on its
-// way out has left. O((decisions + uses) log n).
+// A plan without moves: the budget, and where tensors lie.
+Plan bare_plan(std::string_view policy, const Basis&, const PlanOptions&);
+
+// For layouts in which only what never moves shares granules: of others' evictions only what no
+// other tensor overlaps counts (plan/scheduled.h knows shared granules). Throws Error naming the op
+// and the bytes that are too many where the decisions do not fit the budget. Recompute decisions
+// that turn out illegal become swaps to their tier. With a pace, fetches wait for room until what
+// is on its way out has left. O((decisions + uses) log n).
 DecidedPlan decided_plan(std::string_view policy, const Basis&, const PlanOptions&,
                          const std::vector<Decision>&, const Pace* pace = nullptr);
 DecidedPlan decided_plan(std::string_view policy, const Profile&, const Machine&,

@@ -42,7 +42,7 @@ class Emitter {
     for (std::uint32_t other = g; other < gaps.size() && gaps[other].storage == gap.storage;
          ++other)
       if (brought_back(other)) return;
-    plan_.births.push_back({s.tensor, e_.tiers[gap.storage]});  // never in fast memory
+    plan_.births.push_back({s.tensor, tier_of(gap, e_.tiers)});  // never in fast memory
   }
 
   // Positions [from, to], at most one step long; a persistent storage's uses repeat.
@@ -67,7 +67,7 @@ class Emitter {
             .direction = Direction::promote,
             .trigger = OpId(gap.in % ops_),
             .deadline = OpId(gap.next % ops_),
-            .tier = e_.tiers[gap.storage],
+            .tier = tier_of(gap, e_.tiers),
             .reason = fmt::format("needed by {}{}", op_name(gap.next), why)};
   }
 
@@ -81,7 +81,7 @@ class Emitter {
             .direction = gap.forced ? Direction::release : Direction::demote,
             .trigger = OpId(gap.use % ops_),
             .deadline = OpId(held_until % ops_),
-            .tier = e_.tiers[gap.storage],
+            .tier = tier_of(gap, e_.tiers),
             .reason = std::move(reason)};
   }
 

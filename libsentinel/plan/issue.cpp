@@ -5,8 +5,18 @@
 #include <tuple>
 
 #include "plan/level.h"
+#include "plan/rates.h"
 
 namespace sentinel::plan {
+
+TierRates tier_rates(const Machine& machine) {
+  TierRates rates{{0}, {0}};
+  for (std::uint32_t t = 1; t < machine.tiers.size(); ++t) {
+    rates.in.push_back(rate(machine, t, 0));
+    rates.out.push_back(rate(machine, 0, t));
+  }
+  return rates;
+}
 
 IssueLists issue_lists(const ScheduleInput& in, const Schedule& schedule,
                        const Intervals& intervals, bool in_place) {
@@ -97,7 +107,7 @@ class Timeline {
   }
 
  private:
-  std::uint32_t tier(std::uint32_t g) const { return tiers_[schedule_.gaps[g].storage]; }
+  std::uint32_t tier(std::uint32_t g) const { return tier_of(schedule_.gaps[g], tiers_); }
   std::uint64_t bytes(std::uint32_t g) const {
     return in_.storages[schedule_.gaps[g].storage].bytes;
   }

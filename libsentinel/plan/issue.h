@@ -26,6 +26,12 @@ std::vector<bool> clean_gaps(const ScheduleInput&, const Schedule&, const Writes
 struct TierRates {  // bytes per microsecond, per tier of the machine; [0] is not used
   std::vector<double> in, out;
 };
+TierRates tier_rates(const Machine&);
+
+// The tier that a gap is spent in: the one it was given, or its storage's.
+inline std::uint32_t tier_of(const Gap& gap, const std::vector<std::uint32_t>& tiers) {
+  return gap.tier != 0 ? gap.tier : tiers[gap.storage];
+}
 
 // Which slower tier takes each storage: the fastest, as far as it has room at every op. Where it
 // has not, storages are dealt out in the order in which they leave, in proportion to the tiers'
@@ -34,7 +40,8 @@ struct TierRates {  // bytes per microsecond, per tier of the machine; [0] is no
 std::vector<std::uint32_t> choose_tiers(const ScheduleInput&, const Schedule&, const Machine&);
 
 // Step time with one queue each way and tier, in the steady state: an op waits for what it needs,
-// and for unfinished writes where their space is needed. `tiers` is per storage.
+// and for unfinished writes where their space is needed. `tiers` is per storage, for gaps that were
+// given none.
 double predicted_step_us(const ScheduleInput&, const Schedule&, const IssueLists&,
                          const std::vector<bool>& clean, const std::vector<std::uint32_t>& tiers,
                          const TierRates&);

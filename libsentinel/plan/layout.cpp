@@ -230,6 +230,17 @@ std::uint32_t lifetime_slack(LayerId first, LayerId last, std::uint64_t granule_
   return std::max<std::uint32_t>(2, (last.value - first.value) / 8);
 }
 
+std::vector<bool> find_movable(const Profile& profile, const std::vector<Storage>& storages,
+                               const Layout& layout) {
+  std::vector<bool> pinned(profile.tensors.size(), false);
+  for (const Placement& p : layout.placements)
+    pinned[p.tensor.index()] = layout.groups[p.group.index()].pool == Pool::short_lived ||
+                               layout.groups[p.group.index()].pool == Pool::resident;
+  std::vector<bool> movable;
+  for (const Storage& s : storages) movable.push_back(!pinned[s.tensor.index()]);
+  return movable;
+}
+
 Layout lay_out(const Profile& profile, const std::vector<Storage>& storages,
                std::uint64_t granule_bytes, std::uint64_t budget, LayoutRules rules) {
   Members brief, lasting, small, large;

@@ -40,6 +40,9 @@ struct LayoutRules {
                           // are made (Pool::mixed)
 };
 
+// Per storage: whether it may move, which the pools of short-lived and resident tensors never do.
+std::vector<bool> find_movable(const Profile&, const std::vector<Storage>&, const Layout&);
+
 Layout lay_out(const Profile&, const std::vector<Storage>&, std::uint64_t granule_bytes,
                std::uint64_t budget, LayoutRules = {});
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <queue>
+#include <utility>
 
 #include "plan/level.h"
 
@@ -51,6 +52,8 @@ class Scheduler {
   std::uint32_t interval_target(const Gap&) const;
   void watch(std::uint32_t gap, std::uint32_t position);
   void evict_forced();
+  void adopt_given(Gap&) const;
+  void evict_given(std::uint32_t gap);
   void sweep();
   void close_streamed();
   void make_room(std::uint32_t op);
@@ -129,10 +132,21 @@ void Scheduler::add_gap(std::uint32_t storage, std::uint32_t use, std::uint32_t 
   gap.forced = !unused(gap) && streamed_[use % ops_] && next > use + 1;
   if (next <= use + 1 && !(streamed_[use % ops_] && needed)) return;
   gap.target = needed && !gap.unfetched ? interval_target(gap) : next;
+  adopt_given(gap);
   const auto id = static_cast<std::uint32_t>(gaps_.size());
   gaps_.push_back(gap);
   gaps_of_[storage].push_back(id);
   if (!unused(gap)) ends_at_[use % ops_].push_back(id);
+}
+
+void Scheduler::adopt_given(Gap& gap) const {
+  const auto key = [](const GivenGap& g) { return std::pair(g.storage, g.use); };
+  const auto found = std::ranges::lower_bound(in_.given, std::pair(gap.storage, gap.use), {}, key);
+  if (found == in_.given.end() || key(*found) != std::pair(gap.storage, gap.use)) return;
+  gap.given = true;
+  gap.tier = found->tier;
+  gap.in = gap.needed && !gap.unfetched ? found->in : gap.next;
+  gap.target = std::min(gap.target, gap.in);
 }
 
 // What shares a granule has to be fetched for the others' sake.
@@ -171,7 +185,12 @@ void Scheduler::watch(std::uint32_t id, std::uint32_t position) {
 void Scheduler::evict_forced() {
   for (std::uint32_t id = 0; id < gaps_.size(); ++id) {
     Gap& gap = gaps_[id];
-    if (!gap.forced && !(gap.needed && streamed_[gap.use % ops_] && !unused(gap))) {
+    const bool forced = gap.forced || (gap.needed && streamed_[gap.use % ops_] && !unused(gap));
+    if (!forced && gap.given) {
+      evict_given(id);
+      continue;
+    }
+    if (!forced) {
       watch(id, unused(gap) ? 0 : gap.use + 2);
       continue;
     }
@@ -181,6 +200,15 @@ void Scheduler::evict_forced() {
     change(gap.storage, gap.out, gap.in, -1);
     watch(id, gap.in);
   }
+}
+
+void Scheduler::evict_given(std::uint32_t id) {
+  Gap& gap = gaps_[id];
+  gap.evicted = true;
+  gap.out = std::min(gap.use + 2, gap.next);
+  gap.in = std::clamp(gap.in, gap.out, gap.next);
+  change(gap.storage, gap.out, gap.in, -1);
+  watch(id, gap.in);
 }
 
 // Adds (sign 1) or removes (-1) what `storage` alone keeps in fast memory during [begin, end): the

@@ -33,6 +33,15 @@ struct Gap {
   bool evicted = false;
   bool forced = false;     // begins at a streamed op, which leaves it scattered
   bool unfetched = false;  // the next use is streamed, or overwrites it whole
+  bool given = false;      // evicted from the beginning, by ScheduleInput::given
+  std::uint32_t tier = 0;  // where it was given one
+};
+
+// An eviction that was decided before: of the gap of `storage` that begins at `use`.
+struct GivenGap {
+  std::uint32_t storage = 0, use = 0;
+  std::uint32_t in = 0;  // to be promoted then; later if there is no room, earlier by the interval
+  std::uint32_t tier = 0;  // 0: not decided
 };
 
 // What holds for every interval length: computed once.
@@ -53,6 +62,9 @@ struct ScheduleInput {
   std::uint64_t limit = 0;  // bytes that may be held
   // What an op overwrites whole is not fetched for it. False where slow memory is used in place.
   bool overwritten_unfetched = false;
+  // By storage and use. The rest is evicted only where these do not suffice, and of these, what
+  // turns out not to be needed stays.
+  std::vector<GivenGap> given = {};
 };
 
 struct Schedule {

@@ -10,6 +10,9 @@
 // for goes before other migrations (4.6: the simulator expedites it). `g10-gds` has the SSD alone,
 // `g10-host` host memory too; both lack the unified memory: no compaction, and no arbiter, so that
 // the link is divided between SSD and host beforehand (as in the published artifact).
+// Where a granule is a frame of many pages, tensors share them as in `sentinel`, whatever the
+// variant, and what Algorithm 1 chooses is the beginning of a schedule (plan/scheduled.h), which
+// also keeps frames for transfers and streams an op that cannot fit.
 // Left out: migration page by page (a tensor moves whole), the SSD's garbage collection, the cost
 // of address translation. Where Algorithm 1 ends above capacity, G10 leaves the rest to page
 // faults and LRU; a plan has to be complete, so what is used last leaves, which is kinder.
@@ -23,9 +26,12 @@
 #include "plan/bandwidth_calendar.h"
 #include "plan/compaction.h"
 #include "plan/decisions.h"
+#include "plan/frame_pool.h"
+#include "plan/layout.h"
 #include "plan/policies/all.h"
 #include "plan/pressure.h"
 #include "plan/relief.h"
+#include "plan/scheduled.h"
 #include "sentinel/error.h"
 
 namespace sentinel::plan {
@@ -46,6 +52,15 @@ struct Variant {
 constexpr double kSlack = 0.001, kMostSlack = 0.1;
 constexpr std::size_t kBetweenClocks = 1024;  // candidates between two looks at the clock
 
+// What is compacted never moves. Below a page that is little; below a frame it would be nearly all
+// of a small net.
+Layout layout(const Variant& variant, const Profile& profile, const Machine& machine,
+              const PlanOptions& options) {
+  if (granules_are_shared(machine))
+    return lay_out(profile, storages(profile), machine.granule_bytes, options.fast_bytes);
+  return variant.unified ? compact(profile, storages(profile), machine.granule_bytes) : Layout{};
+}
+
 class G10Planner {
  public:
   G10Planner(const Variant& variant, const Profile& profile, const Machine& machine,
@@ -54,10 +69,10 @@ class G10Planner {
         profile_(profile),
         machine_(machine),
         options_(options),
-        storages_(storages(profile)),
+        basis_(profile, machine, layout(variant, profile, machine, options)),
+        storages_(basis_.storages),
         times_(profile),
-        footprint_(profile, {}, machine.granule_bytes),
-        pressure_(whole_demand(profile, storages_, footprint_).all, options.fast_bytes, times_),
+        pressure_(basis_.demand.all, limit(), times_),
         calendar_(times_, machine, variant.unified),
         ssd_(static_cast<std::uint32_t>(machine.tiers.size()) - 1),
         host_(variant.host && uses(options, kHostTier) && ssd_ > 1 ? ssd_ - 1 : 0),
@@ -74,6 +89,7 @@ class G10Planner {
     }
   };
 
+  std::uint64_t limit() const;
   void find_periods();
   double ratio(const Period&) const;
   void schedule_evictions();
@@ -82,6 +98,8 @@ class G10Planner {
   bool host_has_room(const Period&) const;
   void put(Period&, std::uint32_t tier);
   void prefetch_eagerly();
+  Plan scheduled();
+  Plan decided();
   std::vector<Decision> decisions() const;
   void give_reasons(Plan&) const;
 
@@ -89,9 +107,9 @@ class G10Planner {
   const Profile& profile_;
   const Machine& machine_;
   const PlanOptions& options_;
-  std::vector<Storage> storages_;
+  Basis basis_;
+  const std::vector<Storage>& storages_;
   StepTimes times_;
-  Footprint footprint_;
   Pressure pressure_;
   BandwidthCalendar calendar_;
   std::uint32_t ssd_, host_;  // tiers; host_ 0: not used
@@ -99,12 +117,18 @@ class G10Planner {
   std::vector<Period> periods_;
 };
 
-// Section 4.2. What lies compacted with others does not migrate.
+std::uint64_t G10Planner::limit() const {
+  if (!granules_are_shared(machine_)) return options_.fast_bytes;
+  const BudgetInput budget{profile_, machine_, options_, storages_, basis_.movable, basis_.demand};
+  return options_.fast_bytes - frame_pool(budget);
+}
+
+// Section 4.2. What lies compacted with others does not migrate by itself.
 void G10Planner::find_periods() {
   for (const IdleGap& gap : idle_gaps(profile_, storages_, machine_)) {
     const Storage& s = storages_[gap.storage];
-    const std::uint64_t bytes = freed_bytes(footprint_, s);
-    if (bytes == 0 || (variant_.unified && below_granule(s, machine_.granule_bytes))) continue;
+    const std::uint64_t bytes = freed_bytes(basis_.footprint, s);
+    if (bytes == 0 || !basis_.movable[gap.storage]) continue;
     periods_.push_back({.storage = gap.storage,
                         .use = gap.use,
                         .next = gap.next,
@@ -217,30 +241,40 @@ std::vector<Decision> G10Planner::decisions() const {
 // What G10 itself would leave to page faults is marked.
 void G10Planner::give_reasons(Plan& plan) const {
   const std::uint32_t ops = times_.ops();
-  std::set<std::pair<TensorId, OpId>> forced;  // by tensor and op of the trigger or the deadline
+  std::set<std::pair<TensorId, OpId>> chosen;  // by tensor and op of the trigger or the deadline
   for (const Period& p : periods_)
-    if (p.evicted && p.forced) {
+    if (p.evicted && !p.forced) {
       const Storage& s = storages_[p.storage];
-      forced.emplace(s.at(p.use, ops), OpId(p.use % ops));
-      forced.emplace(s.at(p.next, ops), OpId(p.next % ops));
+      chosen.emplace(s.at(p.use, ops), OpId(p.use % ops));
+      chosen.emplace(s.at(p.next, ops), OpId(p.next % ops));
     }
   for (Move& m : plan.moves)
-    if (forced.contains({m.tensor, m.direction == Direction::promote ? m.deadline : m.trigger}))
+    if (!chosen.contains({m.tensor, m.direction == Direction::promote ? m.deadline : m.trigger}))
       m.reason += "; left over by Algorithm 1, a page fault in G10";
+}
+
+// What is left over, and when there is room for a prefetch, depends on granules that several
+// tensors share.
+Plan G10Planner::scheduled() {
+  return scheduled_plan(variant_.name, basis_, options_, decisions(),
+                        {.early = uses(options_, kEagerPrefetch), .tier = host_ == 0 ? ssd_ : 0});
+}
+
+Plan G10Planner::decided() {
+  relieve(pressure_, periods_, times_.ops(), [this](Period& p) {
+    put(p, host_ != 0 && host_has_room(p) ? host_ : ssd_);  // unified memory fills the host first
+  });
+  if (uses(options_, kEagerPrefetch)) prefetch_eagerly();
+  return decided_plan(variant_.name, basis_, options_, decisions()).plan;
 }
 
 Plan G10Planner::plan() {
   if (!pressure_.fits()) {
     find_periods();
     schedule_evictions();
-    relieve(pressure_, periods_, times_.ops(), [this](Period& p) {
-      put(p, host_ != 0 && host_has_room(p) ? host_ : ssd_);  // unified memory fills the host first
-    });
-    if (uses(options_, kEagerPrefetch)) prefetch_eagerly();
   }
-  Plan plan = decided_plan(variant_.name, profile_, machine_, options_, decisions()).plan;
+  Plan plan = granules_are_shared(machine_) ? scheduled() : decided();
   give_reasons(plan);
-  if (variant_.unified) compact(plan, profile_, storages_);
   return plan;
 }
 

@@ -13,30 +13,22 @@
 // Left out by --without, after the paper's Figure 13: "reserved-space", short-lived tensors move
 // like others; "interval-choice", no intervals, tensors move an op ahead of their use;
 // "co-location", long-lived tensors share pages in the order in which they are made.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
 #include <optional>
 
-#include "base/units.h"
 #include "plan/emit.h"
+#include "plan/frame_pool.h"
 #include "plan/layout.h"
 #include "plan/policies/all.h"
-#include "plan/rates.h"
 #include "plan/trial.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
 
 namespace sentinel::plan {
 namespace {
-
-// What one instruction of each thread may touch: two operands and a result that each cross a
-// granule boundary would be six; four covers what compilers emit.
-constexpr std::uint64_t kGranulesPerThread = 4;
-constexpr std::uint32_t kLeastPool = 2;  // frames: one on its way in, one out
 
 // How many interval lengths are scheduled and compared: ten, fewer where ops times tensors would
 // make that take more than about a second. Not measured, so that a plan is the same every time.
@@ -71,23 +63,18 @@ class SentinelPlanner {
         layout_(lay_out(
             profile, storages_, machine.granule_bytes, options.fast_bytes,
             {.pool = uses(options, kReservedSpace), .co_locate = uses(options, kCoLocation)})),
-        movable_(find_movable()),
+        movable_(find_movable(profile, storages_, layout_)),
         footprint_(profile, layout_.placements, machine.granule_bytes),
         demand_(plan::demand(profile, storages_, movable_, footprint_)) {}
 
   Plan plan();
 
  private:
-  std::vector<bool> find_movable() const;
-  std::uint64_t whole_pool() const { return options_.pool_frames * machine_.granule_bytes; }
-  std::uint64_t least_pool() const {
-    return std::min(options_.pool_frames, kLeastPool) * machine_.granule_bytes;
+  BudgetInput budget() const {
+    return {profile_, machine_, options_, storages_, movable_, demand_};
   }
-  std::uint64_t frame_pool() const;
-  std::uint64_t paper_bound() const;
-  void fill_bounds(Plan&) const;
-  void refuse_too_small(const Plan&) const;
-  TierRates rates() const;
+  std::uint64_t frame_pool() const { return plan::frame_pool(budget()); }
+  TierRates rates() const { return tier_rates(machine_); }
   ScheduleInput schedule_input() const;
   std::vector<std::uint32_t> candidates(const std::vector<IntervalPoint>& curve) const;
   Attempt attempt(std::uint32_t layers, const Writes&) const;
@@ -115,70 +102,8 @@ class SentinelPlanner {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-std::vector<bool> SentinelPlanner::find_movable() const {
-  std::vector<bool> pinned(profile_.tensors.size(), false);
-  for (const Placement& p : layout_.placements)
-    pinned[p.tensor.index()] = layout_.groups[p.group.index()].pool == Pool::short_lived ||
-                               layout_.groups[p.group.index()].pool == Pool::resident;
-  std::vector<bool> movable;
-  for (const Storage& s : storages_) movable.push_back(!pinned[s.tensor.index()]);
-  return movable;
-}
-
 std::uint64_t largest(const std::vector<std::uint64_t>& v) {
   return v.empty() ? 0 : *std::max_element(v.begin(), v.end());
-}
-
-// Free frames for transfers. Where an op would have to be streamed for their sake alone they are
-// fewer, for all ops: what is under way at once then is less deep.
-std::uint64_t SentinelPlanner::frame_pool() const {
-  std::uint64_t most = 0;  // of the ops that can do without being streamed
-  for (std::uint64_t bytes : demand_.must)
-    if (bytes + least_pool() <= options_.fast_bytes) most = std::max(most, bytes);
-  const std::uint64_t granule = machine_.granule_bytes;
-  return std::min(whole_pool(), (options_.fast_bytes - most) / granule * granule);
-}
-
-// Section IV-E: below the peak of the short-lived tensors and the largest long-lived one, the
-// paper expects a loss of more than a fifth.
-std::uint64_t SentinelPlanner::paper_bound() const {
-  std::uint64_t tensor = 0;
-  for (std::size_t i = 0; i < storages_.size(); ++i)
-    if (movable_[i]) tensor = std::max(tensor, storages_[i].bytes);
-  return largest(demand_.reserved) + round_up(tensor, machine_.granule_bytes) + frame_pool();
-}
-
-void SentinelPlanner::fill_bounds(Plan& plan) const {
-  const std::uint64_t threads =
-      std::max(options_.threads != 0 ? options_.threads : profile_.meta.machine.cores, 1u);
-  const std::uint64_t everything = largest(demand_.all);
-  const std::uint64_t by_faults =
-      whole_pool() + threads * kGranulesPerThread * machine_.granule_bytes;
-  plan.smallest_budget = std::min(by_faults, everything);
-  plan.smallest_unstreamed_budget =
-      std::max(plan.smallest_budget, std::min(largest(demand_.must) + least_pool(), everything));
-  plan.paper_bound = paper_bound();
-}
-
-void SentinelPlanner::refuse_too_small(const Plan& plan) const {
-  if (plan.fast_bytes < plan.smallest_budget)
-    throw Error(fmt::format(
-        "{} of fast memory are too few: the smallest budget that works is {}; from {} on no "
-        "operation has to be streamed; the bound of the Sentinel paper (section IV-E), short-lived "
-        "peak and largest long-lived tensor, is {}",
-        print_bytes(plan.fast_bytes), print_bytes(plan.smallest_budget),
-        print_bytes(plan.smallest_unstreamed_budget), print_bytes(plan.paper_bound)));
-  if (machine_.tiers.size() < 2)
-    throw Error(fmt::format("machine {} has no slower tier to plan for", machine_.name));
-}
-
-TierRates SentinelPlanner::rates() const {
-  TierRates rates{{0}, {0}};
-  for (std::uint32_t t = 1; t < machine_.tiers.size(); ++t) {
-    rates.in.push_back(rate(machine_, t, 0));
-    rates.out.push_back(rate(machine_, 0, t));
-  }
-  return rates;
 }
 
 ScheduleInput SentinelPlanner::schedule_input() const {
@@ -297,7 +222,7 @@ void SentinelPlanner::leave_what_never_fits() {
     for (std::size_t i = 0; i < storages_.size(); ++i)
       (chosen[i] ? slow_ : rest).push_back(std::move(storages_[i]));
     storages_ = std::move(rest);
-    movable_ = find_movable();
+    movable_ = find_movable(profile_, storages_, layout_);
     demand_ = plan::demand(profile_, storages_, movable_, footprint_);
   }
 }
@@ -313,11 +238,11 @@ Plan SentinelPlanner::plan() {
             .reserved_bytes = layout_.reserved_bytes,
             .placements = layout_.placements,
             .groups = layout_.groups};
-  fill_bounds(plan);
+  fill_bounds(plan, budget());
   plan.peak_fast_bytes = largest(demand_.all);
   plan.predicted_step_us = ideal_us(profile_);
   if (plan.peak_fast_bytes <= options_.fast_bytes) return plan;  // no moves, so no frames for them
-  refuse_too_small(plan);
+  refuse_too_small(plan, machine_);
   plan.frame_pool_bytes = frame_pool();
   if (tries_late()) leave_what_never_fits();
   for (const Storage& s : slow_) emit_slow(plan, profile_, s);

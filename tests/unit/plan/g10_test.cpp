@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "plan/verify.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
@@ -10,6 +12,7 @@ namespace sentinel::plan {
 namespace {
 
 using namespace sentinel::testing;
+using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
@@ -94,6 +97,102 @@ TEST(G10, TensorsBelowAPageAreCompacted) {
   EXPECT_EQ(plan.groups[1].bytes, kPage);
   EXPECT_EQ(plan.placements.size(), 6u);
   EXPECT_THAT(planned("g10-host", b.profile, 100).placements, IsEmpty());
+}
+
+// Frames of two pages: the same choices, the same tiers, the same times.
+TEST(G10, ChoosesAlikeWhereGranulesAreShared) {
+  ProfileBuilder b;
+  const TensorId a = b.temporary(10 * kPage, 0, 7), c = b.temporary(10 * kPage, 0, 6),
+                 d = b.temporary(20 * kPage, 3, 4);
+  in_order(b, {{{}, {a, c}}, {}, {}, {{}, {d}}, {{d}, {}}, {}, {{c}, {}}, {{a}, {}}});
+  Machine machine = host_and_ssd();
+  machine.granule_bytes = 2 * kPage;
+  const PlanOptions options{.fast_bytes = 20 * kPage, .pool_frames = 0};
+  const Plan plan = plan_of("g10", b.profile, machine, options);
+  EXPECT_THAT(swaps(plan),
+              UnorderedElementsAre("0 out 0 to 2", "0 out 1 to 1", "5 in 0 by 7", "5 in 1 by 6"));
+  EXPECT_THAT(verify(plan, b.profile), IsEmpty());
+  EXPECT_EQ(plan.placements.size(), 3u);
+  const Plan late =
+      plan_of("g10", b.profile, machine,
+              {.fast_bytes = 20 * kPage, .pool_frames = 0, .without = {"eager-prefetch"}});
+  EXPECT_THAT(swaps(late),
+              UnorderedElementsAre("0 out 0 to 2", "0 out 1 to 1", "6 in 0 by 7", "5 in 1 by 6"));
+}
+
+// A small net: of a hundred tensors of 256 bytes each would take a frame of 64 KiB, which is ten
+// times the budget; together they take one.
+TEST(G10, SmallTensorsShareFrames) {
+  ProfileBuilder b;
+  std::vector<TensorId> small;
+  for (int i = 0; i < 100; ++i) small.push_back(b.temporary(256, 0, 5));
+  const TensorId x = b.temporary(256_KiB, 0, 5), y = b.temporary(256_KiB, 2, 3);
+  auto made = small;
+  made.push_back(x);
+  in_order(b, {{{}, made}, {}, {{}, {y}}, {{y}, {}}, {}, {made, {}}}, 1000);
+  const Plan plan =
+      plan_of("g10", b.profile, two_tiers(64_KiB), {.fast_bytes = 512_KiB, .pool_frames = 0});
+  EXPECT_THAT(verify(plan, b.profile), IsEmpty());
+  EXPECT_LE(plan.peak_fast_bytes, 512_KiB);
+  EXPECT_EQ(plan.smallest_unstreamed_budget, 5 * 64_KiB);
+}
+
+// Tensors of half a frame, two of them in each: a frame is free while both are away, though the
+// step uses them one after the other.
+TEST(G10, WhatSharesAFrameLeavesIt) {
+  ProfileBuilder b;
+  std::vector<TensorId> halves;
+  for (int i = 0; i < 8; ++i) halves.push_back(b.temporary(32_KiB, 0, 9));
+  const TensorId large = b.temporary(256_KiB, 3, 4);
+  in_order(b, {{{}, halves}, {}, {}, {{}, {large}}, {{large}, {}}, {}, {}, {}, {halves, {}}, {}},
+           1000);
+  const Plan plan =
+      plan_of("g10", b.profile, two_tiers(64_KiB), {.fast_bytes = 256_KiB, .pool_frames = 0});
+  EXPECT_THAT(verify(plan, b.profile), IsEmpty());
+  EXPECT_EQ(std::ranges::count(plan.moves, Direction::demote, &Move::direction), 8);
+}
+
+TEST(G10, AnOpThatDoesNotFitIsStreamedWhereGranulesAreShared) {
+  ProfileBuilder b;
+  const TensorId x = b.temporary(256_KiB, 0, 4), y = b.temporary(256_KiB, 2, 4);
+  in_order(b, {{{}, {x}}, {}, {{}, {y}}, {{x, y}, {}}, {{y}, {}}}, 1000);
+  const PlanOptions options{.fast_bytes = 384_KiB, .pool_frames = 0, .threads = 1};
+  const Plan plan = plan_of("g10", b.profile, two_tiers(64_KiB), options);
+  EXPECT_THAT(plan.streamed_ops, ElementsAre(OpId(3)));
+  EXPECT_EQ(plan.smallest_unstreamed_budget, 512_KiB);
+  EXPECT_THAT(verify(plan, b.profile), IsEmpty());
+  EXPECT_THAT(
+      [&] {
+        plan_of("g10", b.profile, two_tiers(64_KiB),
+                {.fast_bytes = 128_KiB, .pool_frames = 0, .threads = 1});
+      },
+      ::testing::ThrowsMessage<Error>(
+          ::testing::HasSubstr("smallest budget that works is 256 KiB")));
+}
+
+TEST(G10, PlansWhateverSentinelPlansWhereGranulesAreShared) {
+  int refused = 0, planned_ones = 0;
+  Machine machine = host_and_ssd();
+  machine.granule_bytes = 64_KiB;
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const Profile profile = random_graph(seed);
+    for (const std::uint64_t share : {20, 50, 80}) {
+      const PlanOptions options{.fast_bytes = peak_live_bytes(profile) * share / 100, .threads = 1};
+      try {
+        plan_of("sentinel", profile, machine, options);
+      } catch (const Error&) {
+        ++refused;
+        continue;
+      }
+      for (const char* policy : {"g10", "g10-gds", "g10-host"}) {
+        const Plan plan = plan_of(policy, profile, machine, options);
+        EXPECT_THAT(verify(plan, profile, machine), IsEmpty()) << policy << seed << ' ' << share;
+        planned_ones += plan.moves.empty() ? 0 : 1;
+      }
+    }
+  }
+  EXPECT_LT(refused, 100);
+  EXPECT_GT(planned_ones, 600);
 }
 
 // Tensors that no op uses never leave, nor do granules shared by persistent tensors: there are

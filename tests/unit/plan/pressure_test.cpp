@@ -4,6 +4,7 @@
 
 #include "plan/bandwidth_calendar.h"
 #include "plan/compaction.h"
+#include "plan/decisions.h"
 #include "plan/verify.h"
 #include "unit/plan/profiles.h"
 #include "unit/plan/swaps.h"
@@ -135,8 +136,9 @@ TEST(Compaction, ReusesSpaceAndOverlapsNothing) {
     const auto all = storages(profile);
     std::uint64_t small = 0;
     for (const Storage& s : all) small += !s.persistent && s.bytes < kPage;
-    Plan plan = plan_of("g10-host", profile, host_and_ssd(), {.fast_bytes = 1024_GiB});
-    compact(plan, profile, all);
+    const Machine machine = host_and_ssd();
+    const Basis basis(profile, machine, compact(profile, all, kPage));
+    const Plan plan = decided_plan("test", basis, {.fast_bytes = 1024_GiB}, {}).plan;
     EXPECT_EQ(plan.placements.size(), small);
     EXPECT_LE(plan.region_bytes, 12 * kPage * 8) << seed;
     EXPECT_THAT(verify(plan, profile), IsEmpty()) << seed;
