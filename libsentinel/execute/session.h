@@ -89,6 +89,7 @@ class Session {
     bool late = false;       // its op is of a step that is over
     bool runs = false;       // its op has been told that it runs
     bool unused = false;     // its op has neither named nor made a tensor of a GPU's
+    bool computes = false;   // its op has: what it uses is protected
     std::uint64_t step = 0;  // `begun_` when the op began
     Bucket* bucket = nullptr;
     StepMatcher::Place place;
@@ -103,6 +104,7 @@ class Session {
   static bool trains(const Worker& worker) { return worker.in_op || worker.trains; }
   void before_first_op(Worker&);
   void use_device(Worker&);
+  void let_device_go(Worker&);
   Worker& here();
 
   bool on_track() const;
@@ -222,6 +224,7 @@ class Session {
   std::uint64_t begun_ = 0;          // steps, as far as threads are concerned
   std::uint64_t step_hash_ = 0;      // this step's signature so far
   std::uint32_t step_ops_ = 0;       // begun in this step
+  std::uint32_t computing_ = 0;      // ops that use a GPU's tensors now
   std::uint32_t unknown_steps_ = 0;  // steps for which to go on recording
   std::unordered_map<std::uint64_t, std::uint32_t> new_kinds_;  // steps seen, by signature
   std::string model_;
