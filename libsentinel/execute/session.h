@@ -28,6 +28,7 @@
 #include "execute/bucket.h"
 #include "execute/engine.h"
 #include "execute/gpu/driver.h"
+#include "execute/gpu/unmanaged.h"
 #include "execute/options.h"
 #include "execute/space.h"
 #include "execute/summary.h"
@@ -52,6 +53,11 @@ class Session {
   Memory memory(bool reset = false);  // the most alive is what is now, from then on
   bool owns(const void* address) const { return engine_->contains(address); }
   void release(void* address) noexcept;
+  // Of another device than the session's. Null: why_unmanaged_full() says it. Throws Error.
+  void* allocate_unmanaged(int device, std::size_t bytes);
+  std::string why_unmanaged_full(int device, std::size_t bytes);
+  void release_unmanaged(int device, void* address) noexcept;
+  Memory unmanaged(int device, bool reset = false);
 
   bool wants_tensors() const {
     return wants_tensors_.load(std::memory_order_relaxed) || !engine_->guarded();
@@ -105,6 +111,7 @@ class Session {
   void before_first_op(Worker&);
   void use_device(Worker&);
   void let_device_go(Worker&);
+  std::unique_ptr<gpu::Driver> open_unmanaged(int device);
   Worker& here();
 
   bool on_track() const;
@@ -187,6 +194,8 @@ class Session {
   std::string framework_;
   OpOrder order_;
   std::unique_ptr<Engine> engine_;
+  gpu::Unmanaged unmanaged_;
+  std::atomic<bool> told_of_refusal_ = false;  // of memory there
   Machine machine_;
 
   std::mutex lock_;  // guards all below
