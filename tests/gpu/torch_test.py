@@ -11,7 +11,7 @@ import sys
 import bounded
 
 HERE = pathlib.Path(__file__).resolve().parent
-CASES = ("out_of_memory", "forked", "another_thread", "a_stream_that_ends", "statistics")
+CASES = ("out_of_memory", "forked", "another_thread", "a_stream_that_ends", "statistics", "another_device")
 LONGEST = 100  # seconds for one
 COMPLAINTS = ("Warning", "WARNING", "initialization error", "illegal")
 
