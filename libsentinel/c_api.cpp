@@ -156,8 +156,21 @@ void sentinel_compute_on(void* stream) { current()->compute_on(stream); }
 void sentinel_forget_stream(void* stream) {
   if (current() != nullptr) current()->forget_stream(stream);
 }
-void sentinel_gpu_memory(size_t figures[5], int reset) {
-  const auto memory = current()->memory(reset != 0);
+int sentinel_unmanaged_malloc(int device, size_t bytes, void** memory) {
+  try {
+    *memory = current()->allocate_unmanaged(device, bytes);
+    if (*memory != nullptr || bytes == 0) return 0;
+    return failed(current()->why_unmanaged_full(device, bytes), ENOMEM);
+  } catch (const std::exception& error) {
+    return failed(error.what(), EIO);
+  }
+}
+void sentinel_unmanaged_free(int device, void* memory) {
+  if (memory != nullptr) current()->release_unmanaged(device, memory);
+}
+void sentinel_gpu_memory(int device, size_t figures[5], int reset) {
+  const auto memory = device == current()->gpu() ? current()->memory(reset != 0)
+                                                 : current()->unmanaged(device, reset != 0);
   figures[0] = memory.live_bytes, figures[1] = memory.most_live_bytes;
   figures[2] = memory.held_bytes, figures[3] = memory.most_held_bytes;
   figures[4] = memory.budget_bytes;

@@ -45,11 +45,18 @@ constexpr auto kGpuKernel = kFakeGpu ? c10::DispatchKey::CPU : c10::DispatchKey:
 
 int gpu = -1;           // the device whose memory is the fast tier; none: the processor's own
 bool in_child = false;  // forked: nothing is managed here, and CUDA is not to be asked
+int fake_device = 0;    // of kFakeGpu: on which tensors begin
+constexpr int kOther = 1;
 
 void deallocate(void* address) {
   if (address == nullptr) return;
   c10::profiledCPUMemoryReporter().Delete(address);
   kFakeGpu ? sentinel_torch_gpu_free(address, 0, gpu, nullptr) : sentinel_free(address);
+}
+
+// Of kFakeGpu: by its deleter what lies on the other device is told.
+void deallocate_elsewhere(void* address) {
+  if (address != nullptr) sentinel_torch_gpu_free(address, 0, kOther, nullptr);
 }
 
 class Allocator final : public c10::Allocator {
@@ -68,6 +75,10 @@ class Allocator final : public c10::Allocator {
 
  private:
   static c10::DataPtr take(size_t bytes) {
+    if (kFakeGpu && fake_device == kOther) {
+      void* there = sentinel_torch_gpu_malloc(static_cast<ssize_t>(bytes), kOther, nullptr);
+      return {there, there, &deallocate_elsewhere, c10::Device(c10::DeviceType::CPU)};
+    }
     void* address = kFakeGpu ? sentinel_torch_gpu_malloc(static_cast<ssize_t>(bytes), gpu, nullptr)
                              : sentinel_malloc(bytes);
     if (address == nullptr && bytes != 0) throw std::bad_alloc();
@@ -162,13 +173,16 @@ const Kind& kind_of(const at::RecordFunction& fn) {
   return entry;
 }
 
-bool managed(const c10::Device& device) {
+// Not so what lies on another device.
+bool managed(const at::Tensor& tensor) {
+  const auto device = tensor.device();
   if (gpu < 0) return device.is_cpu();
-  return device.type() == kGpu && (kFakeGpu || device.index() == gpu);
+  if (kFakeGpu) return tensor.storage().data_ptr().get_deleter() != &deallocate_elsewhere;
+  return device.type() == kGpu && device.index() == gpu;
 }
 
 void name_tensor(const at::Tensor& tensor, int access) {
-  if (!tensor.defined() || !tensor.has_storage() || !managed(tensor.device())) return;
+  if (!tensor.defined() || !tensor.has_storage() || !managed(tensor)) return;
   const auto& storage = tensor.storage();
   if (storage.nbytes() != 0) sentinel_op_tensor(storage.data(), storage.nbytes(), access);
 }
@@ -375,23 +389,37 @@ EXPORT int sentinel_torch_attach(int on_gpu) {
 }
 
 // For torch.cuda.memory.CUDAPluggableAllocator. What is thrown reaches the program as the exception
-// that PyTorch's own allocator throws.
+// that PyTorch's own allocator throws. Of the session's device the memory is managed, of another it
+// is the driver's.
 EXPORT void* sentinel_torch_gpu_malloc(ssize_t bytes, int device, void* stream) {
-  TORCH_CHECK(device == gpu, "Sentinel manages cuda:", gpu, " in this process; nothing can be ",
-              "allocated on cuda:", device, ". Choose the device with --tiers fast=gpu", device,
-              ",slow=host");
-  sentinel_compute_on(stream);
-  void* address = sentinel_malloc(static_cast<std::size_t>(bytes));
-  if (address == nullptr && bytes != 0)
+  const auto size = static_cast<std::size_t>(bytes);
+  void* address = nullptr;
+  bool full = false;
+  if (device == gpu) {
+    sentinel_compute_on(stream);
+    address = sentinel_malloc(size);
+    full = address == nullptr && bytes != 0;
+  } else {
+    const int code = sentinel_unmanaged_malloc(device, size, &address);
+    full = code == -ENOMEM;
+    TORCH_CHECK(code == 0 || full, "CUDA error under Sentinel: ", sentinel_last_error());
+  }
+  if (full)
     TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ", bytes,
                      " bytes under Sentinel: ", sentinel_last_error());
   return address;
 }
 
-EXPORT void sentinel_torch_gpu_free(void* address, ssize_t, int, void*) {
+// Whatever the stream: the engine knows of all, and of another device all are waited for.
+EXPORT void sentinel_torch_gpu_free(void* address, ssize_t, int device, void*) {
   if (address == nullptr) return;
-  sentinel_free(address);  // the engine knows of all streams
+  device == gpu ? sentinel_free(address) : sentinel_unmanaged_free(device, address);
 }
+
+#ifdef SENTINEL_TORCH_FAKE_GPU
+// On which tensors begin from now on, in any thread.
+EXPORT void sentinel_torch_fake_device(int device) { fake_device = device; }
+#endif
 
 EXPORT void sentinel_torch_layer(const char* name) {
   if (in_child) return;

@@ -72,6 +72,9 @@ class Engine {
   // Before whoever made the stream destroys it. Nothing is launched there any more.
   virtual void forget(void* /*stream*/) {}
   virtual void finish() noexcept {}
+  // There: another device is computed on, too; what lies here may be copied to and from it by that
+  // device. False: it has no way to. Throws Error.
+  virtual bool share(int /*device*/) { return true; }
   // There, before the program's libraries end: those that move memory are asked no more.
   virtual void program_ends() noexcept {}
   // There: from now on a pager decides what leaves and what is fetched ahead, in the place of a

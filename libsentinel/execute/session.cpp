@@ -76,6 +76,7 @@ Session::Session(SessionOptions options, std::string framework, OpOrder order)
       framework_(std::move(framework)),
       order_(order),
       engine_(make_engine(options_, driver_.get())),
+      unmanaged_([this](int device) { return open_unmanaged(device); }),
       space_(*engine_) {
   this_thread().trains = true;
   if (driver_) options_.granule_bytes = engine_->granule();  // what the device has them made of
@@ -451,18 +452,23 @@ void Session::before_fork() noexcept {
         "may do nothing but execute another program. Give DataLoaders with workers "
         "multiprocessing_context=\"spawn\"");
   if (engine_->counting()) end_counting();  // shared memory would be shared with the child
+  unmanaged_.before_fork();
   engine_->before_fork();
 }
 
 void Session::after_fork_in_parent() noexcept {
   engine_->after_fork_in_parent();
   if (in_child_) return;
+  unmanaged_.after_fork();
   lock_.unlock();
 }
 
 void Session::after_fork_in_child() noexcept {
   engine_->after_fork_in_child();
-  if (!in_child_) lock_.unlock();
+  if (!in_child_) {
+    unmanaged_.after_fork();
+    lock_.unlock();
+  }
   in_child_ = true;
   wants_tensors_ = false;
 }

@@ -28,6 +28,7 @@
 #include "execute/bucket.h"
 #include "execute/engine.h"
 #include "execute/gpu/driver.h"
+#include "execute/gpu/unmanaged.h"
 #include "execute/options.h"
 #include "execute/space.h"
 #include "execute/summary.h"
@@ -52,6 +53,11 @@ class Session {
   Memory memory(bool reset = false);  // the most alive is what is now, from then on
   bool owns(const void* address) const { return engine_->contains(address); }
   void release(void* address) noexcept;
+  // Of another device than the session's. Null: why_unmanaged_full() says it. Throws Error.
+  void* allocate_unmanaged(int device, std::size_t bytes);
+  std::string why_unmanaged_full(int device, std::size_t bytes);
+  void release_unmanaged(int device, void* address) noexcept;
+  Memory unmanaged(int device, bool reset = false);
 
   bool wants_tensors() const {
     return wants_tensors_.load(std::memory_order_relaxed) || !engine_->guarded();
@@ -89,6 +95,7 @@ class Session {
     bool late = false;       // its op is of a step that is over
     bool runs = false;       // its op has been told that it runs
     bool unused = false;     // its op has neither named nor made a tensor of a GPU's
+    bool computes = false;   // its op has: what it uses is protected
     std::uint64_t step = 0;  // `begun_` when the op began
     Bucket* bucket = nullptr;
     StepMatcher::Place place;
@@ -103,6 +110,8 @@ class Session {
   static bool trains(const Worker& worker) { return worker.in_op || worker.trains; }
   void before_first_op(Worker&);
   void use_device(Worker&);
+  void let_device_go(Worker&);
+  std::unique_ptr<gpu::Driver> open_unmanaged(int device);
   Worker& here();
 
   bool on_track() const;
@@ -185,6 +194,8 @@ class Session {
   std::string framework_;
   OpOrder order_;
   std::unique_ptr<Engine> engine_;
+  gpu::Unmanaged unmanaged_;
+  std::atomic<bool> told_of_refusal_ = false;  // of memory there
   Machine machine_;
 
   std::mutex lock_;  // guards all below
@@ -222,6 +233,7 @@ class Session {
   std::uint64_t begun_ = 0;          // steps, as far as threads are concerned
   std::uint64_t step_hash_ = 0;      // this step's signature so far
   std::uint32_t step_ops_ = 0;       // begun in this step
+  std::uint32_t computing_ = 0;      // ops that use a GPU's tensors now
   std::uint32_t unknown_steps_ = 0;  // steps for which to go on recording
   std::unordered_map<std::uint64_t, std::uint32_t> new_kinds_;  // steps seen, by signature
   std::string model_;

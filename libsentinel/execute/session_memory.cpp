@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/units.h"
+#include "execute/gpu/checked.h"
 #include "execute/session.h"
 
 namespace sentinel {
@@ -92,6 +93,52 @@ void Session::release(void* address) noexcept {
       engine_->in_place() && trains(worker) && tensor->slot != LiveTensor::kUnplanned)
     worker.died.push_back({tensor->slot, fast_share(*tensor)});
   space_.release(reinterpret_cast<std::uintptr_t>(address));
+}
+
+// ---------------------------------------------------------------- of other devices
+
+void* Session::allocate_unmanaged(int device, std::size_t bytes) {
+  if (bytes == 0) return nullptr;
+  if (in_child_) throw Error("a forked child cannot use its parent's GPU");
+  return unmanaged_.allocate(device, bytes);
+}
+
+std::string Session::why_unmanaged_full(int device, std::size_t bytes) {
+  return unmanaged_.why_full(device, bytes);
+}
+
+// What ends training on a device that is managed is told here: the program hears of it from its
+// framework, and may go on.
+void Session::release_unmanaged(int device, void* address) noexcept {
+  if (in_child_) return;
+  try {
+    unmanaged_.release(device, address);
+  } catch (const std::exception& error) {
+    const auto* refused = dynamic_cast<const gpu::DriverError*>(&error);
+    if (refused != nullptr && refused->status == gpu::kDeinitialized) return;
+    if (!told_of_refusal_.exchange(true))
+      say(fmt::format("memory of gpu{} is not given back: {}", device, error.what()));
+  }
+}
+
+Session::Memory Session::unmanaged(int device, bool reset) {
+  const auto [live, most] = unmanaged_.figures(device, reset);
+  return {.live_bytes = live,
+          .most_live_bytes = most,
+          .held_bytes = live,
+          .most_held_bytes = most,
+          .budget_bytes = 0};
+}
+
+std::unique_ptr<gpu::Driver> Session::open_unmanaged(int device) {
+  auto driver = gpu::open_driver(device, options_.cuda);
+  const bool reached = engine_->share(device);
+  const auto* apart = ". It cannot reach what lies on the other: copy by way of the processor, or "
+                      "take --gpu-memory managed";
+  say(fmt::format("gpu{0} is not managed, gpu{1} is: tensors of gpu{0} stay there, outside "
+                  "--fast{2}",
+                  device, gpu(), reached ? "" : apart));
+  return driver;
 }
 
 }  // namespace sentinel

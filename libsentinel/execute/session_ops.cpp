@@ -48,6 +48,7 @@ void Session::op_start(const char* name, Phase phase, const char* layer) noexcep
   ++step_ops_;
   if (layer != nullptr && recording() && !marked_layers_) recorder_.layer_once(layer, phase);
   if (recording()) worker.op = recorder_.op_start(name, phase);
+  let_device_go(worker);
   worker.unused = !engine_->guarded();
   if (!worker.unused) engine_->tick();
   worker.awaited.clear();
@@ -61,9 +62,18 @@ void Session::op_start(const char* name, Phase phase, const char* layer) noexcep
 
 // On a GPU the clock protects what the op uses that launches next. An op is one from the first
 // tensor of the device's on that it names or makes: what autograd computes on the processor at the
-// same time, in the thread that waits for the device's, leaves that op's tensors protected.
+// same time, in the thread that waits for the device's, leaves that op's tensors protected. So does
+// an op of the device's own while another is about to launch: autograd has a thread for each
+// device, and what copies between two names tensors of both.
 void Session::use_device(Worker& worker) {
-  if (std::exchange(worker.unused, false)) engine_->tick();
+  if (!std::exchange(worker.unused, false)) return;
+  worker.computes = true;
+  if (computing_++ == 0) engine_->tick();
+}
+
+void Session::let_device_go(Worker& worker) {
+  worker.unused = false;
+  if (std::exchange(worker.computes, false)) --computing_;
 }
 
 // Whether births are those of the profiled step: until the step differs, and again as soon as it
@@ -285,7 +295,8 @@ void Session::op_end() noexcept {
   if (record_) engine_->finish();  // to know its time
   const Guard guard(lock_);
   auto& worker = here();
-  worker.in_op = worker.unused = false;
+  worker.in_op = false;
+  let_device_go(worker);
   if (order_ == OpOrder::sequence || !worker.late) complete(worker);
   if (order_ == OpOrder::any) before_first_op(worker);  // what follows in this thread is not its
 }

@@ -34,7 +34,7 @@ class Residual(nn.Module):
         x = self.first(x)
         for body in self.bodies:
             x = x + body(F.relu(body(x)))
-        return self.last(x.mean((2, 3)))
+        return self.last(x.mean((2, 3)).to(self.last.weight.device))
 
 
 class Data(torch.utils.data.Dataset):
@@ -59,7 +59,8 @@ class Training:
         self.number = 0
 
     def loss(self, images, labels):
-        return F.cross_entropy(self.model(images.to(self.device)), labels.to(self.device))
+        made = self.model(images.to(self.device))
+        return F.cross_entropy(made, labels.to(made.device))
 
     def update(self, loss):
         self.optimizer.step()
@@ -159,8 +160,17 @@ def statistics(training):
         assert memory.memory_reserved() >= 0 and "Allocated memory" in memory.memory_summary()
 
 
+def another_device(training):
+    """The net's end lies on a second device, which is not managed, and is copied to by autograd's thread for it. Where
+    there is one device alone, all stays on that."""
+    if torch.cuda.device_count() > 1:
+        training.model.last.to("cuda:1")
+    for batch in batches():
+        training.step(batch)
+
+
 CASES = {case.__name__: case for case in (straight, out_of_memory, forked, another_thread, a_stream_that_ends,
-                                          statistics)}
+                                          statistics, another_device)}
 
 
 def main():

@@ -12,7 +12,7 @@ import sys
 import bounded
 
 HERE = pathlib.Path(__file__).resolve().parent
-CASES = ("out_of_memory", "forked", "another_thread", "a_stream_that_ends", "statistics")
+CASES = ("out_of_memory", "forked", "another_thread", "a_stream_that_ends", "statistics", "another_device")
 LONGEST = 90  # seconds for one; a case, which is two, is a step of steps.py and tells itself what hangs
 COMPLAINTS = ("Warning", "WARNING", "initialization error", "illegal")
 

@@ -72,6 +72,13 @@ assert torch.cuda.max_memory_allocated() == 3 << 20
 torch.cuda.reset_peak_memory_stats()
 assert torch.cuda.max_memory_allocated(0) == torch.cuda.memory_allocated() == 1 << 20
 assert torch.cuda.memory_allocated(1) == torch.cuda.max_memory_reserved(1) == 0
+other = ctypes.c_void_p()
+assert core.sentinel_unmanaged_malloc(1, ctypes.c_size_t(3 << 20), ctypes.byref(other)) == 0 and other
+assert torch.cuda.memory_allocated(1) == torch.cuda.memory_reserved(1) == 3 << 20
+core.sentinel_unmanaged_free(1, other)
+assert torch.cuda.memory_allocated(1) == 0 and torch.cuda.max_memory_allocated(1) == 3 << 20
+torch.cuda.reset_peak_memory_stats(1)
+assert torch.cuda.max_memory_allocated(1) == 0 and torch.cuda.memory_allocated() == 1 << 20
 assert "Allocated memory      |    1024 KB |    1024 KB |       0 B" in torch.cuda.memory_summary(), \
     torch.cuda.memory_summary()
 assert "device ID 1" in torch.cuda.memory_summary(1, abbreviated=True)

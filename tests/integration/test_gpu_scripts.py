@@ -577,11 +577,12 @@ def cases(python, sentinel, *names):
 
 def test_programs_print_the_same_in_half_of_their_memory(python, build):
     """On the processor, and so what a device has in common with it: that these programs train, and are compared."""
-    done = cases(python, build / "bin" / "sentinel", "straight", "forked", "another_thread")
+    done = cases(python, build / "bin" / "sentinel", "straight", "forked", "another_thread", "another_device")
     assert done.returncode == 0, done.stdout + done.stderr
     told = dict(line.split(": ", 1) for line in done.stdout.splitlines())
-    assert list(told) == ["straight", "forked", "another_thread"]
-    assert told["straight"] == told["another_thread"] != told["forked"] and "tensors: " in told["forked"]
+    assert list(told) == ["straight", "forked", "another_thread", "another_device"]
+    assert told["straight"] == told["another_thread"] == told["another_device"] != told["forked"]
+    assert "tensors: " in told["forked"]
 
 
 @pytest.mark.parametrize("wrong, told", [

@@ -1,5 +1,6 @@
-"""The PyTorch adaptor's way on a GPU, without one: built so that the processor's PyTorch takes the device's part, in
-the memory of the tests' driver's library. What an op uses that is not there ends the program, as on a device."""
+"""The PyTorch adaptor's way on a GPU, without one: built so that the processor's PyTorch takes the part of two
+devices, of which a session manages the first, in the memory of the tests' driver's library. What an op uses that is
+not there ends the program, as on a device."""
 import json
 import os
 import pathlib
@@ -72,6 +73,80 @@ def test_layers_of_backward_are_seen_in_its_thread(python, device, sentinel, tmp
     names = {phase: [layer["name"] for layer in told if layer["phase"] == phase] for phase in ("forward", "backward")}
     made = [name for name in names["forward"] if name.startswith("layers.")]
     assert len(made) > 10 and set(made) <= set(names["backward"])
+
+
+TEACHER = {4 * 512 * 384, 4 * 1024 * 384}  # bytes of its tensors that are of no other's size
+
+
+@pytest.mark.parametrize("flags", [(), BACKWARD], ids=["one thread", "backward in a second"])
+def test_what_lies_on_another_device_trains_beside(flags, python, device, tmp_path):
+    """Copies between the two name what is managed alone, which is there."""
+    flags = [python, TRAINING, *flags, "--teacher-on"]
+    plain = training.finish([*flags, "0"])
+    assert plain.status == 0, plain.err
+    summary = tmp_path / "summary.json"
+    outcome = training.finish([*flags, "1"], env=dict(device, SENTINEL_FAST="30%", SENTINEL_SUMMARY=str(summary)))
+    assert outcome.status == 0, outcome.err
+    assert outcome.out == plain.out
+    assert outcome.err.count("gpu1 is not managed, gpu0 is: tensors of gpu1 stay there") == 1
+    told = training.read_json(summary)
+    assert told["peak_fast_bytes"] <= told["fast_limit_bytes"] < told["peak_unlimited_bytes"] / 3
+    assert told["steps"][-1]["phase"] == "steady" and told["steps"][-1]["promoted_bytes"] > 0
+    live, most, *held = (int(word) for word in outcome.err.split("on the other device: ")[1].split()[:5])
+    assert live == 2 * 4 * 512 * 384  # the weights
+    assert most >= live + 4 * 1024 * (512 + 384) and held == [live, most, 0]
+
+
+@pytest.mark.parametrize("other", [0, 1])
+def test_what_lies_on_another_device_is_not_recorded(other, python, device, sentinel, tmp_path):
+    profile = tmp_path / "step.sentinel"
+    outcome = training.finish([python, TRAINING, "--teacher-on", str(other)],
+                              env=dict(device, SENTINEL_MODE="record", SENTINEL_OUTPUT=str(profile)))
+    assert outcome.status == 0, outcome.err
+    told = json.loads(sentinel("report", profile, "tensors", "--format", "json").out)["rows"]
+    assert TEACHER & {tensor["bytes"] for tensor in told} == (TEACHER if other == 0 else set())
+
+
+OTHER_DEVICE = """
+import ctypes, os, runpy, sys, torch
+training = runpy.run_path(sys.argv[1])
+training["attach"]()
+with training["on_device"](1):
+    kept = torch.ones(1000)
+    try:
+        torch.empty(1 << 28)
+    except torch.cuda.OutOfMemoryError as error:
+        print(str(error).splitlines()[0])
+    os.environ["SENTINEL_FAKE_CUDA_FAIL"] = "cuMemAlloc_v2:1"
+    try:
+        torch.empty(10)
+    except torch.cuda.OutOfMemoryError:
+        print("not this")
+    except RuntimeError as error:
+        print(str(error).splitlines()[0])
+    child = os.fork()
+    if child == 0:
+        del kept
+        try:
+            torch.empty(10)
+        except RuntimeError as error:
+            print(str(error).splitlines()[0], flush=True)
+            os._exit(7)
+        os._exit(8)
+    print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    assert (kept + kept).sum() == 2000
+"""
+
+
+def test_what_another_device_refuses(python, device):
+    """Out of memory as PyTorch has it; a call by its name; a child; and what is alive to the end."""
+    outcome = training.finish([python, "-u", "-c", OTHER_DEVICE, TRAINING], env=device)
+    assert outcome.status == 0, outcome.err
+    assert outcome.out.splitlines() == [
+        "CUDA out of memory. Tried to allocate 1073741824 bytes under Sentinel: gpu1 has no room for 1.00 GiB: "
+        "3.91 KiB of tensors are alive there, 512 MiB are free",
+        "CUDA error under Sentinel: cuMemAlloc_v2: CUDA_ERROR_ILLEGAL_ADDRESS",
+        "CUDA error under Sentinel: a forked child cannot use its parent's GPU", "child 7"]
 
 
 THROWS = """

@@ -8,13 +8,14 @@
 
 namespace sentinel::gpu {
 
+constexpr int kDeinitialized = 4;  // the driver went first, for the process ends
+
 // What is waited for comes no more, for the process ends.
 struct ProcessEnds {};
 
 // Ends the process where the driver refuses, unless it does because the process ends.
 template <class F>
 void checked(F&& f) noexcept {
-  constexpr int kDeinitialized = 4;  // the driver went first
   try {
     f();
   } catch (const ProcessEnds&) {

@@ -49,6 +49,8 @@ static_assert(sizeof(AllocationProperties) == 32 && sizeof(Access) == 12);
   X(cuDevicePrimaryCtxRelease_v2, (Device))                                                 \
   X(cuCtxPushCurrent_v2, (Context))                                                         \
   X(cuCtxPopCurrent_v2, (Context*))                                                         \
+  X(cuCtxSynchronize, ())                                                                   \
+  X(cuDeviceCanAccessPeer, (int*, Device, Device))                                          \
   X(cuMemGetInfo_v2, (std::size_t*, std::size_t*))                                          \
   X(cuMemGetAllocationGranularity, (std::size_t*, const AllocationProperties*, int))        \
   X(cuMemAddressReserve, (DevicePointer*, std::size_t, std::size_t, DevicePointer, Handle)) \
@@ -59,6 +61,7 @@ static_assert(sizeof(AllocationProperties) == 32 && sizeof(Access) == 12);
   X(cuMemSetAccess, (DevicePointer, std::size_t, const Access*, std::size_t))               \
   X(cuMemUnmap, (DevicePointer, std::size_t))                                               \
   X(cuMemAllocManaged, (DevicePointer*, std::size_t, unsigned))                             \
+  X(cuMemAlloc_v2, (DevicePointer*, std::size_t))                                           \
   X(cuMemFree_v2, (DevicePointer))                                                          \
   X(cuMemHostAlloc, (void**, std::size_t, unsigned))                                        \
   X(cuMemFreeHost, (void*))                                                                 \
@@ -116,6 +119,7 @@ class CudaDriver final : public Driver {
     CHECKED(cuDeviceGet, &device_, device);
     CHECKED(cuDevicePrimaryCtxRetain, &context_, device_);
     properties_.location.id = device_;
+    access_ = {{.location = properties_.location}};
   }
   // Nobody is left to tell what is refused; the driver may have gone first.
   ~CudaDriver() override { calls_.cuDevicePrimaryCtxRelease_v2(device_); }
@@ -164,12 +168,38 @@ class CudaDriver final : public Driver {
     const Here here(*this);
     for (std::size_t i = 0; i < chunks.size(); ++i)
       CHECKED(cuMemMap, address + i * bytes, bytes, 0, chunks[i], 0);
-    const Access access{.location = properties_.location};
-    CHECKED(cuMemSetAccess, address, chunks.size() * bytes, &access, 1);
+    CHECKED(cuMemSetAccess, address, chunks.size() * bytes, access_.data(), access_.size());
   }
   void unmap(std::uintptr_t address, std::uint64_t bytes) override {
     const Here here(*this);
     CHECKED(cuMemUnmap, address, bytes);
+  }
+  // Unlike what cuMemAlloc gives, what is mapped is not a peer's by cuCtxEnablePeerAccess.
+  bool share(int device, const std::vector<std::uintptr_t>& mapped, std::uint64_t bytes) override {
+    const Here here(*this);
+    Device peer = 0;
+    int reaches = 0;
+    CHECKED(cuDeviceGet, &peer, device);
+    CHECKED(cuDeviceCanAccessPeer, &reaches, peer, device_);
+    if (reaches == 0) return false;
+    const Access access{.location = {.id = peer}};
+    for (const auto address : mapped) CHECKED(cuMemSetAccess, address, bytes, &access, 1);
+    access_.push_back(access);
+    return true;
+  }
+
+  std::optional<std::uintptr_t> allocate(std::uint64_t bytes) override {
+    const Here here(*this);
+    DevicePointer address = 0;
+    const Result result = calls_.cuMemAlloc_v2(&address, bytes);
+    if (result == kOutOfMemory) return std::nullopt;
+    check("cuMemAlloc_v2", result);
+    return address;
+  }
+  void free(std::uintptr_t address) override {
+    const Here here(*this);
+    CHECKED(cuCtxSynchronize);
+    CHECKED(cuMemFree_v2, address);
   }
 
   std::uintptr_t manage(std::uint64_t bytes) override {
@@ -330,6 +360,7 @@ class CudaDriver final : public Driver {
   Device device_ = 0;
   Context context_ = nullptr;
   AllocationProperties properties_;
+  std::vector<Access> access_;  // to what is mapped: this device's, and theirs that share it
 };
 
 }  // namespace

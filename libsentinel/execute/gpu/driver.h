@@ -3,7 +3,7 @@
 // allow (tests/unit/execute/fake_gpu.h).
 //
 // Thread-safe. Every call throws DriverError, with the driver's own name of the call, where it is
-// refused; none waits for the device but synchronize().
+// refused; none waits for the device but synchronize() and free().
 #pragma once
 
 #include <cstdint>
@@ -53,6 +53,17 @@ class Driver {
   virtual void map_all(std::uintptr_t address, std::uint64_t bytes, const std::vector<Chunk>&);
   // Of one mapping, or of several neighbours, each as it was mapped.
   virtual void unmap(std::uintptr_t address, std::uint64_t bytes) = 0;
+  // Another device's kernels and copies may use what is mapped from now on, and these ranges of so
+  // many bytes, which are. Nobody maps or unmaps meanwhile. False: it has no way to.
+  virtual bool share(int /*device*/, const std::vector<std::uintptr_t>& /*mapped*/,
+                     std::uint64_t /*bytes*/) {
+    return true;
+  }
+
+  // Memory as the driver gives it, where it is used and not moved. None: the device is full. It is
+  // given back once all has ended that the device was given until then, on whatever stream.
+  virtual std::optional<std::uintptr_t> allocate(std::uint64_t bytes);
+  virtual void free(std::uintptr_t) {}
 
   // Managed memory (managed_driver.h), where a driver has it: a range, the advice that it
   // belongs on the device, and a part's way to the device or the host in a stream's order.
@@ -98,6 +109,10 @@ inline void Driver::map_all(std::uintptr_t address, std::uint64_t bytes,
     map(address, bytes, chunk);
     address += bytes;
   }
+}
+
+inline std::optional<std::uintptr_t> Driver::allocate(std::uint64_t) {
+  throw Error("this driver gives memory in chunks alone");
 }
 
 inline std::uintptr_t Driver::manage(std::uint64_t) {

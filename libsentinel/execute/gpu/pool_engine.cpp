@@ -95,6 +95,15 @@ void PoolEngine::finish() noexcept {
   });
 }
 
+bool PoolEngine::share(int device) {
+  const Guard guard(lock_);
+  std::vector<std::uintptr_t> mapped;
+  for (Index i = 0; i < blocks_.size(); ++i)
+    if (blocks_[i].state != State::empty && blocks_[i].state != State::absent)
+      mapped.push_back(at(i));
+  return driver_.share(device, mapped, granule_);
+}
+
 // Its exit handlers would fail what is on its way, and that would end the process as if training
 // had. Where the library went first nothing arrives any more, and nobody waits for that.
 void PoolEngine::program_ends() noexcept {

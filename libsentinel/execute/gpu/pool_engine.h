@@ -69,10 +69,11 @@ class PoolEngine final : public Engine {
   PoolEngine& operator=(const PoolEngine&) = delete;
 
   // On which what this thread calls for from now on is computed. One thread at a time launches
-  // work: between await() and the launch no other may ask for memory. Throws Error for the default
-  // stream that each thread has of its own.
+  // work: between await() and the launch no other may ask for memory, unless the clock stands until
+  // both have launched. Throws Error for the default stream that each thread has of its own.
   void compute_on(Stream stream) override { streams_.set(stream); }
   void finish() noexcept override;
+  bool share(int device) override;
   void program_ends() noexcept override;
   bool guarded() const override { return false; }
   // What an op awaits and does not find is a fault, counted before anything of it is fetched.

@@ -2,6 +2,7 @@
 what autograd computes beside its nodes' own kernels. With ADAPTOR, as the tests build it (torchplugin/adaptor.cpp),
 in the memory of their driver's library. Prints each loss to the last bit and a hash of the weights."""
 import argparse
+import contextlib
 import ctypes
 import hashlib
 import os
@@ -11,6 +12,7 @@ import threading
 import torch
 
 WIDTH, BATCH, DEPTH = 512, 1024, 12
+TEACHER_WIDTH = 384  # of no tensor beside
 TOO_OFTEN = 1000  # that a batch would fit into the tests' device
 
 
@@ -55,6 +57,32 @@ class Net(torch.nn.Module):
         return value
 
 
+@contextlib.contextmanager
+def on_device(number):
+    """Tensors begin on that device, of the tests' two."""
+    if "ADAPTOR" not in os.environ:
+        yield
+        return
+    choose = ctypes.CDLL(os.environ["ADAPTOR"]).sentinel_torch_fake_device
+    choose(number)
+    yield
+    choose(0)
+
+
+class Teacher:
+    """Is given what the net is, and what it makes is part of the loss. It may lie on a device of its own."""
+    def __init__(self, device):
+        self.device = device
+        with on_device(device):
+            self.weights = [torch.randn(WIDTH, TEACHER_WIDTH) / WIDTH, torch.randn(TEACHER_WIDTH, WIDTH) / WIDTH]
+
+    @torch.no_grad()
+    def __call__(self, value):
+        with on_device(self.device):
+            made = torch.tanh(value.clone() @ self.weights[0]) @ self.weights[1]
+        return made.clone()
+
+
 def run_out_of_memory(value):
     """In the program's thread now, and where the gradient is computed: an op's part that has no room is refused,
     and the step goes on."""
@@ -72,14 +100,17 @@ def run_out_of_memory(value):
     return refused
 
 
-def train(steps, backward, out_of_memory_in):
+def train(steps, backward, out_of_memory_in, teacher):
     model = Net()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9)
     for step in range(steps):
         refused = []
         model.middle = lambda value: refused.append(run_out_of_memory(value)) if step == out_of_memory_in else None
         optimizer.zero_grad()
-        loss = model(torch.randn(BATCH, WIDTH)).square().mean()
+        batch = torch.randn(BATCH, WIDTH)
+        made = model(batch)
+        loss = (made - teacher(batch) if teacher else made).square().mean()
+        del batch, made
         backward(loss)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -102,14 +133,19 @@ def main():
     parser.add_argument("--thread", choices=["none", "backward", "all"], default="none",
                         help="which part has a thread of its own; in `all` backward has another")
     parser.add_argument("--out-of-memory-in", type=int)
+    parser.add_argument("--teacher-on", type=int, metavar="DEVICE")
     args = parser.parse_args()
     core = attach() if "ADAPTOR" in os.environ else None
     torch.manual_seed(1)
     backward = torch.Tensor.backward if args.thread == "none" else lambda loss: in_thread(loss.backward)
     trained = []
-    work = lambda: trained.append(train(args.steps, backward, args.out_of_memory_in))
+    teacher = None if args.teacher_on is None else Teacher(args.teacher_on)
+    work = lambda: trained.append(train(args.steps, backward, args.out_of_memory_in, teacher))
     in_thread(work) if args.thread == "all" else work()
     if core:
+        figures = (ctypes.c_size_t * 5)()
+        core.sentinel_gpu_memory(1, figures, False)
+        print("on the other device:", *figures, file=sys.stderr)
         core.sentinel_unsupported(b"reading a tensor without an op")  # all comes back, and stays
     digest = hashlib.sha256()
     for parameter in trained[0].parameters():

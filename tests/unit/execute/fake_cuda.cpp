@@ -1,9 +1,11 @@
 // A CUDA driver's library, and cuFile's (CUPTI's: fake_cupti.cpp), as far as libsentinel uses one:
-// the device's memory is a file in memory that is mapped where the program asks for it, so that a
+// a device's memory is a file in memory that is mapped where the program asks for it, so that a
 // touch of what is not mapped ends the program, as it would on a device. Streams run at once;
-// fake_gpu.h has those that do not.
+// fake_gpu.h has those that do not. There are two devices. What has a context is asked in it, and
+// is refused elsewhere.
 //
-// SENTINEL_FAKE_CUDA_BYTES: what the device has (16 GiB). SENTINEL_FAKE_CUDA_FAIL=cuMemMap:10: the
+// SENTINEL_FAKE_CUDA_BYTES: what each device has (16 GiB). SENTINEL_FAKE_CUDA_APART: neither
+// reaches the other's memory. SENTINEL_FAKE_CUDA_FAIL=cuMemMap:10: the
 // tenth call of that name is refused, since the variable was last another.
 // SENTINEL_FAKE_CUDA_PAGEABLE: hmm or ats, how the device's kernels, which are the processor's,
 // reach pageable memory; else they are said not to.
@@ -21,36 +23,65 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "fake_faults.h"
 #include "fake_files.h"
 
 namespace {
 
-constexpr int kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kIllegalAddress = 700;
+constexpr int kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kInvalidDevice = 101,
+              kInvalidContext = 201, kIllegalAddress = 700;
 constexpr std::uint64_t kUnit = 2u << 20;
+constexpr int kDevices = 2;
+
+struct Location {
+  int type, id;
+};
+constexpr int kDevice = 1, kHost = 2;
 
 struct Chunk {
   std::uint64_t bytes;
   bool fresh = true;
 };
 
-std::mutex lock;
-std::map<std::uint64_t, Chunk> chunks;  // by place in the file, in units, and one more
 struct Mapping {
   std::uint64_t handle, bytes;
+  std::set<int> devices;  // that may use it
 };
+
+// A device, which is its primary context, too.
+struct Card {
+  int file = -1;
+  std::map<std::uint64_t, Chunk> chunks;  // by place in the file, in units, and one more
+  std::map<std::uintptr_t, std::uint64_t> plain;
+  bool computes = false;
+};
+
+std::mutex lock;
+Card cards[kDevices];
 std::map<std::uintptr_t, Mapping> mappings;
-int file = -1;
+thread_local std::vector<Card*> contexts;
+
+constexpr int kHandleBits = 32;  // above: the device
+Card& card_of(std::uint64_t handle) { return cards[handle >> kHandleBits]; }
+std::uint64_t place_of(std::uint64_t handle) { return handle & ((1ull << kHandleBits) - 1); }
+Chunk* chunk_of(std::uint64_t handle) {
+  if (handle >> kHandleBits >= kDevices) return nullptr;
+  auto& chunks = card_of(handle).chunks;
+  const auto at = chunks.find(place_of(handle));
+  return at != chunks.end() ? &at->second : nullptr;
+}
 
 std::uint64_t capacity() {
   const char* bytes = std::getenv("SENTINEL_FAKE_CUDA_BYTES");
   return bytes != nullptr ? std::stoull(bytes) : 16ull << 30;
 }
 
-std::uint64_t used() {
+std::uint64_t used(const Card& card) {
   std::uint64_t sum = 0;
-  for (const auto& [place, chunk] : chunks) sum += chunk.bytes;
+  for (const auto& [place, chunk] : card.chunks) sum += chunk.bytes;
+  for (const auto& [address, bytes] : card.plain) sum += bytes;
   return sum;
 }
 
@@ -79,13 +110,18 @@ int place_at(std::uintptr_t address, std::uint64_t bytes, int flags, int descrip
   extern "C" int name(__VA_ARGS__)
 #define MAY_FAIL \
   if (fails(__func__)) return kIllegalAddress
+#define IN_CONTEXT \
+  if (contexts.empty()) return kInvalidContext
 
 CUDA(cuInit, unsigned) {
   MAY_FAIL;
   const std::lock_guard guard(lock);
-  if (file < 0) file = memfd_create("device", MFD_CLOEXEC);
-  return file < 0 || ftruncate64(file, static_cast<off_t>(capacity())) != 0 ? kOutOfMemory
-                                                                            : kSuccess;
+  for (Card& card : cards) {
+    if (card.file < 0) card.file = memfd_create("device", MFD_CLOEXEC);
+    if (card.file < 0 || ftruncate64(card.file, static_cast<off_t>(capacity())) != 0)
+      return kOutOfMemory;
+  }
+  return kSuccess;
 }
 CUDA(cuGetErrorName, int code, const char** name) {
   *name = code == kIllegalAddress ? "CUDA_ERROR_ILLEGAL_ADDRESS"
@@ -95,7 +131,7 @@ CUDA(cuGetErrorName, int code, const char** name) {
 }
 CUDA(cuDeviceGet, int* device, int ordinal) {
   *device = ordinal;
-  return ordinal == 0 ? kSuccess : 101;
+  return ordinal >= 0 && ordinal < kDevices ? kSuccess : kInvalidDevice;
 }
 CUDA(cuDeviceGetAttribute, int* value, int attribute, int) {
   constexpr int kPageableMemoryAccess = 88, kUsesHostPageTables = 100;
@@ -106,20 +142,40 @@ CUDA(cuDeviceGetAttribute, int* value, int attribute, int) {
                                               : 1;
   return kSuccess;
 }
-CUDA(cuDevicePrimaryCtxRetain, void** context, int) {
-  *context = &chunks;
+CUDA(cuDevicePrimaryCtxRetain, void** context, int device) {
+  MAY_FAIL;
+  *context = &cards[device];
   return kSuccess;
 }
 CUDA(cuDevicePrimaryCtxRelease_v2, int) { return kSuccess; }
-CUDA(cuCtxPushCurrent_v2, void*) { return kSuccess; }
+CUDA(cuCtxPushCurrent_v2, void* context) {
+  MAY_FAIL;
+  contexts.push_back(static_cast<Card*>(context));
+  return kSuccess;
+}
 CUDA(cuCtxPopCurrent_v2, void** context) {
-  *context = &chunks;
+  IN_CONTEXT;
+  *context = contexts.back();
+  contexts.pop_back();
+  return kSuccess;
+}
+CUDA(cuCtxSynchronize, ) {
+  MAY_FAIL;
+  IN_CONTEXT;
+  const std::lock_guard guard(lock);
+  contexts.back()->computes = false;
+  return kSuccess;
+}
+CUDA(cuDeviceCanAccessPeer, int* can, int device, int peer) {
+  MAY_FAIL;
+  *can = device != peer && std::getenv("SENTINEL_FAKE_CUDA_APART") == nullptr;
   return kSuccess;
 }
 CUDA(cuMemGetInfo_v2, std::size_t* free, std::size_t* total) {
+  IN_CONTEXT;
   const std::lock_guard guard(lock);
   *total = capacity();
-  *free = capacity() - used();
+  *free = capacity() - used(*contexts.back());
   return kSuccess;
 }
 CUDA(cuMemGetAllocationGranularity, std::size_t* bytes, const void*, int) {
@@ -140,43 +196,59 @@ CUDA(cuMemAddressFree, std::uint64_t address, std::size_t bytes) {
 }
 // On some systems a chunk for other devices' direct access (gpuDirectRDMACapable) cannot be used.
 CUDA(cuMemCreate, std::uint64_t* handle, std::size_t bytes, const void* properties, std::uint64_t) {
-  constexpr std::size_t kDirectRdma = 25;
+  constexpr std::size_t kLocation = 8, kDirectRdma = 25;
   MAY_FAIL;
-  if (static_cast<const unsigned char*>(properties)[kDirectRdma] != 0) return kInvalidValue;
+  const auto* asked = static_cast<const unsigned char*>(properties);
+  if (asked[kDirectRdma] != 0) return kInvalidValue;
+  Location location;
+  std::memcpy(&location, asked + kLocation, sizeof location);
+  if (location.type != kDevice || location.id < 0 || location.id >= kDevices) return kInvalidValue;
   const std::lock_guard guard(lock);
+  auto& chunks = cards[location.id].chunks;
   std::uint64_t place = 0;  // the first gap that is large enough
   for (const auto& [other, chunk] : chunks) {
     if ((other - 1) * kUnit - place >= bytes) break;
     place = (other - 1) * kUnit + chunk.bytes;
   }
-  if (place + bytes > capacity()) return kOutOfMemory;
-  chunks[*handle = place / kUnit + 1] = {bytes};
+  if (place + bytes > capacity() || used(cards[location.id]) + bytes > capacity())
+    return kOutOfMemory;
+  chunks[place / kUnit + 1] = {bytes};
+  *handle = (static_cast<std::uint64_t>(location.id) << kHandleBits) + place / kUnit + 1;
   return kSuccess;
 }
 CUDA(cuMemRelease, std::uint64_t handle) {
   const std::lock_guard guard(lock);
-  const auto at = chunks.find(handle);
-  if (at == chunks.end()) return kInvalidValue;
-  fallocate64(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-              static_cast<off_t>((handle - 1) * kUnit), static_cast<off_t>(at->second.bytes));
-  chunks.erase(at);
+  const auto* chunk = chunk_of(handle);
+  if (chunk == nullptr) return kInvalidValue;
+  fallocate64(card_of(handle).file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+              static_cast<off_t>((place_of(handle) - 1) * kUnit),
+              static_cast<off_t>(chunk->bytes));
+  card_of(handle).chunks.erase(place_of(handle));
   return kSuccess;
 }
 CUDA(cuMemMap, std::uint64_t address, std::size_t bytes, std::size_t, std::uint64_t handle,
      std::uint64_t) {
   MAY_FAIL;
   const std::lock_guard guard(lock);
-  if (mappings.contains(address) || !chunks.contains(handle)) return kInvalidValue;
-  mappings[address] = {handle, bytes};
-  return place_at(address, bytes, MAP_SHARED | MAP_FIXED, file,
-                  static_cast<off_t>((handle - 1) * kUnit));
+  if (mappings.contains(address) || chunk_of(handle) == nullptr) return kInvalidValue;
+  mappings[address] = {handle, bytes, {}};
+  return place_at(address, bytes, MAP_SHARED | MAP_FIXED, card_of(handle).file,
+                  static_cast<off_t>((place_of(handle) - 1) * kUnit));
 }
+struct Access {
+  Location location;
+  int flags;
+};
 // Of what is mapped there, one beside the other. What is new holds nothing to rely on.
-CUDA(cuMemSetAccess, std::uint64_t address, std::size_t bytes, const void*, std::size_t) {
+CUDA(cuMemSetAccess, std::uint64_t address, std::size_t bytes, const Access* accesses,
+     std::size_t count) {
+  MAY_FAIL;
   const std::lock_guard guard(lock);
   for (const auto end = address + bytes; address < end;) {
-    if (!mappings.contains(address)) return kInvalidValue;
-    auto& chunk = chunks[mappings[address].handle];
+    const auto at = mappings.find(address);
+    if (at == mappings.end()) return kInvalidValue;
+    auto& chunk = *chunk_of(at->second.handle);
+    for (std::size_t i = 0; i < count; ++i) at->second.devices.insert(accesses[i].location.id);
     auto* memory = reinterpret_cast<void*>(address);
     if (mprotect(memory, chunk.bytes, PROT_READ | PROT_WRITE) != 0) return kInvalidValue;
     if (std::exchange(chunk.fresh, false)) std::memset(memory, 0xa5, chunk.bytes);
@@ -206,14 +278,55 @@ CUDA(cuMemAllocManaged, std::uint64_t* address, std::size_t bytes, unsigned) {
   fake::managed(*address, bytes);
   return kSuccess;
 }
-CUDA(cuMemFree_v2, std::uint64_t) { return kSuccess; }
+CUDA(cuMemAlloc_v2, std::uint64_t* address, std::size_t bytes) {
+  MAY_FAIL;
+  IN_CONTEXT;
+  const std::lock_guard guard(lock);
+  auto& card = *contexts.back();
+  if (bytes == 0) return kInvalidValue;
+  if (used(card) + bytes > capacity()) return kOutOfMemory;
+  void* got = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (got == MAP_FAILED) return kOutOfMemory;
+  std::memset(got, 0xa5, bytes);
+  *address = reinterpret_cast<std::uintptr_t>(got);
+  card.plain[*address] = bytes;
+  return kSuccess;
+}
+// A device waits by itself here for what it was given; this one tells who has not waited. Of
+// managed memory nothing is given back.
+CUDA(cuMemFree_v2, std::uint64_t address) {
+  MAY_FAIL;
+  IN_CONTEXT;
+  const std::lock_guard guard(lock);
+  for (Card& card : cards)
+    if (const auto at = card.plain.find(address); at != card.plain.end()) {
+      if (&card != contexts.back()) return kInvalidContext;
+      if (card.computes) return kIllegalAddress;
+      munmap(reinterpret_cast<void*>(address), at->second);
+      card.plain.erase(at);
+    }
+  return kSuccess;
+}
+// What tests ask and say: a kernel is launched on a device, and runs until somebody waits; whether
+// a device reaches the address; the device whose context is the thread's, or -1.
+CUDA(fake_cuda_launch, int device) {
+  const std::lock_guard guard(lock);
+  cards[device].computes = true;
+  return kSuccess;
+}
+CUDA(fake_cuda_reaches, int device, std::uint64_t address) {
+  const std::lock_guard guard(lock);
+  const auto after = mappings.upper_bound(address);
+  if (after == mappings.begin()) return 0;
+  const auto& [begin, mapping] = *std::prev(after);
+  return address - begin < chunk_of(mapping.handle)->bytes && mapping.devices.contains(device);
+}
+CUDA(fake_cuda_context, ) {
+  return contexts.empty() ? -1 : static_cast<int>(contexts.back() - cards);
+}
 // Which driver it is (tests/CMakeLists.txt): one as of CUDA 12.2, an older one, or one that has
 // none of these calls.
 #if SENTINEL_FAKE_CUDA_PLACES == 2
-struct Location {
-  int type, id;
-};
-constexpr int kDevice = 1, kHost = 2;
 CUDA(cuMemAdvise_v2, std::uint64_t, std::size_t, int, Location place) {
   MAY_FAIL;
   return place.type == kHost || (place.type == kDevice && place.id == 0) ? kSuccess : kInvalidValue;

@@ -471,6 +471,25 @@ TEST(GpuSessionTest, AnOpOnTheProcessorLeavesWhatAnotherUsesAlone) {
   });
 }
 
+// As in autograd's thread for another device, which copies to the one that is managed while that
+// one's thread is about to launch.
+TEST(GpuSessionTest, AnOpInAnotherThreadLeavesWhatIsAboutToBeLaunchedAlone) {
+  Session& session = begin(options_with("64M"));
+  ManagedMemory memory(session);
+  const Tensor used = memory.allocate(kWords), other = memory.allocate(kWords);
+  memory.op("launches", Phase::backward, {used}, [&] {
+    std::thread([&] {
+      memory.op("copies between devices", Phase::backward, {other}, [] {});
+    }).join();
+    EXPECT_NE(memory.allocate((64_MiB - 2 * kBytes) / sizeof(std::uint64_t)), nullptr);
+    ASSERT_EQ(memory.allocate(1), nullptr);
+    used[0] = 1;
+  });
+  memory.op("next", Phase::backward, {}, [&] {
+    EXPECT_NE(memory.allocate(2 * kWords), nullptr) << "what neither uses any more leaves";
+  });
+}
+
 TEST(GpuSessionTest, AnOpThatHasNoRoomStopsTraining) {
   const auto short_of_memory = [] {
     Session& session = begin(options_with("35%"));

@@ -86,7 +86,8 @@ def _statistics(live=0, most_live=0, held=0, most_held=0):
 
 def _manage_gpu(torch, core, adaptor):
     """The device's memory is Sentinel's from the first tensor on. PyTorch has no statistics of an allocator
-    that is plugged in: what it is asked for is answered here. On another device nothing can be allocated."""
+    that is plugged in: what it is asked for is answered here. Of another device, whose memory is the driver's, too:
+    what is alive there, and as much held, for nothing is kept for later."""
     memory = torch.cuda.memory
     memory.change_current_allocator(memory.CUDAPluggableAllocator(
         adaptor._name, "sentinel_torch_gpu_malloc", "sentinel_torch_gpu_free"))
@@ -94,10 +95,8 @@ def _manage_gpu(torch, core, adaptor):
     def nested(device=None, reset=False):
         if not memory.is_initialized():
             return {}
-        if memory._get_device_index(device, optional=True) != core.sentinel_gpu():
-            return _statistics()
         figures = (ctypes.c_size_t * 5)()
-        core.sentinel_gpu_memory(figures, reset)
+        core.sentinel_gpu_memory(memory._get_device_index(device, optional=True), figures, reset)
         return _statistics(*figures[:4])
 
     def reset_peaks(device=None):

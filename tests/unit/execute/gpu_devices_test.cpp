@@ -1,0 +1,246 @@
+// Several devices in one process: a session manages one, and memory of another is the driver's. The
+// devices are fake_cuda.cpp's.
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <functional>
+#include <string>
+
+#include "execute/gpu/unmanaged.h"
+#include "execute/session.h"
+#include "gpu_training.h"
+#include "sentinel/error.h"
+
+namespace sentinel {
+namespace {
+
+using gpu::Unmanaged;
+using rig::kWords;
+using rig::ManagedMemory;
+using rig::Tensor;
+using testing::HasSubstr;
+
+// A function of the driver's library, by its name.
+template <class... Arguments>
+int call(const char* name, Arguments... arguments) {
+  static void* library = dlopen(SENTINEL_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
+  return reinterpret_cast<int (*)(Arguments...)>(dlsym(library, name))(arguments...);
+}
+bool reaches(int device, const void* address) {
+  return call("fake_cuda_reaches", device, reinterpret_cast<std::uint64_t>(address)) != 0;
+}
+
+class Environment {
+ public:
+  Environment(const char* name, const std::string& value) : name_(name) {
+    setenv(name, value.c_str(), 1);
+  }
+  ~Environment() { unsetenv(name_); }
+
+ private:
+  const char* name_;
+};
+
+Unmanaged devices() {
+  return Unmanaged([](int device) { return gpu::open_driver(device, SENTINEL_FAKE_CUDA); });
+}
+std::uint64_t free_bytes(int device) {
+  return gpu::open_driver(device, SENTINEL_FAKE_CUDA)->free_bytes();
+}
+void expect_refused(const std::function<void()>& f, const std::string& text) {
+  try {
+    f();
+    ADD_FAILURE() << "not refused: " << text;
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr(text));
+  }
+}
+
+TEST(UnmanagedTest, GivesMemoryOfTheDeviceAndCountsIt) {
+  const auto first = free_bytes(0), second = free_bytes(1);
+  void* program = nullptr;  // whose choice of device stays
+  call("cuDevicePrimaryCtxRetain", &program, 0);
+  call("cuCtxPushCurrent_v2", program);
+  auto unmanaged = devices();
+  auto* memory = static_cast<char*>(unmanaged.allocate(1, 3_MiB));
+  memory[3_MiB - 1] = 1;
+  void* small = unmanaged.allocate(1, 600);
+  EXPECT_EQ(unmanaged.figures(1, false).live_bytes, 3_MiB + 600);
+  EXPECT_EQ(free_bytes(1), second - 3_MiB - 600);
+  unmanaged.release(1, memory);
+  EXPECT_EQ(unmanaged.figures(1, true).most_live_bytes, 3_MiB + 600);
+  EXPECT_EQ(unmanaged.figures(1, false).most_live_bytes, 600u);
+  unmanaged.release(1, small);
+  EXPECT_EQ(unmanaged.figures(1, false).live_bytes, 0u);
+  EXPECT_EQ(unmanaged.figures(0, false).most_live_bytes, 0u);
+  EXPECT_EQ(free_bytes(1), second);
+  EXPECT_EQ(free_bytes(0), first);
+  EXPECT_EQ(call("fake_cuda_context"), 0);
+  call("cuCtxPopCurrent_v2", &program);
+  EXPECT_EQ(call("fake_cuda_context"), -1);
+}
+
+TEST(UnmanagedTest, AFullDeviceIsToldAndAskedAgain) {
+  const Environment small("SENTINEL_FAKE_CUDA_BYTES", std::to_string(64_MiB));
+  auto unmanaged = devices();
+  void* first = unmanaged.allocate(1, 40_MiB);
+  EXPECT_EQ(unmanaged.allocate(1, 32_MiB), nullptr);
+  EXPECT_EQ(unmanaged.why_full(1, 32_MiB),
+            "gpu1 has no room for 32.0 MiB: 40.0 MiB of tensors are alive there, 24.0 MiB are "
+            "free");
+  unmanaged.release(1, first);
+  void* second = unmanaged.allocate(1, 32_MiB);
+  EXPECT_EQ(unmanaged.figures(1, false).live_bytes, 32_MiB);
+  unmanaged.release(1, second);
+}
+
+TEST(UnmanagedTest, MemoryGoesAfterWhatTheDeviceWasGiven) {
+  auto unmanaged = devices();
+  void* memory = unmanaged.allocate(1, 1_MiB);
+  call("fake_cuda_launch", 1);
+  unmanaged.release(1, memory);
+  EXPECT_EQ(unmanaged.figures(1, false).live_bytes, 0u);
+}
+
+TEST(UnmanagedTest, ARefusedCallIsNamed) {
+  auto unmanaged = devices();
+  for (const std::string name :
+       {"cuInit", "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2", "cuMemAlloc_v2"}) {
+    const Environment refused("SENTINEL_FAKE_CUDA_FAIL", name + ":1");
+    const auto told = name.substr(0, name.find("_v2"));
+    expect_refused([&] { unmanaged.allocate(1, 1_MiB); }, told);
+    EXPECT_EQ(unmanaged.figures(1, false).live_bytes, 0u);
+  }
+  void* memory = unmanaged.allocate(1, 1_MiB);
+  for (const std::string name : {"cuCtxSynchronize", "cuMemFree_v2"}) {
+    const Environment refused("SENTINEL_FAKE_CUDA_FAIL", name + ":1");
+    expect_refused([&] { unmanaged.release(1, memory); }, name + ": CUDA_ERROR_ILLEGAL_ADDRESS");
+    EXPECT_EQ(unmanaged.figures(1, false).live_bytes, 1_MiB);
+  }
+  unmanaged.release(1, memory);
+  expect_refused([&] { unmanaged.release(1, memory); }, "gpu1: what was freed is no live tensor");
+}
+
+// ---------------------------------------------------------------- beside a session
+
+SessionOptions options(const std::string& memory = "pools") {
+  SessionOptions options = options_from_environment();
+  options.mode = Mode::run;
+  options.count = "auto";
+  options.arena_bytes = 1_GiB;
+  options.gpu = 0;
+  options.gpu_memory = memory;
+  options.cuda = SENTINEL_FAKE_CUDA;
+  options.machine = "v100-16gb";  // not measured
+  options.fast = parse_budget("64M");
+  options.output = testing::TempDir() + "gpu-devices-" + std::to_string(getpid()) + ".sentinel";
+  setenv("XDG_CACHE_HOME", (options.output + ".d").c_str(), 1);
+  return options;
+}
+
+// Never destroyed: a session lives as long as its process.
+Session& begin(const SessionOptions& options) {
+  return *new Session(options, "test", OpOrder::any);
+}
+
+std::string told_of(Session& session) {
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 2; ++i) session.release_unmanaged(1, session.allocate_unmanaged(1, 1_MiB));
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(GpuDevices, AnotherIsToldOnceNotToBeManaged) {
+  const std::string line =
+      "sentinel: gpu1 is not managed, gpu0 is: tensors of gpu1 stay there, outside --fast";
+  EXPECT_EQ(told_of(begin(options())), line + "\n");
+  const Environment apart("SENTINEL_FAKE_CUDA_APART", "1");
+  EXPECT_EQ(told_of(begin(options())),
+            line + ". It cannot reach what lies on the other: copy by way of the processor, or "
+                   "take --gpu-memory managed\n");
+  EXPECT_EQ(told_of(begin(options("managed"))), line + "\n");
+}
+
+TEST(GpuDevices, AnotherReachesWhatIsMapped) {
+  Session& session = begin(options());
+  ManagedMemory memory(session);
+  const Tensor before = memory.allocate(kWords);
+  EXPECT_TRUE(reaches(0, before));
+  EXPECT_FALSE(reaches(1, before));
+  session.release_unmanaged(1, session.allocate_unmanaged(1, 1_MiB));
+  const Tensor after = memory.allocate(kWords);
+  for (const Tensor tensor : {before, after})
+    for (std::size_t word = 0; word < kWords; word += kWords / 3)
+      EXPECT_TRUE(reaches(0, tensor + word) && reaches(1, tensor + word)) << word;
+}
+
+TEST(GpuDevices, WhereItsWayIsRefusedTheAllocationIs) {
+  Session& session = begin(options());
+  ManagedMemory memory(session);
+  const Tensor tensor = memory.allocate(kWords);
+  {
+    const Environment refused("SENTINEL_FAKE_CUDA_FAIL", "cuMemSetAccess:1");
+    expect_refused([&] { session.allocate_unmanaged(1, 1_MiB); }, "cuMemSetAccess: ");
+  }
+  EXPECT_NE(session.allocate_unmanaged(1, 1_MiB), nullptr);
+  EXPECT_TRUE(reaches(1, tensor));
+}
+
+TEST(GpuDevices, MemoryOfAnotherIsNotOfTheBudget) {
+  Session& session = begin(options());
+  void* memory = session.allocate_unmanaged(1, 100_MiB);
+  EXPECT_FALSE(session.owns(memory));
+  EXPECT_EQ(session.memory().live_bytes, 0u);
+  const auto told = session.unmanaged(1);
+  EXPECT_EQ(told.live_bytes, 100_MiB);
+  EXPECT_EQ(told.held_bytes, 100_MiB);
+  EXPECT_EQ(told.budget_bytes, 0u);
+  session.release_unmanaged(1, memory);
+  EXPECT_EQ(session.unmanaged(1).most_held_bytes, 100_MiB);
+}
+
+// A framework frees where nothing may be thrown.
+TEST(GpuDevices, WhatIsNotGivenBackIsToldOnceAndTheProgramGoesOn) {
+  Session& session = begin(options());
+  void* memory = session.allocate_unmanaged(1, 1_MiB);
+  const auto refused = [&](const char* what) {
+    const Environment failing("SENTINEL_FAKE_CUDA_FAIL", what);
+    testing::internal::CaptureStderr();
+    session.release_unmanaged(1, memory);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(refused("cuCtxSynchronize:1"),
+            "sentinel: memory of gpu1 is not given back: cuCtxSynchronize: "
+            "CUDA_ERROR_ILLEGAL_ADDRESS\n");
+  EXPECT_EQ(refused("cuMemFree_v2:1"), "");
+  EXPECT_EQ(session.unmanaged(1).live_bytes, 1_MiB);
+}
+
+TEST(GpuDevices, AForkedChildAsksNoDriver) {
+  Session& session = begin(options());
+  void* memory = session.allocate_unmanaged(1, 1_MiB);
+  session.before_fork();
+  const pid_t child = fork();
+  if (child == 0) {
+    session.after_fork_in_child();
+    const Environment refused("SENTINEL_FAKE_CUDA_FAIL", "cuCtxPushCurrent_v2:1");
+    testing::internal::CaptureStderr();
+    session.release_unmanaged(1, memory);
+    const bool silent = testing::internal::GetCapturedStderr().empty();
+    expect_refused([&] { session.allocate_unmanaged(1, 1); }, "forked child");
+    const bool counted = session.unmanaged(1).live_bytes == 1_MiB;
+    _exit(silent && counted && !testing::Test::HasFailure() ? 7 : 8);
+  }
+  session.after_fork_in_parent();
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 7);
+  session.release_unmanaged(1, memory);
+  EXPECT_EQ(session.unmanaged(1).live_bytes, 0u);
+}
+
+}  // namespace
+}  // namespace sentinel
