@@ -37,6 +37,7 @@ class Contender:
     share: int | None = None
     environment: tuple = ()
     steps: int = 12  # of a training; what is slow by an order of magnitude makes fewer
+    as_sentinel: bool = False  # it may hold what Sentinel's process did in that share, not what the share allows
 
     @property
     def limited(self):
@@ -54,12 +55,14 @@ def contenders(shares):
     yield Contender("plain, jemalloc", "plain", environment=(("LD_PRELOAD", str(JEMALLOC)),))
     yield Contender("plain beside fio", "fio", environment=tuple(KEPT.items()))
     yield Contender("checkpoint", "checkpoint")
+    yield Contender("offload hooks", "offload", steps=4)
     yield Contender("Sentinel", "sentinel")
     for share in shares:
         yield Contender("Sentinel", "sentinel", share)
         yield Contender("drive's toll", "toll", share)
         yield Contender("offload hooks", "offload", share, steps=4)
         yield Contender("Linux swap", "swap", share, steps=4)
+        yield Contender("swap in what Sentinel holds,", "swap", share, steps=4, as_sentinel=True)
 
 
 def command(contender, model, folder, disk, options):

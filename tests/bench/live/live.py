@@ -206,14 +206,22 @@ def while_moving_gb_s(records):
     return [sum(flow["bytes"] for flow in way) / sum(flow["busy_ms"] for flow in way) / 1e6 for way in flows]
 
 
+def of_sentinel(contender, records):
+    """Sentinel's last record in the same share; throws Absent."""
+    done = [record for one in records if one.kind == "sentinel" and one.share == contender.share
+            for record in records[one] if "failure" not in record]
+    if not done:
+        raise Absent(f"Sentinel {contender.share} % has not trained in this round")
+    return done[-1]
+
+
 def pace_of(toll, records):
     """Bytes a second, in and out, of Sentinel's steady steps in the same share."""
-    done = [record for one in records if one.kind == "sentinel" and one.share == toll.share for record in records[one]
-            if "failure" not in record]
-    moved = moved_gb(done[-1]) if done else None
+    record = of_sentinel(toll, records)
+    moved = moved_gb(record)
     if not moved or not all(moved):
         raise Absent(f"Sentinel {toll.share} % moved nothing in this round")
-    return [1e12 * way / statistics.median(settled(done[-1])) for way in moved]
+    return [1e12 * way / statistics.median(settled(record)) for way in moved]
 
 
 def losses(record):
@@ -324,6 +332,8 @@ def compare(model, args, figures, folder):
                 say(f"{model}: round {number + 1} of {args.rounds}, {one.label}")
                 try:
                     limit = base + SPARE + int((one.share or 0) / 100 * step.peak)
+                    if one.as_sentinel:
+                        limit = SPARE + 1024 * of_sentinel(one, records)["peak_rss_kb"]
                     pace = pace_of(one, records) if one.kind == "toll" else None
                     records[one].append(train(one, model, args, limit, pace))
                 except (Absent, cgroup.Unavailable) as reason:
