@@ -12,7 +12,9 @@ import sys
 import bounded
 
 HERE = pathlib.Path(__file__).resolve().parent
-CASES = ("out_of_memory", "forked", "another_thread", "a_stream_that_ends", "statistics", "another_device")
+CASES = ("out_of_memory", "forked", "another_thread", "a_stream_that_ends", "statistics", "another_device",
+         "managed_memory")
+OTHERWISE = {"managed_memory": ("straight", ["--gpu-memory", "managed"])}  # a case's program and options
 LONGEST = 90  # seconds for one; a case, which is two, is a step of steps.py and tells itself what hangs
 COMPLAINTS = ("Warning", "WARNING", "initialization error", "illegal")
 
@@ -52,9 +54,11 @@ def main():
     tiers = ["--tiers", "fast=gpu0,slow=host"] if args.device == "cuda" else []
     failed = False
     for case in args.cases:
-        words = [args.python, HERE / "cases.py", case, "--device", args.device]
+        program, memory = OTHERWISE.get(case, (case, []))
+        words = [args.python, HERE / "cases.py", program, "--device", args.device]
         plain = bounded.run(words, LONGEST)
-        ours = bounded.run([args.sentinel, "run", *tiers, "--fast", "50%", "--quiet", "--", *words], LONGEST)
+        flags = [*tiers, *(memory if tiers else []), "--fast", "50%", "--quiet"]
+        ours = bounded.run([args.sentinel, "run", *flags, "--", *words], LONGEST)
         wrong = difference(plain, ours)
         failed |= wrong is not None
         print(f"{case}: {wrong or plain.out.splitlines()[-1]}", flush=True)

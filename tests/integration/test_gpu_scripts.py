@@ -602,6 +602,19 @@ def test_a_program_that_does_not_is_told(tmp_path, wrong, told):
     assert done.stdout == f"straight: {told or 'trained'}\n" and done.returncode == (1 if told else 0)
 
 
+def test_one_program_is_in_managed_memory(tmp_path):
+    python = write_program(tmp_path / "python", "import sys\nprint(sys.argv[2])")
+    sentinel = write_program(tmp_path / "sentinel", "import subprocess, sys\n"
+                             f"open({str(tmp_path / 'log')!r}, 'a').write(' '.join(sys.argv[1:-5]) + '\\n')\n"
+                             "subprocess.run(sys.argv[sys.argv.index('--') + 1:])")
+    done = subprocess.run([sys.executable, GPU / "torch_test.py", "--sentinel", sentinel, "--python", python, "--cases",
+                           "forked,managed_memory"], capture_output=True, text=True, timeout=100)
+    assert done.stdout == "forked: forked\nmanaged_memory: straight\n" and done.returncode == 0
+    tiers = "run --tiers fast=gpu0,slow=host"
+    assert (tmp_path / "log").read_text().splitlines() == [
+        f"{tiers} --fast 50% --quiet --", f"{tiers} --gpu-memory managed --fast 50% --quiet --"]
+
+
 def test_movement_is_measured_with_the_tests_driver(build, tmp_path):
     fake = build / "lib" / "libsentinel_fake_cuda.so"
     done = subprocess.run([build / "bin" / "gpu_movement", tmp_path / "rates.json", "32"], capture_output=True,
