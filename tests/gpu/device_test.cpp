@@ -1,8 +1,12 @@
-// The engine of a GPU's memory on a real device. Skips with the reason where there is none; the
-// engine's logic is tested without one (unit/execute/pool_engine_test.cpp).
+// The engine of a GPU's memory on a real device. Skips with the reason where there is none, and
+// fails where there is one that refuses; the engine's logic is tested without one
+// (unit/execute/pool_engine_test.cpp). SENTINEL_CUDA names another driver's library, as in a
+// session: the tests' own runs all of this but kernels.
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <regex>
@@ -21,13 +25,21 @@ namespace sentinel::gpu {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
+constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE
+
+std::string library() {
+  const char* named = std::getenv("SENTINEL_CUDA");
+  return named != nullptr ? named : "libcuda.so.1";
+}
 
 class DeviceTest : public ::testing::Test {
  protected:
   void SetUp() override {
+    if (dlopen(library().c_str(), RTLD_NOW) == nullptr) GTEST_SKIP() << "no driver: " << dlerror();
     try {
-      driver = open_driver(0);
-    } catch (const Error& error) {
+      driver = open_driver(0, library());
+    } catch (const DriverError& error) {
+      if (error.status != kNoDevice) throw;
       GTEST_SKIP() << error.what();
     }
     granule = driver->granularity();
@@ -40,8 +52,14 @@ class DeviceTest : public ::testing::Test {
     driver->unpin(staging);
   }
 
+  // Why no kernel can be launched; "": one can.
+  static std::string without_kernels() {
+    return TouchKernel::launches(library()) ? "" : library() + " launches no kernels";
+  }
+
   // What a kernel would do: copies between a tensor's pages, as many as tell where its granules
-  // are, and memory of the host.
+  // are, and memory of the host. With `kernel` it touches each of them, too: after the copy in,
+  // where its word takes the place of the page's first, and before the copy out.
   std::vector<std::uint64_t> pages(std::uint64_t bytes) const {
     std::vector<std::uint64_t> offsets;
     for (std::uint64_t at = 0; at < bytes; at += granule) {
@@ -60,11 +78,13 @@ class DeviceTest : public ::testing::Test {
       char* from = page();
       for (std::uint64_t i = 0; i < kPage / 8; ++i) std::memcpy(from + 8 * i, &value, sizeof value);
       driver->copy(reinterpret_cast<void*>(address + offset), from, kPage, stream);
+      if (kernel) kernel->launch(address + offset, 1, true, stream);
     }
   }
   void read(std::uintptr_t address, std::uint64_t bytes, std::uint64_t value, Stream stream) {
     for (const auto offset : pages(bytes)) {
       char* to = page();
+      if (kernel) kernel->launch(address + offset, 1, false, stream);
       driver->copy(to, reinterpret_cast<void*>(address + offset), kPage, stream);
       expected.push_back({to, value});
     }
@@ -72,18 +92,23 @@ class DeviceTest : public ::testing::Test {
   void finish(Stream stream) {
     driver->record(end, stream);
     driver->synchronize(end);
+    compare();
+  }
+  // What has been copied out, by when the device is waited for.
+  void compare() {
     for (const auto& [at, value] : expected)
       for (std::uint64_t i = 0; i < kPage / 8; ++i) {
         std::uint64_t found;
         std::memcpy(&found, at + 8 * i, sizeof found);
-        ASSERT_EQ(found, value);
+        ASSERT_EQ(found, kernel && i == 0 ? TouchKernel::kLast : value);
       }
     expected.clear();
     staged = 0;
   }
 
-  void train(unsigned seed, const HostOptions& host) {
-    PoolEngine engine(*driver,
+  void train(unsigned seed, const HostOptions& host) { train(*driver, seed, host); }
+  void train(Driver& over, unsigned seed, const HostOptions& host) {
+    PoolEngine engine(over,
                       {.arena_bytes = 256 * granule, .granule_bytes = granule, .host = host});
     const Stream stream = driver->make_stream();
     engine.compute_on(stream);
@@ -145,11 +170,34 @@ class DeviceTest : public ::testing::Test {
   std::uint64_t granule = 0, staged = 0;
   char* staging = nullptr;
   Event end = nullptr;
+  std::unique_ptr<TouchKernel> kernel;
   std::vector<std::pair<const char*, std::uint64_t>> expected;
 };
 
 TEST_F(DeviceTest, TrainingsComputeTheSameInAFewChunks) {
   for (unsigned seed = 0; seed < 8; ++seed) train(seed, {});
+}
+
+TEST_F(DeviceTest, KernelsComputeTheSameInAFewChunks) {
+  if (const auto reason = without_kernels(); !reason.empty()) GTEST_SKIP() << reason;
+  kernel = std::make_unique<TouchKernel>(library());
+  for (unsigned seed = 0; seed < 8; ++seed) train(seed, {});
+}
+
+// By kernels as well, where they can be launched: these bring what is elsewhere, copies may not.
+TEST_F(DeviceTest, TrainingsComputeTheSameInManagedMemory) {
+  try {
+    driver->unmanage(driver->manage(granule));
+  } catch (const DriverError&) {
+    throw;
+  } catch (const Error& error) {
+    GTEST_SKIP() << error.what();
+  }
+  const auto managed = make_managed_driver(open_driver(0, library()));
+  for (unsigned seed = 0; seed < 8; ++seed) train(*managed, seed, {});
+  if (!without_kernels().empty()) return;
+  kernel = std::make_unique<TouchKernel>(library());
+  for (unsigned seed = 0; seed < 8; ++seed) train(*managed, seed, {});
 }
 
 TEST_F(DeviceTest, TrainingsComputeTheSameOverAFile) {
@@ -180,6 +228,7 @@ TEST_F(DeviceTest, TrainingsComputeTheSameOverTheDevicesOwnFile) {
 // Every page once for each launch that finds it armed; what the driver asks for ahead is counted,
 // too, so no more than so much is certain.
 TEST_F(DeviceTest, ThePatchedKernelCountsWhatTheDeviceOpens) {
+  if (const auto reason = without_kernels(); !reason.empty()) GTEST_SKIP() << reason;
   if (driver->pageable() == Pageable::no)
     GTEST_SKIP() << "the device does not use pageable memory (neither HMM nor ATS)";
   if (const int code = KernelSource::probe(); code != 0)
@@ -190,11 +239,11 @@ TEST_F(DeviceTest, ThePatchedKernelCountsWhatTheDeviceOpens) {
   KernelSource source({.window_pages = 2048});
   const ArmRange range{engine.arena(), kPages * kPage, 1, 7};
   ASSERT_EQ(source.arm({&range, 1}), 0);
-  TouchKernel kernel;
+  TouchKernel touch(library());
   const auto stream = driver->make_stream();
   engine.compute_on(stream);
   for (const bool writes : {true, false, true}) {
-    kernel.launch(engine.arena(), kPages, writes, stream);
+    touch.launch(engine.arena(), kPages, writes, stream);
     engine.finish();
     std::vector<PageCount> counts;
     ASSERT_EQ(source.drain(counts), 0);
@@ -208,6 +257,7 @@ TEST_F(DeviceTest, ThePatchedKernelCountsWhatTheDeviceOpens) {
 
 // Of what it did not bring along with others; each launch finds all of them on the host.
 TEST_F(DeviceTest, CuptiTellsThePageFaultsOfManagedMemory) {
+  if (const auto reason = without_kernels(); !reason.empty()) GTEST_SKIP() << reason;
   if (!driver->faults()) GTEST_SKIP() << "the device does not bring managed memory page by page";
   std::unique_ptr<PageFaults> faults;
   try {
@@ -216,16 +266,16 @@ TEST_F(DeviceTest, CuptiTellsThePageFaultsOfManagedMemory) {
     GTEST_SKIP() << error.what();
   }
   constexpr std::uint64_t kPages = 4096;
-  const auto managed = make_managed_driver(open_driver(0));
+  const auto managed = make_managed_driver(open_driver(0, library()));
   const auto arena = managed->reserve(kPages * kPage);
   {
     FaultSource source(*managed, std::move(faults), arena, kPages * kPage);
     const ArmRange range{arena, kPages * kPage, 1, 7};
     ASSERT_EQ(source.arm({&range, 1}), 0);
-    TouchKernel kernel;
+    TouchKernel touch(library());
     const auto stream = managed->make_stream();
     for (const bool writes : {true, false, true}) {
-      kernel.launch(arena, kPages, writes, stream);
+      touch.launch(arena, kPages, writes, stream);
       managed->record(end, stream);
       managed->synchronize(end);
       std::vector<PageCount> counts;
@@ -262,6 +312,29 @@ TEST_F(DeviceTest, NeighboursAreUnmappedByOneCall) {
   for (const Chunk chunk : chunks) driver->destroy(chunk);
   driver->destroy_stream(stream);
   driver->unreserve(range, kCount * granule);
+}
+
+// And is given back once the device has done with it: the copies out have ended then.
+TEST_F(DeviceTest, MemoryAsTheDriverGivesItHoldsWhatIsWritten) {
+  if (without_kernels().empty()) kernel = std::make_unique<TouchKernel>(library());
+  const Stream stream = driver->make_stream();
+  const std::uint64_t bytes = 5 * granule / 2;
+  for (std::uint64_t round = 0; round < 3; ++round) {
+    const auto first = driver->allocate(bytes), second = driver->allocate(bytes);
+    ASSERT_TRUE(first && second);
+    write(*first, bytes, 10 + round, stream);
+    write(*second, bytes, 20 + round, stream);
+    read(*first, bytes, 10 + round, stream);
+    read(*second, bytes, 20 + round, stream);
+    driver->free(*first);
+    ASSERT_NO_FATAL_FAILURE(compare());
+    driver->free(*second);
+  }
+  driver->destroy_stream(stream);
+}
+
+TEST_F(DeviceTest, MemoryThatTheDeviceHasNotIsRefused) {
+  EXPECT_EQ(driver->allocate(1ull << 46), std::nullopt);
 }
 
 TEST_F(DeviceTest, WhatTheDriverRefusesHasItsName) {

@@ -20,10 +20,11 @@ from compared import NO_TIME, by_other_policies, by_plan_and_by_demand
 from results import Results, about
 
 # But for the tests in which the driver refuses a call, or NVIDIA's own libraries have it refuse some, which would be
-# counted. memcheck: what copies and the kernel of touch_kernel.h reach. racecheck looks for hazards in kernels'
-# shared memory, of which that one has none: it finds nothing of ours. The order of copies is held by what the tests
+# counted. memcheck: what copies reach, and the kernel of touch_kernel.h, in pools, in managed memory and in what the
+# driver gives (Kernels*, *ManagedMemory, *AsTheDriverGivesIt*). racecheck looks for hazards in kernels' shared memory,
+# of which that one has none: it finds nothing of ours. The order of copies and kernels is held by what the tests
 # compare.
-CHECKED = "--gtest_filter=-*HasItsName:*OwnFile*:*Cupti*:*PatchedKernel*"
+CHECKED = "--gtest_filter=-*HasItsName:*IsRefused:*OwnFile*:*Cupti*:*PatchedKernel*"
 HERE = pathlib.Path(__file__).resolve().parent
 GRACE = 3 * bounded.GRACE  # torch_test.py may need two of it to end what it runs
 NAMES = ("pool_engine_test", "gpu_device_test", "memcheck", "racecheck", "movement", "torch_test", "training",

@@ -21,6 +21,8 @@ import largest  # noqa: E402
 import search  # noqa: E402
 import table  # noqa: E402
 import torch_test  # noqa: E402
+from results import sources  # noqa: E402
+from steps import CHECKED  # noqa: E402
 
 MODELS = compared.MODELS
 SENTINELS = [one.label for one in compared.by_plan_and_by_demand() + compared.by_other_policies()]
@@ -613,6 +615,83 @@ def test_one_program_is_in_managed_memory(tmp_path):
     tiers = "run --tiers fast=gpu0,slow=host"
     assert (tmp_path / "log").read_text().splitlines() == [
         f"{tiers} --fast 50% --quiet --", f"{tiers} --gpu-memory managed --fast 50% --quiet --"]
+
+
+# ---------------------------------------------------------------- the tests of a device, with drivers that are none
+
+
+def device_test(build, library, *options, **variables):
+    """What gpu_device_test ends with and says."""
+    done = subprocess.run([build / "bin" / "gpu_device_test", *options], capture_output=True, text=True, timeout=200,
+                          env={**os.environ, "SENTINEL_CUDA": str(library), **variables})
+    return done.returncode, done.stdout
+
+
+def over_the_tests_driver(build, folder, text):
+    """A library that has what `text` defines and, for the rest, is the tests' driver."""
+    made, fake = folder / "libover.so", build / "lib" / "libsentinel_fake_cuda.so"
+    subprocess.run(["c++", "-shared", "-fPIC", "-x", "c++", "-", "-x", "none", "-o", made, "-Wl,--no-as-needed", fake,
+                    f"-Wl,-rpath,{fake.parent}"], input=text, text=True, check=True, timeout=100)
+    return made
+
+
+# As touch_kernel.h's: it is run when it is launched.
+KERNELS = """
+#include <cstdint>
+extern "C" {
+int cuModuleLoadData(void** module, const void*) { return *module = module, 0; }
+int cuModuleUnload(void*) { return 0; }
+int cuModuleGetFunction(void** function, void* module, const char*) { return *function = module, 0; }
+int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void** arguments,
+                   void**) {
+  auto page = *static_cast<std::uint64_t*>(arguments[0]);
+  for (auto left = *static_cast<std::uint64_t*>(arguments[1]); left > 0; --left, page += 4096) {
+    auto* word = reinterpret_cast<volatile std::uint64_t*>(page);
+    if (*static_cast<std::uint64_t*>(arguments[2])) *word = left WRONG; else (void)*word;
+  }
+  return 0;
+}
+}
+"""
+
+
+def test_the_tests_of_a_device_skip_where_there_is_none_and_fail_where_it_refuses(build, tmp_path):
+    status, out = device_test(build, tmp_path / "none.so", "--gtest_brief=1")
+    assert status == 0 and "PASSED  ] 0 tests" in out and "no driver: " in out
+    none = over_the_tests_driver(build, tmp_path, 'extern "C" int cuInit(unsigned) { return 100; }')
+    status, out = device_test(build, none, "--gtest_brief=1")
+    assert status == 0 and "PASSED  ] 0 tests" in out and "\ncuInit: " in out
+    fake = build / "lib" / "libsentinel_fake_cuda.so"
+    status, out = device_test(build, fake, "--gtest_filter=*HasItsName", SENTINEL_FAKE_CUDA_FAIL="cuInit:1")
+    assert status == 1 and "cuInit: CUDA_ERROR_ILLEGAL_ADDRESS" in out and "SKIPPED" not in out
+
+
+@pytest.mark.parametrize("driver, skipped", [
+    ("sentinel_fake_cuda", ["Kernels", "PatchedKernel", "Cupti"]), ("sentinel_fake_cuda_11", ["Kernels"]),
+    ("sentinel_fake_cuda_pools", ["Kernels", "InManagedMemory"])])
+def test_the_tests_of_a_device_pass_with_the_tests_driver(build, driver, skipped):
+    library = build / "lib" / f"lib{driver}.so"
+    status, out = device_test(build, library)
+    assert status == 0, out
+    told = re.findall(r"\[  SKIPPED \] DeviceTest[.](\w+) ", out)
+    assert all(any(part in name for name in told) for part in skipped)
+    assert ("OK ] DeviceTest.TrainingsComputeTheSameInManagedMemory" in out) == ("InManagedMemory" not in skipped)
+    assert "OK ] DeviceTest.MemoryAsTheDriverGivesIt" in out and f"{library} launches no kernels" in out
+
+
+def test_kernels_reach_what_the_memory_checker_sees(build, tmp_path):
+    """In the tests that the checker is run on; and what a kernel writes wrong is found."""
+    launching = over_the_tests_driver(build, tmp_path, KERNELS.replace("WRONG", ""))
+    status, out = device_test(build, launching, CHECKED)
+    assert status == 0, out
+    for name in ("KernelsComputeTheSameInAFewChunks", "TrainingsComputeTheSameInManagedMemory",
+                 "MemoryAsTheDriverGivesItHoldsWhatIsWritten"):
+        assert f"OK ] DeviceTest.{name}" in out
+    wrong = over_the_tests_driver(build, tmp_path, KERNELS.replace("WRONG", "+ 1"))
+    status, out = device_test(build, wrong, CHECKED)
+    failed = set(re.findall(r"FAILED  \] DeviceTest[.](\w+)", out))
+    assert status == 1 and failed == {"KernelsComputeTheSameInAFewChunks", "TrainingsComputeTheSameInManagedMemory",
+                                      "MemoryAsTheDriverGivesItHoldsWhatIsWritten"}
 
 
 def test_movement_is_measured_with_the_tests_driver(build, tmp_path):
