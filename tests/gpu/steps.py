@@ -7,6 +7,7 @@ earlier call what is missing there is done alone. Each step begins when nothing 
 import argparse
 import json
 import pathlib
+import re
 import shutil
 import sys
 import time
@@ -19,6 +20,7 @@ import torch_test
 from compared import NO_TIME, by_other_policies, by_plan_and_by_demand
 from results import Results, about
 
+NO_TEST = "no test passed"  # GoogleTest ends with 0 where all were skipped
 # But for the tests in which the driver refuses a call, or NVIDIA's own libraries have it refuse some, which would be
 # counted. memcheck: what copies reach, and the kernel of touch_kernel.h, in pools, in managed memory and in what the
 # driver gives (Kernels*, *ManagedMemory, *AsTheDriverGivesIt*). racecheck looks for hazards in kernels' shared memory,
@@ -47,6 +49,11 @@ def options():
     return args
 
 
+def passed(out):
+    """How many of GoogleTest's."""
+    return sum(map(int, re.findall(r"PASSED  \] (\d+) test", out)))
+
+
 class Steps:
     def __init__(self, args):
         self.args, self.deadline = args, time.monotonic() + args.seconds
@@ -60,11 +67,11 @@ class Steps:
             file.write(text + "\n")
 
     def wanted(self, name):
-        return name.split()[0] in self.args.steps and self.results.data["steps"].get(name, {}).get("status") != 0
+        return name.split()[0] in self.args.steps and not table.passed(self.results.data["steps"].get(name))
 
-    def run(self, name, *words):
+    def run(self, name, *words, tests=False):
         """One that hangs is ended. What it says is kept, and of a failure told; to be cut short by the call's end is
-        none."""
+        none. Of `tests` one has to pass."""
         if not self.wanted(name):
             return
         begin = time.monotonic()
@@ -78,19 +85,21 @@ class Steps:
             told = row["failure"] = NO_TIME
         elif ended.status is None:
             told = "killed, for its time was up"
+        elif tests and ended.status == 0 and not passed(ended.out):
+            told = row["failure"] = NO_TEST
         self.results.put(row, "steps", name)
         self.say(f"\n{name}: {told}\n{(ended.out + ended.err).strip()}")
-        if ended.status != 0 and "failure" not in row:
+        if row.get("failure") != NO_TIME and not table.passed(row):
             self.failed.append(name)
 
     def check(self):
         test = self.args.build / "gpu_device_test"
-        self.run("pool_engine_test", self.args.build / "pool_engine_test", "--gtest_brief=1")
-        self.run("gpu_device_test", test, "--gtest_brief=1")
+        self.run("pool_engine_test", self.args.build / "pool_engine_test", "--gtest_brief=1", tests=True)
+        self.run("gpu_device_test", test, "--gtest_brief=1", tests=True)
         for tool in ("memcheck", "racecheck"):
             if shutil.which("compute-sanitizer"):
                 self.run(tool, "compute-sanitizer", "--tool", tool, "--error-exitcode", "1", test, "--gtest_brief=1",
-                         CHECKED)
+                         CHECKED, tests=True)
             elif self.wanted(tool):
                 self.say(f"\n{tool}: compute-sanitizer is not here")
 

@@ -142,7 +142,7 @@ def mean_times(largest):
 
 def passed(row):
     """Of a step; None where it is not known yet."""
-    return None if row is None or row.get("failure") == NO_TIME else row["status"] == 0
+    return None if row is None or row.get("failure") == NO_TIME else row["status"] == 0 and "failure" not in row
 
 
 def verdicts(data):

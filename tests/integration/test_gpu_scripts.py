@@ -399,6 +399,7 @@ def change(data, *keys, to):
     (("movement",), {}, AIMS[6], "open"),
     (("steps", "racecheck"), {"status": None}, AIMS[7], "missed"),
     (("steps", "racecheck"), {"status": None, "failure": "no time left"}, AIMS[7], "open"),
+    (("steps", "memcheck"), {"status": 0, "failure": "no test passed"}, AIMS[7], "missed"),
     (("steps",), {}, AIMS[7], "open"),
 ])
 def test_an_aim_is_missed_or_open(keys, to, aim, verdict):
@@ -422,6 +423,10 @@ echo "$name $*" >>"$LOG"
 echo "$name says something"
 [[ " ${HANGS:-} " == *" $name "* ]] && sleep 100
 if [[ " ${FAILS:-} " == *" $name "* ]]; then echo "$name went wrong" >&2; exit 1; fi
+if [[ $name == *_test ]]; then
+  [[ " ${SKIPS:-} " == *" $name "* ]] && count=0 || count=3
+  echo "[  PASSED  ] $count tests."
+fi
 if [ $name = gpu_movement ]; then
   echo '{"movement": {"plain": {"in": 50, "out": 50, "both": 80}, "pools": {"in": 49, "out": 48, "both": 79},' \\
     '"managed": {"in": 40, "out": 40, "both": 60}}, "mapping": {"alone": {"map": 60, "unmap": 30}}}' >"$1"
@@ -505,6 +510,17 @@ def test_a_step_that_fails_or_hangs_keeps_no_other_from_being_run(run_sh, tmp_pa
     assert done.returncode == 1 and "failure" not in results["steps"]["memcheck"]
     assert results["steps"]["memcheck"]["status"] is None and results["steps"]["racecheck"]["status"] == 0
     assert "memcheck: killed, for its time was up" in done.stdout and done.stdout.endswith("failed:\n  memcheck\n")
+
+
+def test_tests_of_which_none_passed_have_failed(run_sh):
+    part = ("--steps", "pool_engine_test,gpu_device_test,memcheck,racecheck")
+    done, results, _ = run_sh(*part, SKIPS="gpu_device_test")
+    assert done.returncode == 1 and done.stdout.endswith("failed:\n  gpu_device_test\n  memcheck\n  racecheck\n")
+    assert "\nmemcheck: no test passed\n" in done.stdout and "missed  tests and memory checker" in done.stdout
+    assert results["steps"]["racecheck"]["failure"] == "no test passed"
+    done, results, log = run_sh(*part)  # the others again
+    assert done.returncode == 0 and "pool_engine_test " not in log and len(log) == 5
+    assert "failure" not in results["steps"]["racecheck"]
 
 
 def test_a_part_of_it(run_sh):
