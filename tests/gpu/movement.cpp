@@ -1,14 +1,17 @@
 // Movement between a GPU and the host against the link: plain copies of pinned memory, and the
-// engine's, which map and unmap what they move, or prefetch managed memory; each way alone and both
-// at once, interleaved, medians of several rounds. And how long the calls take that map and unmap a
-// granule, alone and among neighbours. Needs a device; takes some seconds.
+// engine's, which map and unmap what they move, or prefetch managed memory: ranges of many
+// granules, as tensors have, and granules one by one; each way alone and both at once, interleaved,
+// medians of several rounds. And how long the calls take that map and unmap a granule, alone and
+// among neighbours. Needs a device; takes some seconds.
 //
-//   gpu_movement [FILE [BLOCKS]]     FILE gets the figures as JSON; of 2 MiB each way, 512 if not given
+//   gpu_movement [FILE [BLOCKS]]     FILE gets the figures as JSON; of 2 MiB each way, 512 if not
+//                                    given, rounded up to whole ranges
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -89,47 +92,62 @@ class Engine {
     }
   }
   // The first third comes, until what computes may use it, and goes, until its chunks are free.
-  // Then both at once, as in the steady state of a plan. Bytes are those that were really copied.
-  Rates measure() {
-    exchange(blocks_);  // the first third is away, whatever was before
+  // Then both at once, as in the steady state of a plan. So many granules are asked for, and let
+  // go, by one call. Bytes are those that were really copied.
+  Rates measure(std::uint64_t together) {
+    const Ranges ranges{blocks_ / together, together * kGranule};
+    exchange(ranges, ranges.count);  // the first third is away, whatever was before
     engine_.settle();
     Rates rates{};
     rates.in = timed([&] {
-      for (std::uint64_t n = 0; n < blocks_; ++n) engine_.promote(at(n), kGranule);
-      for (std::uint64_t n = 0; n < blocks_; ++n) await(n);
+      for (std::uint64_t n = 0; n < ranges.count; ++n) promote(ranges, n);
+      for (std::uint64_t n = 0; n < ranges.count; ++n) await(ranges, n);
       finish();
     });
     rates.out = timed([&] {
-      for (std::uint64_t n = 0; n < blocks_; ++n) engine_.demote(at(n), kGranule);
+      for (std::uint64_t n = 0; n < ranges.count; ++n) demote(ranges, n);
       engine_.settle();
     });
     rates.both = timed([&] {
-      exchange(2 * blocks_);
+      exchange(ranges, 2 * ranges.count);
       engine_.settle();
     });
     return rates;
   }
 
  private:
+  // Of a third.
+  struct Ranges {
+    std::uint64_t count, bytes;
+  };
+
   std::uintptr_t at(std::uint64_t n) const { return engine_.arena() + n * kGranule; }
-  void await(std::uint64_t n) {
+  std::uintptr_t at(const Ranges& ranges, std::uint64_t n) const {
+    return engine_.arena() + n * ranges.bytes;
+  }
+  void promote(const Ranges& ranges, std::uint64_t n) {
+    engine_.promote(at(ranges, n), ranges.bytes);
+  }
+  void demote(const Ranges& ranges, std::uint64_t n) {
+    engine_.demote(at(ranges, n), ranges.bytes);
+  }
+  void await(const Ranges& ranges, std::uint64_t n) {
     engine_.tick();
-    engine_.await(at(n), kGranule);
+    engine_.await(at(ranges, n), ranges.bytes);
   }
   void finish() {
     driver_.record(event_, stream_);
     driver_.synchronize(event_);
   }
   // Of the other two thirds.
-  void exchange(std::uint64_t count) {
-    const auto ahead = blocks_ / 8;
-    const auto place = [&](std::uint64_t n) { return at(blocks_ + n % (2 * blocks_)); };
-    for (std::uint64_t n = 0; n < ahead; ++n) engine_.promote(place(n), kGranule);
+  void exchange(const Ranges& ranges, std::uint64_t count) {
+    const auto ahead = std::max<std::uint64_t>(1, ranges.count / 8);
+    const auto place = [&](std::uint64_t n) { return ranges.count + n % (2 * ranges.count); };
+    for (std::uint64_t n = 0; n < std::min(ahead, count); ++n) promote(ranges, place(n));
     for (std::uint64_t n = 0; n < count; ++n) {
-      if (n + ahead < count) engine_.promote(place(n + ahead), kGranule);
-      engine_.tick();
-      engine_.await(place(n), kGranule);
-      engine_.demote(place(n), kGranule);
+      if (n + ahead < count) promote(ranges, place(n + ahead));
+      await(ranges, place(n));
+      demote(ranges, place(n));
     }
     finish();
   }
@@ -194,6 +212,12 @@ Calls calls(Driver& driver, std::size_t together) {
   return {median(in), median(out)};
 }
 
+struct Row {
+  const char *key, *name;
+  std::function<Rates()> measure;
+  std::vector<Rates> rounds = {};
+};
+
 Rates medians(const std::vector<Rates>& rounds) {
   const auto middle = [&](double Rates::*which) {
     std::vector<double> values;
@@ -226,30 +250,35 @@ void run(const char* file, std::uint64_t blocks) {
   const auto open = [&] { return library != nullptr ? open_driver(0, library) : open_driver(0); };
   const auto driver = open();
   const auto alone = calls(*driver, 1), beside = calls(*driver, kNeighbours);
+  blocks = round_up(blocks, kNeighbours);
   Plain plain(*driver, blocks);
   Engine pools(*driver, blocks);
   const auto prefetching = make_managed_driver(open());
   Engine managed(*prefetching, blocks);
-  std::vector<Rates> rounds[3];
-  for (int round = 0; round < kRounds; ++round) {
-    rounds[0].push_back(plain.measure());
-    rounds[1].push_back(pools.measure());
-    rounds[2].push_back(managed.measure());
-  }
-  const auto link = medians(rounds[0]), mapped = medians(rounds[1]), prefetched = medians(rounds[2]);
+  std::vector<Row> rows{
+      {"plain", "plain copies, 2 MiB, pinned", [&] { return plain.measure(); }},
+      {"pools", "engine, mapped and unmapped", [&] { return pools.measure(kNeighbours); }},
+      {"pools, one by one", "  granules one by one", [&] { return pools.measure(1); }},
+      {"managed", "engine, managed, prefetched", [&] { return managed.measure(kNeighbours); }},
+      {"managed, one by one", "  granules one by one", [&] { return managed.measure(1); }},
+  };
+  for (int round = 0; round < kRounds; ++round)
+    for (Row& row : rows) row.rounds.push_back(row.measure());
   fmt::print("GB/s, and of plain copies     {:>13}  {:>13}  {:>13}\n", "in", "out", "both at once");
-  print("plain copies, 2 MiB, pinned", link, link);
-  print("engine, mapped and unmapped", mapped, link);
-  print("engine, managed, prefetched", prefetched, link);
+  const auto link = medians(rows[0].rounds);
+  std::string rates;
+  for (const Row& row : rows) {
+    print(row.name, medians(row.rounds), link);
+    rates += fmt::format(R"({}"{}": {})", rates.empty() ? "" : ", ", row.key,
+                         json_of(medians(row.rounds)));
+  }
   fmt::print("\nmicroseconds for a granule    {:>13}  {:>13}\n", "map", "unmap");
   print("alone", alone);
   print(fmt::format("of {} together", kNeighbours), beside);
   if (file == nullptr) return;
   std::ofstream(file) << fmt::format(
-      R"({{"movement": {{"plain": {}, "pools": {}, "managed": {}}}, )"
-      R"("mapping": {{"alone": {}, "of {} together": {}}}}})",
-      json_of(link), json_of(mapped), json_of(prefetched), json_of(alone), kNeighbours,
-      json_of(beside));
+      R"({{"movement": {{{}}}, "mapping": {{"alone": {}, "of {} together": {}}}}})", rates,
+      json_of(alone), kNeighbours, json_of(beside));
 }
 
 }  // namespace

@@ -153,7 +153,7 @@ def verdicts(data):
     def each(figure):
         return {model: NOT_COMPARABLE if without_plain(rows) else figure(rows) for model, rows in models.items()}
 
-    def of_link(kind):
+    def of_link(kind):  # ranges of many granules, as tensors have
         return min(rates[kind][way] / rates["plain"][way] for way in ("in", "out", "both")) if rates else None
 
     def percent(value):

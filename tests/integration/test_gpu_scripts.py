@@ -396,6 +396,7 @@ def change(data, *keys, to):
     (("models", "ViT", "Sentinel", "of_plain"), 0.98, AIMS[5], "missed"),
     (("models", "ViT", "Sentinel", "summary"), {}, AIMS[4], "open"),
     (("movement", "managed", "both"), 75.0, AIMS[6], "missed"),
+    (("movement", "pools, one by one"), {"in": 1.0, "out": 1.0, "both": 1.0}, AIMS[6], "met"),
     (("movement",), {}, AIMS[6], "open"),
     (("steps", "racecheck"), {"status": None}, AIMS[7], "missed"),
     (("steps", "racecheck"), {"status": None, "failure": "no time left"}, AIMS[7], "open"),
@@ -717,7 +718,8 @@ def test_movement_is_measured_with_the_tests_driver(build, tmp_path):
     assert done.returncode == 0, done.stderr
     told = json.loads((tmp_path / "rates.json").read_text())
     rates, mapping = told.pop("movement"), told.pop("mapping")
-    assert not told and list(rates) == ["plain", "pools", "managed"]
+    assert not told and list(rates) == ["plain", "pools", "pools, one by one", "managed",
+                                               "managed, one by one"]
     assert all(row[way] > 0 for row in rates.values() for way in ("in", "out", "both"))
     assert list(mapping) == ["alone", "of 16 together"]
     assert all(row[call] > 0 for row in mapping.values() for call in ("map", "unmap"))
