@@ -41,6 +41,12 @@ def add_options(parser):
                         "and a file below it")
 
 
+def chosen(args):
+    """What all rows have in common. Their labels tell the rest."""
+    return {"size": args.size, "batch": args.batch or "its own", "steps": STEPS, "device": args.device,
+            "gpu memory": args.gpu_memory}
+
+
 def training(args, model, *flags, size=None):
     """The words of one."""
     words = [args.python, HERE / "train.py", model, "--device", args.device, "--size", size or args.size, *flags]
@@ -165,7 +171,7 @@ def main():
     add_options(parser)
     parser.add_argument("--json", type=pathlib.Path)
     args = parser.parse_args()
-    results = Results(args.json, about(args.python), ["compare.py", *sys.argv[1:]])
+    results = Results(args.json, about(args.python, chosen(args)), ["compare.py", *sys.argv[1:]])
     failed = measure(args, results, time.monotonic() + args.seconds, by_plan_and_by_demand(args.shares)
                      + by_other_policies(args.shares, args.host_memory))
     print(table.text(results.data))

@@ -21,7 +21,8 @@ class Contender:
     @property
     def label(self):
         share = f" {self.share} %" if self.share else ""
-        return f"Sentinel{share}{f', {self.policy}' if self.policy else ''}{', file' if self.host else ''}"
+        file = f", file, {self.host}" if self.host else ""
+        return f"Sentinel{share}{f', {self.policy}' if self.policy else ''}{file}"
 
 
 def by_plan_and_by_demand(shares=SHARES):

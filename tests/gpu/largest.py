@@ -11,6 +11,11 @@ STEPS = 8  # some by demand, one profiled, some by a plan
 WITHIN = 4  # Sentinel's answer is less than a quarter too small; plain PyTorch's less than a sixteenth
 
 
+def chosen(args):
+    """What all rows have in common."""
+    return {"largest batch's size": args.largest_size, "steps of its": STEPS, "limit": args.limit}
+
+
 def answer(ended):
     """What a search has found; whether it was over."""
     batch = search.found(ended.err)

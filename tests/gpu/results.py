@@ -1,7 +1,7 @@
 """What was measured, in one JSON file that several calls complete:
 
-    about    the machine and the versions; a file about another machine or other sources is laid aside, as
-             results-before-1.json and so on
+    about    the machine, the versions, and the options that all rows have in common; a file about another machine,
+             other sources or other options is laid aside, as results-before-1.json and so on
     calls    of run.sh: command, commit, begin
     steps    tests and checks by name: call, status, seconds, output
     movement GB/s by kind and direction
@@ -18,6 +18,7 @@ import os
 import pathlib
 import shlex
 import subprocess
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 MEASURED = ("include", "libsentinel", "torchplugin", "tools/sentinel", "tests/unit/execute",
@@ -65,6 +66,8 @@ def lay_aside(path, earlier, about):
     while (aside := path.with_name(f"{path.stem}-before-{number}.json")).exists():
         number += 1
     path.rename(aside)
+    other = ", ".join(sorted(key for key in {**earlier, **about} if earlier.get(key) != about.get(key)))
+    print(f"{path} is about other {other}: laid aside as {aside.name}", file=sys.stderr)
 
 
 def sources():
@@ -94,10 +97,10 @@ def answer(*words):
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def about(python):
-    """The first device, the driver, PyTorch and CUDA; what is not here is None."""
+def about(python, options):
+    """The first device, the driver, PyTorch and CUDA; what is not here is None. And what was asked for."""
     device = answer("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader")
     name, driver, memory = device.splitlines()[0].split(", ") if device else (None, None, None)
     return {"device": name, "driver": driver, "memory": memory, "processors": os.cpu_count(),
             **json.loads(answer(python, "-c", FACTS) or '{"torch": null, "cuda": null, "devices": 0}'),
-            "sources": sources()}
+            "sources": sources(), "options": options}

@@ -57,7 +57,9 @@ def passed(out):
 class Steps:
     def __init__(self, args):
         self.args, self.deadline = args, time.monotonic() + args.seconds
-        self.results = Results(args.results / "results.json", about(args.python), ["tests/gpu/run.sh", *sys.argv[1:]])
+        chosen = {**compare.chosen(args), **largest.chosen(args)}
+        self.results = Results(args.results / "results.json", about(args.python, chosen),
+                               ["tests/gpu/run.sh", *sys.argv[1:]])
         self.report = args.results / "report.txt"
         self.failed = []
 

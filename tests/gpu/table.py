@@ -180,6 +180,7 @@ def text(data):
     about = data["about"]
     lines = [f"{about['device'] or 'no device'}, driver {about['driver']}, CUDA {about['cuda']}, PyTorch "
              f"{about['torch']}; sources {about['sources']}"]
+    lines.append(", ".join(f"{name} {value}" for name, value in about["options"].items()))
     if data["movement"]:
         lines += of_movement(data["movement"])
     if data["mapping"]:

@@ -192,7 +192,7 @@ def test_what_is_to_be_known_first_comes_first():
     assert SENTINELS == ["Sentinel 40 %", "Sentinel", "Sentinel 20 %", "Sentinel 60 %", "Sentinel 40 %, lru",
                          "Sentinel 20 %, lru", "Sentinel 60 %, lru", "Sentinel 40 %, auto", "Sentinel 40 %, g10",
                          "Sentinel 40 %, deepum"]
-    assert compared.by_other_policies([30], "8G")[-1].label == "Sentinel 30 %, file"
+    assert compared.by_other_policies([30], "8G")[-1].label == "Sentinel 30 %, file, 8G"
 
 
 def test_every_contender_of_every_model_is_measured(measured):
@@ -341,7 +341,8 @@ def whole_results():
            "sentinel": {"batch": 15, "over": True}}
     slow = {**sentinel, "of_plain": 0.9}
     rate = {"in": 50.0, "out": 50.0, "both": 80.0}
-    return {"about": {"device": "a card", "driver": "1", "cuda": "13", "torch": "2", "sources": "abc"}, "calls": [{}],
+    return {"about": {"device": "a card", "driver": "1", "cuda": "13", "torch": "2", "sources": "abc",
+                      "options": {"size": "full", "gpu memory": "pools"}}, "calls": [{}],
             "steps": {name: {"status": 0} for name in table.TESTS},
             "movement": {kind: dict(rate) for kind in ("plain", "pools", "managed")},
             "mapping": {"alone": {"map": 60.25, "unmap": 30.0}, "of 16 together": {"map": 9.0, "unmap": 8.0}},
@@ -368,6 +369,7 @@ def test_all_aims_are_met():
     assert told["ample memory: overhead < 1 %"].endswith("DCGAN 0.5 %")
     assert told["over the best other > 1"].startswith("ResNet-152 1.11")
     assert "\nalone 60.2 30.0\nof 16 together 9.0 8.0\n" in re.sub(" +", " ", table.text(data))
+    assert "\nsize full, gpu memory pools\n" in table.text(data)
     assert "in 4.0 GiB" in table.text(data) and "a card, driver 1, CUDA 13, PyTorch 2" in table.text(data)
 
 
@@ -522,6 +524,22 @@ def test_tests_of_which_none_passed_have_failed(run_sh):
     done, results, log = run_sh(*part)  # the others again
     assert done.returncode == 0 and "pool_engine_test " not in log and len(log) == 5
     assert "failure" not in results["steps"]["racecheck"]
+
+
+def test_results_of_other_options_are_laid_aside(run_sh, tmp_path):
+    part = ("--steps", "training,largest", "--models", "ViT", "--only", "Sentinel", "--largest", "ViT")
+    _, pools, _ = run_sh(*part)
+    for n, other in enumerate([("--gpu-memory", "managed"), ("--size", "small"), ("--batch", "8"),
+                               ("--limit", str(1 << 30)), ("--largest-size", "tiny"), ()], 1):
+        done, results, log = run_sh(*part, *other)
+        assert f"results.json is about other options: laid aside as results-before-{n}.json\n" in done.stderr
+        assert log.count("ViT all plan") == 1 and len(results["calls"]) == 1
+        assert results["models"]["ViT"]["Sentinel"]["call"] == results["largest"]["ViT"]["call"] == 0
+        assert (results["about"] == pools["about"]) == (not other)
+    assert json.loads((tmp_path / "out" / "results-before-1.json").read_text()) == pools
+    assert json.loads((tmp_path / "out" / "results-before-4.json").read_text())["about"]["options"]["batch"] == 8
+    _, results, log = run_sh(*part)
+    assert not log and len(results["calls"]) == 1  # nothing was measured
 
 
 def test_a_part_of_it(run_sh):
