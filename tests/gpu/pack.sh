@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Gathers what run.sh needs where nothing can be installed: GoogleTest's sources, {fmt}'s headers and
-# liburing, from Debian's googletest, libfmt-dev and liburing-dev; and, of the build that is here, the command, the library
-# and what both are linked with. Into FOLDER (build/gpu-travel if not given).
+# Gathers what run.sh needs where nothing can be installed: GoogleTest's sources, {fmt}'s headers and liburing, from
+# Debian's googletest, libfmt-dev and liburing-dev; and, of the build that is here (SENTINEL_BUILD, build/ if not given),
+# the command, the library, what both are linked with, and the hash of their sources, without which run.sh takes none of
+# it. Into FOLDER (gpu-travel in the build if not given, where run.sh looks for it).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-folder=${1:-$root/build/gpu-travel}
+build=${SENTINEL_BUILD:-$root/build}
+folder=${1:-$build/gpu-travel}
 uring=/usr/lib/$(uname -m)-linux-gnu/liburing.a
 for part in /usr/src/googletest /usr/include/fmt /usr/include/liburing.h "$uring"; do
   if [ ! -e "$part" ]; then
@@ -12,17 +14,26 @@ for part in /usr/src/googletest /usr/include/fmt /usr/include/liburing.h "$uring
     exit 1
   fi
 done
+if [ -x "$build/bin/sentinel" ]; then
+  newer=$(find "$root"/{include,libsentinel,tools/sentinel} -name '*.[ch]*' -newer "$build/bin/sentinel" \
+    -newer "$build/lib/libsentinel.so" -print -quit)
+  if [ -n "$newer" ]; then
+    echo "$newer is newer than what is built in $build; build first (ninja -C $build)" >&2
+    exit 1
+  fi
+fi
 rm -rf "$folder"
 mkdir -p "$folder"
 cp -r /usr/src/googletest /usr/include/{fmt,liburing,liburing.h} "$uring" "$folder/"
-if [ -x "$root/build/bin/sentinel" ]; then
+if [ -x "$build/bin/sentinel" ]; then
   mkdir -p "$folder/runtime/bin" "$folder/runtime/lib" "$folder/runtime/needs"
-  strip -o "$folder/runtime/bin/sentinel" "$root/build/bin/sentinel"
-  strip -o "$folder/runtime/lib/libsentinel.so" "$root/build/lib/libsentinel.so"
-  cp -r "$root/build/lib/sentinel" "$folder/runtime/lib/"
+  strip -o "$folder/runtime/bin/sentinel" "$build/bin/sentinel"
+  strip -o "$folder/runtime/lib/libsentinel.so" "$build/lib/libsentinel.so"
+  cp -r "$build/lib/sentinel" "$folder/runtime/lib/"
+  python3 "$root/tests/gpu/results.py" >"$folder/runtime/sources"
   rm -rf "$folder/runtime/lib/sentinel/adaptors"  # of the PyTorch that is here
   # glibc and the compiler's libraries are the machine's own: both have to be as new as here.
-  { ldd "$root/build/bin/sentinel"; ldd "$root/build/lib/libsentinel.so"; } |
+  { ldd "$build/bin/sentinel"; ldd "$build/lib/libsentinel.so"; } |
     awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
     grep -Ev '/lib(c|m|stdc\+\+|gcc_s)\.so' | xargs -I{} cp -L {} "$folder/runtime/needs/"
 else

@@ -9,7 +9,8 @@
     models   rows by model and contender: call, ms, of_plain (the call's own plain training's time over this one's) ...
     largest  by model: call, limit, batches
 
-It is written after each measurement, so what is cut short loses nothing. One process at a time writes it.
+It is written after each measurement, so what is cut short loses nothing. One process at a time writes it. By itself
+this prints the hash of the sources that are measured.
 """
 import datetime
 import hashlib
@@ -104,3 +105,7 @@ def about(python, options):
     return {"device": name, "driver": driver, "memory": memory, "processors": os.cpu_count(),
             **json.loads(answer(python, "-c", FACTS) or '{"torch": null, "cuda": null, "devices": 0}'),
             "sources": sources(), "options": options}
+
+
+if __name__ == "__main__":
+    print(sources())

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -581,6 +582,50 @@ def test_what_is_missing_is_told(run_sh, tmp_path):
     done, _, log = run_sh(NO_COMPILER="1")
     assert done.returncode == 1 and "failed: the build" in done.stderr and not log
     assert (tmp_path / "out" / "report.txt").read_text() == "no compiler\n"
+
+
+def test_what_travelled_is_of_the_sources_that_are_here(run_sh, tmp_path):
+    runtime = tmp_path / "build" / "gpu-travel" / "runtime"
+    (runtime / "bin").mkdir(parents=True)
+    shutil.copy(tmp_path / "build" / "bin" / "sentinel", runtime / "bin")
+    here = subprocess.run([sys.executable, GPU / "results.py"], capture_output=True, text=True, timeout=100).stdout
+    assert here == f"{sources()}\n"
+    for told, packed in (("unknown", None), ("abc", "abc\n")):
+        if packed:
+            (runtime / "sources").write_text(packed)
+        done, found, log = run_sh("--steps", "pool_engine_test")
+        assert done.returncode == 1 and found is None and not log
+        assert f"is built of other sources ({told}) than those here ({here.strip()})" in done.stderr
+        assert "build these and call tests/gpu/pack.sh" in (tmp_path / "out" / "report.txt").read_text()
+    (runtime / "sources").write_text(here)
+    done, _, log = run_sh("--steps", "pool_engine_test")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(not all(map(os.path.exists, ("/usr/src/googletest", "/usr/include/fmt"))),
+                    reason="googletest and libfmt-dev are not installed")
+def test_what_travels_is_of_the_build_that_is_named(build, tmp_path):
+    """And refused where that is older than the sources."""
+    made = tmp_path / "build"
+    (made / "bin").mkdir(parents=True)
+    (made / "lib").mkdir()
+    for file in ("bin/sentinel", "lib/libsentinel.so"):
+        shutil.copy2(build / file, made / file)
+    (made / "lib" / "sentinel").symlink_to(build / "lib" / "sentinel")
+    pack = [GPU / "pack.sh"]
+    place = {**os.environ, "SENTINEL_BUILD": str(made)}
+    for file in ("bin/sentinel", "lib/libsentinel.so"):
+        os.utime(made / file, (1, 1))
+    done = subprocess.run(pack, capture_output=True, text=True, env=place, timeout=100)
+    assert done.returncode == 1 and f"is newer than what is built in {made}; build first" in done.stderr
+    assert not (made / "gpu-travel").exists()
+    for file in ("bin/sentinel", "lib/libsentinel.so"):
+        os.utime(made / file)
+    done = subprocess.run(pack, capture_output=True, text=True, env=place, timeout=100)
+    assert done.returncode == 0 and done.stdout == f"{made / 'gpu-travel'}\n", done.stderr
+    runtime = made / "gpu-travel" / "runtime"
+    assert (runtime / "sources").read_text() == f"{sources()}\n"
+    assert os.access(runtime / "bin" / "sentinel", os.X_OK) and (runtime / "lib" / "libsentinel.so").exists()
 
 
 # ---------------------------------------------------------------- what they start
