@@ -217,6 +217,7 @@ void Session::need(Worker& worker, LiveTensor* tensor, const void* storage, std:
 }
 
 void Session::compute_on(void* stream) noexcept {
+  if (in_child_) return;
   try {
     engine_->compute_on(stream);
   } catch (const Error& error) {
@@ -225,6 +226,7 @@ void Session::compute_on(void* stream) noexcept {
 }
 
 void Session::forget_stream(void* stream) noexcept {
+  if (in_child_) return;
   try {
     engine_->forget(stream);
   } catch (const Error& error) {

@@ -155,6 +155,7 @@ bool PoolEngine::occupy(std::uintptr_t address, std::uint64_t bytes) noexcept {
       Block& b = blocks_[index];
       ++b.live;
       ++b.wanted;
+      join();
       use(index);
       begun.push_back(index);
     });
@@ -180,6 +181,7 @@ bool PoolEngine::vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted
   return mapped;
 }
 
+// Without a stream: a program may name what an op uses before it names where that computes.
 void PoolEngine::touch(std::uintptr_t address, std::uint64_t bytes) noexcept {
   checked([&] {
     const Guard guard(lock_);
@@ -274,6 +276,7 @@ void PoolEngine::await(std::uintptr_t address, std::uint64_t bytes) noexcept {
                                   print_bytes(chunks_ * granule_)));
       }
       if (b.live == 0) return;
+      join();
       use(index);
       await_mark(b);
     });

@@ -7,12 +7,11 @@
 namespace sentinel::gpu {
 void PoolEngine::use(Index index) {
   Block& b = blocks_[index];
-  join();
   b.used = clock_.load(std::memory_order_relaxed);
   if (b.state == State::resident && b.live > 0) by_use_.splice(by_use_.end(), by_use_, b.place);
 }
 
-// A stream that is new here begins behind all that was launched on others until now: what is known
+// For what is launched next. A stream that is new here begins behind all that was launched on others until now: what is known
 // of events is known for those.
 void PoolEngine::join() {
   const Stream stream = streams_.here();

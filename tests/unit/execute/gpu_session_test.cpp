@@ -244,13 +244,14 @@ TEST_P(LateGpuSession, StreamsMayBeDestroyed) {
   ManagedMemory memory(session, device.get());
   Training training(memory);
   for (std::uint64_t i = 0; i < 8; ++i) {
-    training.step(i);
+    training.step(i, 1, GetParam() % 2 == 1);
     memory.change_stream();
   }
   const auto sum = training.sum();
   session.finish("over");
   device->finish();
   EXPECT_THAT(device->complaints(), testing::IsEmpty());
+  EXPECT_EQ(device->waits(nullptr), 0u) << "nobody computes on the default stream";
   EXPECT_EQ(*sum, plain([](Training& other) {
     for (std::uint64_t i = 0; i < 8; ++i) other.step(i);
   }));
