@@ -68,12 +68,14 @@ void Session::op_start(const char* name, Phase phase, const char* layer) noexcep
 void Session::use_device(Worker& worker) {
   if (!std::exchange(worker.unused, false)) return;
   worker.computes = true;
-  if (computing_++ == 0) engine_->tick();
+  if (computing_++ > 0) return;
+  engine_->tick();
+  engine_->launching(true);
 }
 
 void Session::let_device_go(Worker& worker) {
   worker.unused = false;
-  if (std::exchange(worker.computes, false)) --computing_;
+  if (std::exchange(worker.computes, false) && --computing_ == 0) engine_->launching(false);
 }
 
 // Whether births are those of the profiled step: until the step differs, and again as soon as it

@@ -242,7 +242,10 @@ void PoolEngine::send_away(std::uintptr_t address, std::uint64_t bytes, bool sin
       --b.wanted;
       b.sinks = sinks && b.wanted == 0;  // else by another tensor
       if (b.sinks && b.state == State::absent) store_->sink(b.lies);
-      if (!leave_unwanted(index, now)) leave_later(index);
+      if (launching_.load(std::memory_order_relaxed) && in_use(b))
+        keep_for_op(index);
+      else if (!leave_unwanted(index, now))
+        leave_later(index);
     });
   });
 }

@@ -491,6 +491,48 @@ TEST(GpuSessionTest, AnOpInAnotherThreadLeavesWhatIsAboutToBeLaunchedAlone) {
   });
 }
 
+// As two of autograd's threads may use what forward has left: where the plan sends it away at the
+// end of one's op, the other's has yet to be launched.
+TEST_P(LateGpuSession, APlanSendsNothingAwayThatAnotherThreadIsAboutToLaunch) {
+  const auto device = std::make_shared<gpu::FakeGpu>(GetParam(), 400, 2_MiB);
+  auto options = options_with("45%");
+  options.machine = "v100-16gb";
+  options.driver = device;
+  Session& session = begin(std::move(options));
+  ManagedMemory memory(session, device.get());
+  rig::SecondThread second;
+  for (int step = 0; step < 8; ++step) {
+    std::vector<Tensor> kept;
+    for (std::size_t layer = 0; layer < kLayers; ++layer) {
+      const auto number = std::to_string(layer);
+      memory.op("make " + number, Phase::forward, {}, [&] {
+        kept.push_back(memory.allocate(kWords));
+        memory.launch({kept.back()}, [] {});
+      });
+      const Tensor made = kept.back();
+      memory.op("launches late " + number, Phase::forward, {made}, [&] {
+        second.run([&] {
+          memory.op("ends first " + number, Phase::forward, {made},
+                    [&] { memory.launch({made}, [] {}); });
+        });
+        usleep(2000);  // long enough to leave
+        memory.launch({made}, [] {});
+      });
+    }
+    for (std::size_t layer = kLayers; layer-- > 0;) {
+      memory.op("backward " + std::to_string(layer), Phase::backward, {kept[layer]},
+                [&] { memory.launch({kept[layer]}, [] {}); });
+      memory.release(kept[layer]);
+    }
+    memory.step_end();
+  }
+  session.finish("over");
+  device->finish();
+  EXPECT_THAT(device->complaints(), testing::IsEmpty());
+  std::ifstream file(scratch(".json"));
+  EXPECT_GT(nlohmann::json::parse(file)["steps"].back()["demoted_bytes"], 0);
+}
+
 TEST(GpuSessionTest, AnOpThatHasNoRoomStopsTraining) {
   const auto short_of_memory = [] {
     Session& session = begin(options_with("35%"));

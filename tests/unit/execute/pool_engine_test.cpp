@@ -493,6 +493,28 @@ TEST_F(PoolEngineTest, AStreamMayEnd) {
   EXPECT_EQ(wrong, 0u);
 }
 
+// Another op may end meanwhile, whose plan sends away what both use.
+TEST_F(PoolEngineTest, WhatIsAboutToBeLaunchedDoesNotLeaveBeforeTheNextOp) {
+  for (unsigned seed = 0; seed < 10; ++seed) {
+    make(seed);
+    engine->tick();
+    engine->launching(true);
+    ASSERT_TRUE(engine->occupy(at(0), kUnit));
+    engine->demote(at(0), kUnit);
+    engine->settle();
+    fill(0, 1, 5, stream);
+    gpu->finish();
+    ASSERT_THAT(gpu->complaints(), IsEmpty());
+    EXPECT_EQ(engine->counters().demoted_bytes, 0u);
+    engine->launching(false);
+    engine->tick();
+    ASSERT_TRUE(engine->occupy(at(1), kUnit));
+    for (int waited = 0; engine->counters().demoted_bytes == 0 && waited < 5000; ++waited)
+      usleep(1000);
+    EXPECT_EQ(engine->counters().demoted_bytes, kUnit);
+  }
+}
+
 TEST_F(PoolEngineTest, AStreamThatEndedIsNoOtherThreadsAnyMore) {
   make(8);
   rig::SecondThread second;
