@@ -352,7 +352,7 @@ bool PoolEngine::has_left(const Departure& departure) {
 
 // Nothing uses the memory of these neighbours any more, and its contents lie where they are to lie.
 void PoolEngine::let_go(Index first, Index count) {
-  driver_.unmap(at(first), count * granule_);
+  driver_.unmap_all(at(first), granule_, count);
   under_way_ -= count;
   for (Index index = first; index < first + count; ++index) {
     Block& b = blocks_[index];

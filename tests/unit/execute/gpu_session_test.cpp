@@ -696,6 +696,24 @@ TEST(CudaDriver, UnmapsNeighboursTogetherButNoPartOfAny) {
   driver->unreserve(range, 16_MiB);
 }
 
+TEST(CudaDriver, UnmapsOneByOneWhereNeighboursAreRefused) {
+  const auto trains = [] {
+    setenv("SENTINEL_FAKE_CUDA_UNMAPS_ONE", "1", 1);
+    testing::internal::CaptureStderr();
+    const auto steps = [](Training& training) {
+      for (std::uint64_t i = 0; i < 8; ++i) training.step(i);
+    };
+    const bool same = train("40%", steps).sum == plain(steps);
+    const auto told = testing::internal::GetCapturedStderr();
+    const auto first = told.find("unmapped one by one");
+    const bool once = first != told.npos && told.find("unmapped one by one", first + 1) == told.npos;
+    std::fprintf(stderr, "%s", told.c_str());
+    std::_Exit(same && once ? 0 : 1);
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(trains(), testing::ExitedWithCode(0), "");
+}
+
 // As of CUDA 12.2 a place is a location, before that a device. The fakes refuse any other.
 TEST(CudaDriver, PlacesManagedMemoryByTheCallsThatItHas) {
   for (const char* library : {SENTINEL_FAKE_CUDA, SENTINEL_FAKE_CUDA_11}) {
