@@ -266,10 +266,10 @@ void* stream_of_this_thread() {
   return handle_of(&stream);
 }
 
-// The op's kernels are launched where the calling thread launches now, once its tensors are there.
-void run_on_gpu() {
-  sentinel_compute_on(stream_of_this_thread());
-  sentinel_op_run();
+// The op's kernels are launched where the calling thread launches now. Said before anything else of
+// the op: the stream of this thread's last one may be destroyed by now.
+void name_stream() {
+  if (gpu >= 0) sentinel_compute_on(stream_of_this_thread());
 }
 
 // On a GPU one op runs at a time: in the thread that attached, calls layers or ends steps, or in
@@ -287,8 +287,9 @@ Frame start_node_mark() {
 Frame start_op(const at::RecordFunction& fn) {
   if (thread.inside > 0) {
     if (gpu >= 0) {  // what the outer op does not name has to be there, too
+      name_stream();
       name_inputs(fn);
-      run_on_gpu();
+      sentinel_op_run();
     }
     return ++thread.inside, Frame::inner;
   }
@@ -301,12 +302,13 @@ Frame start_op(const at::RecordFunction& fn) {
   if (thread.backward == 0) layers().note(fn.seqNr());
   // Of autograd's thread for a device layers are heard with its ops alone.
   const bool with_layer = gpu >= 0 && thread.backward > 0 && !thread.layer.empty();
+  name_stream();
   sentinel_op_start(fn.name(), phase(), with_layer ? thread.layer.c_str() : nullptr);
   if (overwrites)
     name_tensor(fn.inputs()[0].toTensor(), SENTINEL_WRITE | SENTINEL_OVERWRITE);
   else if (sentinel_wants_tensors())
     name_inputs(fn);
-  gpu < 0 ? sentinel_op_run() : run_on_gpu();
+  sentinel_op_run();
   return Frame::op;
 }
 

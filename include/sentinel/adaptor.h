@@ -49,8 +49,9 @@ SENTINEL_API void sentinel_op_end(void);
  * (a CUstream) on which it launches what follows. */
 SENTINEL_API int sentinel_gpu(void);
 SENTINEL_API void sentinel_compute_on(void* stream);
-/* Before a program destroys a stream on which it has computed, in the thread that launched there.
- * What was launched is still waited for; nothing may be launched any more. */
+/* Before a program destroys a stream on which it has computed. What was launched there is
+ * still waited for; nothing may be launched any more, and a thread that computed there names
+ * another before it launches (else it is taken to compute on the default stream). */
 SENTINEL_API void sentinel_forget_stream(void* stream);
 /* Memory of another device than the session's, which is not managed: no op names it. From the
  * driver, in that device's primary context; whoever frees it waits for all that the device was

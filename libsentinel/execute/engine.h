@@ -110,6 +110,9 @@ class Engine {
   virtual void await(std::uintptr_t address, std::uint64_t bytes) noexcept = 0;
   // A new op begins: the clock that use is measured with.
   void tick() noexcept { clock_.fetch_add(1, std::memory_order_relaxed); }
+  // Without a guard: whether an op has begun to use tensors and has not ended. While one has,
+  // nothing that was used since the last tick is demoted: it may be about to be launched.
+  void launching(bool now) noexcept { launching_.store(now, std::memory_order_relaxed); }
 
   // Where the slow tier is used in place nothing has to be awaited, and these three are called.
   virtual bool in_place() const { return false; }
@@ -150,6 +153,7 @@ class Engine {
   std::uint64_t arena_bytes_ = 0, granule_ = 0;
   std::atomic<bool> counting_ = false;
   std::atomic<std::uint64_t> clock_ = 1;
+  std::atomic<bool> launching_ = false;
 };
 
 }  // namespace sentinel

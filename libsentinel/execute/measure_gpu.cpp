@@ -103,7 +103,7 @@ class Rig {
     range.mapped = true;
   }
   void unmap(Range& range) {
-    driver_.unmap(range.address, range.reserved);
+    driver_.unmap_all(range.address, range.bytes, range.chunks.size());
     range.mapped = false;
   }
   void give_back(Range& range) {

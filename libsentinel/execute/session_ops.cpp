@@ -68,12 +68,14 @@ void Session::op_start(const char* name, Phase phase, const char* layer) noexcep
 void Session::use_device(Worker& worker) {
   if (!std::exchange(worker.unused, false)) return;
   worker.computes = true;
-  if (computing_++ == 0) engine_->tick();
+  if (computing_++ > 0) return;
+  engine_->tick();
+  engine_->launching(true);
 }
 
 void Session::let_device_go(Worker& worker) {
   worker.unused = false;
-  if (std::exchange(worker.computes, false)) --computing_;
+  if (std::exchange(worker.computes, false) && --computing_ == 0) engine_->launching(false);
 }
 
 // Whether births are those of the profiled step: until the step differs, and again as soon as it
@@ -217,6 +219,7 @@ void Session::need(Worker& worker, LiveTensor* tensor, const void* storage, std:
 }
 
 void Session::compute_on(void* stream) noexcept {
+  if (in_child_) return;
   try {
     engine_->compute_on(stream);
   } catch (const Error& error) {
@@ -225,6 +228,7 @@ void Session::compute_on(void* stream) noexcept {
 }
 
 void Session::forget_stream(void* stream) noexcept {
+  if (in_child_) return;
   try {
     engine_->forget(stream);
   } catch (const Error& error) {

@@ -4,6 +4,9 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <atomic>
+#include <cstdio>
+
 #include "execute/gpu/driver.h"
 
 namespace sentinel::gpu {
@@ -15,7 +18,7 @@ using Context = struct CUctx_st*;
 using DevicePointer = unsigned long long;
 using Handle = unsigned long long;
 
-constexpr Result kSuccess = 0, kOutOfMemory = 2, kNotReady = 600;
+constexpr Result kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNotReady = 600;
 
 struct Location {
   int type = 1;  // CU_MEM_LOCATION_TYPE_DEVICE
@@ -173,6 +176,19 @@ class CudaDriver final : public Driver {
   void unmap(std::uintptr_t address, std::uint64_t bytes) override {
     const Here here(*this);
     CHECKED(cuMemUnmap, address, bytes);
+  }
+  // One by one where a driver takes no more at once.
+  void unmap_all(std::uintptr_t address, std::uint64_t bytes, std::uint64_t count) override {
+    if (count > 1 && !one_by_one_) {
+      const Here here(*this);
+      const Result result = calls_.cuMemUnmap(address, count * bytes);
+      if (result != kInvalidValue) return check("cuMemUnmap", result);
+      if (!one_by_one_.exchange(true))
+        std::fprintf(stderr,
+                     "sentinel: this driver unmaps no neighbours together (cuMemUnmap): they are "
+                     "unmapped one by one, which takes longer\n");
+    }
+    for (std::uint64_t i = 0; i < count; ++i) unmap(address + i * bytes, bytes);
   }
   // Unlike what cuMemAlloc gives, what is mapped is not a peer's by cuCtxEnablePeerAccess.
   bool share(int device, const std::vector<std::uintptr_t>& mapped, std::uint64_t bytes) override {
@@ -355,6 +371,8 @@ class CudaDriver final : public Driver {
     calls_.cuGetErrorName(result, &name);
     throw DriverError(call, result, name != nullptr ? name : fmt::format("error {}", result));
   }
+
+  static inline std::atomic<bool> one_by_one_ = false;  // of the process: it is told once
 
   Calls calls_;
   Device device_ = 0;

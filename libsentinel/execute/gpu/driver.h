@@ -53,6 +53,10 @@ class Driver {
   virtual void map_all(std::uintptr_t address, std::uint64_t bytes, const std::vector<Chunk>&);
   // Of one mapping, or of several neighbours, each as it was mapped.
   virtual void unmap(std::uintptr_t address, std::uint64_t bytes) = 0;
+  // Neighbours of so many bytes each.
+  virtual void unmap_all(std::uintptr_t address, std::uint64_t bytes, std::uint64_t count) {
+    unmap(address, count * bytes);
+  }
   // Another device's kernels and copies may use what is mapped from now on, and these ranges of so
   // many bytes, which are. Nobody maps or unmaps meanwhile. False: it has no way to.
   virtual bool share(int /*device*/, const std::vector<std::uintptr_t>& /*mapped*/,

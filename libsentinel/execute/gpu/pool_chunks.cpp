@@ -127,11 +127,6 @@ bool PoolEngine::evict_one(Guard& guard) {
   return leave(next_dead().front(), nullptr, now), true;
 }
 
-// Not what the op that runs uses.
-bool PoolEngine::may_go(const Block& b) const {
-  return b.stays == 0 && b.used != clock_.load(std::memory_order_relaxed);
-}
-
 std::list<PoolEngine::Index>::iterator PoolEngine::longest_unused() {
   return std::ranges::find_if(by_use_, [&](Index index) { return may_go(blocks_[index]); });
 }

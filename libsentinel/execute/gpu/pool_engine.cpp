@@ -155,6 +155,7 @@ bool PoolEngine::occupy(std::uintptr_t address, std::uint64_t bytes) noexcept {
       Block& b = blocks_[index];
       ++b.live;
       ++b.wanted;
+      join();
       use(index);
       begun.push_back(index);
     });
@@ -180,6 +181,7 @@ bool PoolEngine::vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted
   return mapped;
 }
 
+// Without a stream: a program may name what an op uses before it names where that computes.
 void PoolEngine::touch(std::uintptr_t address, std::uint64_t bytes) noexcept {
   checked([&] {
     const Guard guard(lock_);
@@ -240,7 +242,10 @@ void PoolEngine::send_away(std::uintptr_t address, std::uint64_t bytes, bool sin
       --b.wanted;
       b.sinks = sinks && b.wanted == 0;  // else by another tensor
       if (b.sinks && b.state == State::absent) store_->sink(b.lies);
-      if (!leave_unwanted(index, now)) leave_later(index);
+      if (launching_.load(std::memory_order_relaxed) && in_use(b))
+        keep_for_op(index);
+      else if (!leave_unwanted(index, now))
+        leave_later(index);
     });
   });
 }
@@ -274,6 +279,7 @@ void PoolEngine::await(std::uintptr_t address, std::uint64_t bytes) noexcept {
                                   print_bytes(chunks_ * granule_)));
       }
       if (b.live == 0) return;
+      join();
       use(index);
       await_mark(b);
     });

@@ -175,7 +175,9 @@ class PoolEngine final : public Engine {
   std::list<Index>& dead_beside(const Block& b) { return b.pools > 0 ? idle_ : dead_; }
   std::list<Index>& next_dead() { return dead_.empty() ? idle_ : dead_; }
   void change_pools(std::uintptr_t address, std::uint64_t bytes, int change) noexcept;
-  bool may_go(const Block&) const;
+  bool may_go(const Block& b) const { return b.stays == 0 && !in_use(b); }
+  // By the op that runs.
+  bool in_use(const Block& b) const { return b.used == clock_.load(std::memory_order_relaxed); }
   std::list<Index>::iterator longest_unused();
   std::optional<Index> choose_victim();
   HostStore::Place* find_place(Guard&);
@@ -183,6 +185,7 @@ class PoolEngine final : public Engine {
   void leave(Index, HostStore::Place*, Mark& now);
   bool leave_unwanted(Index, Mark& now);
   void leave_later(Index);
+  void keep_for_op(Index);
   void leave_at_last();
   void bring_near(Index, Guard&);
   void ask_for(Index);
@@ -231,6 +234,7 @@ class PoolEngine final : public Engine {
   std::deque<Index> queued_;
   std::deque<Index> late_;  // no plan wants them here, and there was no place for them
   bool room_ = false;       // there may be again
+  std::uint64_t kept_ = 0;  // some of them were used in this op; 0: none
   std::uint64_t tickets_ = 0, under_way_ = 0;  // departures: ever; that have not ended
   std::uint64_t arriving_ = 0;                 // blocks that the device fills from the file
   unsigned waiting_ = 0;                       // threads in want of a chunk

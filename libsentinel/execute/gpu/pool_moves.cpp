@@ -7,12 +7,16 @@
 namespace sentinel::gpu {
 void PoolEngine::use(Index index) {
   Block& b = blocks_[index];
-  join();
   b.used = clock_.load(std::memory_order_relaxed);
+  if (kept_ != 0 && kept_ != b.used) {
+    kept_ = 0;
+    room_ = true;
+    work_.notify_one();
+  }
   if (b.state == State::resident && b.live > 0) by_use_.splice(by_use_.end(), by_use_, b.place);
 }
 
-// A stream that is new here begins behind all that was launched on others until now: what is known
+// For what is launched next. A stream that is new here begins behind all that was launched on others until now: what is known
 // of events is known for those.
 void PoolEngine::join() {
   const Stream stream = streams_.here();
@@ -182,8 +186,7 @@ void PoolEngine::end(Index index, bool wanted, Mark& now) {
   b.wanted -= wanted ? 1 : 0;
   if (--b.live == 0) return die(index, now);
   if (b.state == State::resident && !in_one_order()) b.mark = last_use(b, now);
-  if (b.used != clock_.load(std::memory_order_relaxed) && !leave_unwanted(index, now))
-    leave_later(index);
+  if (!in_use(b) && !leave_unwanted(index, now)) leave_later(index);
 }
 
 // False: there is no place for it, or it has to come first.
@@ -204,16 +207,22 @@ void PoolEngine::leave_later(Index index) {
   if (!std::exchange(blocks_[index].late, true)) late_.push_back(index);
 }
 
+// When an op runs that came after the one that uses it now.
+void PoolEngine::keep_for_op(Index index) {
+  leave_later(index);
+  kept_ = blocks_[index].used;
+}
+
 void PoolEngine::leave_at_last() {
   room_ = false;
   Mark now;
   for (auto count = late_.size(); count > 0; --count) {
     const Index index = late_.front();
-    const bool in_use = blocks_[index].used == clock_.load(std::memory_order_relaxed);
-    if (!in_use && !leave_unwanted(index, now)) return;
+    const bool stays = in_use(blocks_[index]);
+    if (!stays && !leave_unwanted(index, now)) return;
     late_.pop_front();
-    blocks_[index].late = in_use;
-    if (in_use) late_.push_back(index);
+    blocks_[index].late = false;
+    if (stays) keep_for_op(index);
   }
 }
 
@@ -343,7 +352,7 @@ bool PoolEngine::has_left(const Departure& departure) {
 
 // Nothing uses the memory of these neighbours any more, and its contents lie where they are to lie.
 void PoolEngine::let_go(Index first, Index count) {
-  driver_.unmap(at(first), count * granule_);
+  driver_.unmap_all(at(first), granule_, count);
   under_way_ -= count;
   for (Index index = first; index < first + count; ++index) {
     Block& b = blocks_[index];

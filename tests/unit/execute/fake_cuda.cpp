@@ -5,8 +5,9 @@
 // is refused elsewhere.
 //
 // SENTINEL_FAKE_CUDA_BYTES: what each device has (16 GiB). SENTINEL_FAKE_CUDA_APART: neither
-// reaches the other's memory. SENTINEL_FAKE_CUDA_FAIL=cuMemMap:10: the
-// tenth call of that name is refused, since the variable was last another.
+// reaches the other's memory. SENTINEL_FAKE_CUDA_UNMAPS_ONE: a call unmaps one mapping, and no
+// neighbours with it. SENTINEL_FAKE_CUDA_FAIL=cuMemMap:10: the tenth call of that name is refused,
+// since the variable was last another.
 // SENTINEL_FAKE_CUDA_PAGEABLE: hmm or ats, how the device's kernels, which are the processor's,
 // reach pageable memory; else they are said not to.
 #include <fcntl.h>
@@ -266,6 +267,8 @@ CUDA(cuMemUnmap, std::uint64_t address, std::size_t bytes) {
   for (; end != mappings.end() && end->first == covered && covered < address + bytes; ++end)
     covered += end->second.bytes;
   if (covered != address + bytes) return kInvalidValue;
+  if (std::getenv("SENTINEL_FAKE_CUDA_UNMAPS_ONE") != nullptr && begin->second.bytes != bytes)
+    return kInvalidValue;
   mappings.erase(begin, end);
   return place_at(address, bytes, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }

@@ -244,13 +244,14 @@ TEST_P(LateGpuSession, StreamsMayBeDestroyed) {
   ManagedMemory memory(session, device.get());
   Training training(memory);
   for (std::uint64_t i = 0; i < 8; ++i) {
-    training.step(i);
+    training.step(i, 1, GetParam() % 2 == 1);
     memory.change_stream();
   }
   const auto sum = training.sum();
   session.finish("over");
   device->finish();
   EXPECT_THAT(device->complaints(), testing::IsEmpty());
+  EXPECT_EQ(device->waits(nullptr), 0u) << "nobody computes on the default stream";
   EXPECT_EQ(*sum, plain([](Training& other) {
     for (std::uint64_t i = 0; i < 8; ++i) other.step(i);
   }));
@@ -490,6 +491,48 @@ TEST(GpuSessionTest, AnOpInAnotherThreadLeavesWhatIsAboutToBeLaunchedAlone) {
   });
 }
 
+// As two of autograd's threads may use what forward has left: where the plan sends it away at the
+// end of one's op, the other's has yet to be launched.
+TEST_P(LateGpuSession, APlanSendsNothingAwayThatAnotherThreadIsAboutToLaunch) {
+  const auto device = std::make_shared<gpu::FakeGpu>(GetParam(), 400, 2_MiB);
+  auto options = options_with("45%");
+  options.machine = "v100-16gb";
+  options.driver = device;
+  Session& session = begin(std::move(options));
+  ManagedMemory memory(session, device.get());
+  rig::SecondThread second;
+  for (int step = 0; step < 8; ++step) {
+    std::vector<Tensor> kept;
+    for (std::size_t layer = 0; layer < kLayers; ++layer) {
+      const auto number = std::to_string(layer);
+      memory.op("make " + number, Phase::forward, {}, [&] {
+        kept.push_back(memory.allocate(kWords));
+        memory.launch({kept.back()}, [] {});
+      });
+      const Tensor made = kept.back();
+      memory.op("launches late " + number, Phase::forward, {made}, [&] {
+        second.run([&] {
+          memory.op("ends first " + number, Phase::forward, {made},
+                    [&] { memory.launch({made}, [] {}); });
+        });
+        usleep(2000);  // long enough to leave
+        memory.launch({made}, [] {});
+      });
+    }
+    for (std::size_t layer = kLayers; layer-- > 0;) {
+      memory.op("backward " + std::to_string(layer), Phase::backward, {kept[layer]},
+                [&] { memory.launch({kept[layer]}, [] {}); });
+      memory.release(kept[layer]);
+    }
+    memory.step_end();
+  }
+  session.finish("over");
+  device->finish();
+  EXPECT_THAT(device->complaints(), testing::IsEmpty());
+  std::ifstream file(scratch(".json"));
+  EXPECT_GT(nlohmann::json::parse(file)["steps"].back()["demoted_bytes"], 0);
+}
+
 TEST(GpuSessionTest, AnOpThatHasNoRoomStopsTraining) {
   const auto short_of_memory = [] {
     Session& session = begin(options_with("35%"));
@@ -651,6 +694,24 @@ TEST(CudaDriver, UnmapsNeighboursTogetherButNoPartOfAny) {
   driver->unmap(range, 12_MiB);
   for (const auto chunk : chunks) driver->destroy(chunk);
   driver->unreserve(range, 16_MiB);
+}
+
+TEST(CudaDriver, UnmapsOneByOneWhereNeighboursAreRefused) {
+  const auto trains = [] {
+    setenv("SENTINEL_FAKE_CUDA_UNMAPS_ONE", "1", 1);
+    testing::internal::CaptureStderr();
+    const auto steps = [](Training& training) {
+      for (std::uint64_t i = 0; i < 8; ++i) training.step(i);
+    };
+    const bool same = train("40%", steps).sum == plain(steps);
+    const auto told = testing::internal::GetCapturedStderr();
+    const auto first = told.find("unmapped one by one");
+    const bool once = first != told.npos && told.find("unmapped one by one", first + 1) == told.npos;
+    std::fprintf(stderr, "%s", told.c_str());
+    std::_Exit(same && once ? 0 : 1);
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(trains(), testing::ExitedWithCode(0), "");
 }
 
 // As of CUDA 12.2 a place is a location, before that a device. The fakes refuse any other.

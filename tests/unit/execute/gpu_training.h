@@ -10,13 +10,13 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "execute/session.h"
 #include "fake_gpu.h"
 #include "sentinel/adaptor.h"
+#include "second_thread.h"
 
 namespace sentinel::rig {
 
@@ -111,7 +111,8 @@ class Training {
     }
   }
 
-  // `share`: of the words, as a smaller batch has fewer. `two_threads`: backward has its own.
+  // `share`: of the words, as a smaller batch has fewer. `two_threads`: backward has its own,
+  // one for all steps.
   // `together`: one op updates all weights.
   void step(std::uint64_t number, double share = 1, bool two_threads = false,
             bool together = false) {
@@ -132,10 +133,8 @@ class Training {
       }
       memory_.release(kept[0]);
     };
-    if (two_threads)
-      std::thread(backward).join();
-    else
-      backward();
+    if (two_threads && second_ == nullptr) second_ = std::make_unique<SecondThread>();
+    two_threads ? second_->run(backward) : backward();
     if (together)
       compute("update", Phase::optimizer, weights_, [all = weights_, number] {
         for (Tensor weights : all) weights[0] += number;
@@ -177,6 +176,7 @@ class Training {
 
   Memory& memory_;
   std::vector<Tensor> weights_;
+  std::unique_ptr<SecondThread> second_;
 };
 
 }  // namespace sentinel::rig

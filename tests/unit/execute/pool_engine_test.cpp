@@ -2,6 +2,7 @@
 
 #include "execute/gpu/managed_driver.h"
 #include "pool_engine_fixture.h"
+#include "second_thread.h"
 
 namespace sentinel::gpu {
 namespace {
@@ -490,6 +491,72 @@ TEST_F(PoolEngineTest, AStreamMayEnd) {
   expect(0, 1, 5, stream);
   gpu->finish();
   EXPECT_EQ(wrong, 0u);
+}
+
+// Another op may end meanwhile, whose plan sends away what both use.
+TEST_F(PoolEngineTest, WhatIsAboutToBeLaunchedDoesNotLeaveBeforeTheNextOp) {
+  for (unsigned seed = 0; seed < 10; ++seed) {
+    make(seed);
+    engine->tick();
+    engine->launching(true);
+    ASSERT_TRUE(engine->occupy(at(0), kUnit));
+    engine->demote(at(0), kUnit);
+    engine->settle();
+    fill(0, 1, 5, stream);
+    gpu->finish();
+    ASSERT_THAT(gpu->complaints(), IsEmpty());
+    EXPECT_EQ(engine->counters().demoted_bytes, 0u);
+    engine->launching(false);
+    engine->tick();
+    ASSERT_TRUE(engine->occupy(at(1), kUnit));
+    for (int waited = 0; engine->counters().demoted_bytes == 0 && waited < 5000; ++waited)
+      usleep(1000);
+    EXPECT_EQ(engine->counters().demoted_bytes, kUnit);
+  }
+}
+
+TEST_F(PoolEngineTest, AStreamThatEndedIsNoOtherThreadsAnyMore) {
+  make(8);
+  rig::SecondThread second;
+  const Stream other = gpu->make_stream();
+  second.run([&] {
+    engine->compute_on(other);
+    engine->tick();
+    ASSERT_TRUE(engine->occupy(at(0), kUnit));
+    fill(0, 1, 5, other);
+  });
+  engine->forget(other);
+  gpu->finish();
+  gpu->destroy_stream(other);
+  second.run([&] {
+    engine->tick();
+    engine->await(at(0), kUnit);
+    ASSERT_TRUE(engine->occupy(at(1), kUnit));
+    engine->finish();
+    expect(0, 1, 5, nullptr);
+  });
+  gpu->finish();
+  EXPECT_EQ(wrong, 0u);
+}
+
+// A driver gives the next stream the handle of one that was destroyed.
+TEST(ThreadStreams, WhatWasForgottenIsNotWhatIsMadeNext) {
+  const auto handle = reinterpret_cast<Stream>(16);
+  ThreadStreams streams;
+  rig::SecondThread second;
+  const auto there = [&] {
+    Stream stream = nullptr;
+    second.run([&] { stream = streams.here(); });
+    return stream;
+  };
+  second.run([&] { streams.set(handle); });
+  EXPECT_EQ(there(), handle);
+  streams.forget(handle);
+  streams.set(handle);
+  EXPECT_EQ(there(), nullptr);
+  EXPECT_EQ(streams.here(), handle);
+  second.run([&] { streams.set(handle); });
+  EXPECT_EQ(there(), handle);
 }
 
 TEST_F(PoolEngineTest, TwoDevicesDoNotKnowEachOthersStreams) {
