@@ -222,6 +222,13 @@ INSTANTIATE_TEST_SUITE_P(ByEveryWay, GpuSessionOverAFile, testing::Values("auto"
 // Kernels and copies run when the device pleases, in every order that streams and events allow.
 class LateGpuSession : public testing::TestWithParam<unsigned> {};
 
+SessionOptions on_late_device(std::shared_ptr<gpu::FakeGpu> device) {
+  auto options = options_with("45%");
+  options.machine = "v100-16gb";  // this one would take its time to be measured
+  options.driver = std::move(device);
+  return options;
+}
+
 TEST_P(LateGpuSession, ComputesTheSameInAnyOrderOfTheDevice) {
   const auto seed = GetParam();
   const auto steps = [&](Training& training) {
@@ -237,10 +244,7 @@ INSTANTIATE_TEST_SUITE_P(Seeds, LateGpuSession, testing::Range(1u, 9u));
 
 TEST_P(LateGpuSession, StreamsMayBeDestroyed) {
   const auto device = std::make_shared<gpu::FakeGpu>(GetParam(), 400, 2_MiB);
-  auto options = options_with("45%");
-  options.machine = "v100-16gb";
-  options.driver = device;
-  Session& session = begin(std::move(options));
+  Session& session = begin(on_late_device(device));
   ManagedMemory memory(session, device.get());
   Training training(memory);
   for (std::uint64_t i = 0; i < 8; ++i) {
@@ -495,10 +499,7 @@ TEST(GpuSessionTest, AnOpInAnotherThreadLeavesWhatIsAboutToBeLaunchedAlone) {
 // end of one's op, the other's has yet to be launched.
 TEST_P(LateGpuSession, APlanSendsNothingAwayThatAnotherThreadIsAboutToLaunch) {
   const auto device = std::make_shared<gpu::FakeGpu>(GetParam(), 400, 2_MiB);
-  auto options = options_with("45%");
-  options.machine = "v100-16gb";
-  options.driver = device;
-  Session& session = begin(std::move(options));
+  Session& session = begin(on_late_device(device));
   ManagedMemory memory(session, device.get());
   rig::SecondThread second;
   for (int step = 0; step < 8; ++step) {
