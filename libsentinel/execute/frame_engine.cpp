@@ -127,7 +127,8 @@ bool FrameEngine::occupy(std::uintptr_t address, std::uint64_t bytes) noexcept {
     ++block.live;
     ++block.wanted;
     block.discard = false;  // on its way out, and written again before its pages have gone
-    block.used = now;
+    arrivals_ += 2;
+    block.used = now | (arrivals_ & 0xffffff);
     block.made = true;
     if (block.queue == QueueId::evict) keep(index);
     no_longer_idle(index);

@@ -176,7 +176,7 @@ class FrameEngine final : public Engine {
   std::uint64_t frames_ = 0;        // in the arena, free, in flight and given to pieces
   std::uint64_t budget_frames_;
   std::uint64_t streamed_ = 0;  // the last op that had to give up blocks of its own
-  std::uint64_t arrivals_ = 2;  // twice those demanded: orders blocks used in the same tick
+  std::uint64_t arrivals_ = 2;  // twice those demanded or born: orders blocks used in one tick
   std::size_t arriving_ = 0, leaving_ = 0;
   bool frozen_ = false, stop_ = false, child_ = false;
   bool starved_ = false;     // the promoter waits for a frame

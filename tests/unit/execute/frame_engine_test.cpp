@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "execute/limits.h"
 #include "unit/execute/frame_engine_fixture.h"
 
 namespace sentinel {
@@ -241,6 +242,25 @@ TEST_P(EngineTest, NewbornsGetTheFramesOfTheDead) {
 }
 
 // A dead block is taken for one thread's newborn while the other thread's is born in it.
+// Of an op that streams: a library's scratch memory, say, born where another's has just died.
+TEST_P(EngineTest, WhatAnOpHasFoundLeavesBeforeWhatItMakes) {
+  const auto least = FrameEngine::minimum_bytes(thread_count(), 8) / kGranule;
+  constexpr std::uint64_t kMade = 8, kAbsent = 8;
+  const auto budget = least + kMade + 2 * kAbsent;
+  if ((budget + kAbsent) * kGranule > kArena) GTEST_SKIP() << "too many processors for the arena";
+  engine->set_budget(budget * kGranule);
+  for (std::uint64_t b = 0; b < budget + kAbsent; ++b) occupy(b), fill(b), engine->tick();
+  const auto made = budget - kMade;
+  for (auto b = made; b < budget; ++b) engine->vacate(at(b), kGranule, true);
+  for (std::uint64_t b = 0; b < budget + kAbsent; ++b)
+    if (b < made || b >= budget) engine->touch(at(b), kGranule);
+  for (auto b = made; b < budget; ++b) occupy(b), words(b)[0] = b;
+  for (std::uint64_t b = 0; b < kAbsent; ++b) EXPECT_TRUE(intact(b)) << b;
+  const auto before = engine->counters().demand_faults;
+  for (auto b = made; b < budget; ++b) EXPECT_EQ(words(b)[0], b);
+  EXPECT_EQ(engine->counters().demand_faults, before);
+}
+
 TEST_P(EngineTest, ThreadsTakeEachOthersDeadBlocks) {
   engine->set_budget(24 * kGranule);
   const auto live = [&](std::uint64_t parity) {
