@@ -241,7 +241,6 @@ TEST_P(EngineTest, NewbornsGetTheFramesOfTheDead) {
   EXPECT_EQ(engine->counters().demoted_bytes, 0u);
 }
 
-// A dead block is taken for one thread's newborn while the other thread's is born in it.
 // Of an op that streams: a library's scratch memory, say, born where another's has just died.
 TEST_P(EngineTest, WhatAnOpHasFoundLeavesBeforeWhatItMakes) {
   const auto least = FrameEngine::minimum_bytes(thread_count(), 8) / kGranule;
@@ -261,6 +260,7 @@ TEST_P(EngineTest, WhatAnOpHasFoundLeavesBeforeWhatItMakes) {
   EXPECT_EQ(engine->counters().demand_faults, before);
 }
 
+// A dead block is taken for one thread's newborn while the other thread's is born in it.
 TEST_P(EngineTest, ThreadsTakeEachOthersDeadBlocks) {
   engine->set_budget(24 * kGranule);
   const auto live = [&](std::uint64_t parity) {
