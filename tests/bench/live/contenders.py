@@ -62,7 +62,7 @@ def contenders(shares):
         yield Contender("drive's toll", "toll", share)
         yield Contender("offload hooks", "offload", share, steps=4)
         yield Contender("Linux swap", "swap", share, steps=4)
-        yield Contender("swap in what Sentinel holds,", "swap", share, steps=4, as_sentinel=True)
+        yield Contender("swap in as little,", "swap", share, steps=4, as_sentinel=True)
 
 
 def command(contender, model, folder, disk, options):
