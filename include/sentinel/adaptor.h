@@ -54,14 +54,14 @@ SENTINEL_API void sentinel_compute_on(void* stream);
  * another before it launches (else it is taken to compute on the default stream). */
 SENTINEL_API void sentinel_forget_stream(void* stream);
 /* Memory of another device than the session's, which is not managed: no op names it. From the
- * driver, in that device's primary context; whoever frees it waits for all that the device was
- * given until then. 0, or a negative errno with sentinel_last_error(); -ENOMEM: that device is
- * full. */
+ * driver, in that device's primary context; what is freed goes back once all is over that the
+ * device was given until then, and nobody waits for that but who finds the device full. 0,
+ * or a negative errno with sentinel_last_error(); -ENOMEM: that device is full. */
 SENTINEL_API int sentinel_unmanaged_malloc(int device, size_t bytes, void** memory);
 SENTINEL_API void sentinel_unmanaged_free(int device, void* memory);
 /* Bytes: of tensors alive on a device, and the most that were; of the device's memory that is held
- * for them, and the most that was (of a device that is not managed, the same again); the budget, or
- * 0. `reset`: the most alive is what is now, from here on. */
+ * for them, and the most that was (of a device that is not managed: with what is freed and has not
+ * gone back); the budget, or 0. `reset`: the most alive is what is now, from here on. */
 SENTINEL_API void sentinel_gpu_memory(int device, size_t figures[5], int reset);
 
 /* A layer begins. `name` is copied. */

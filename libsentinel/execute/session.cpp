@@ -76,7 +76,8 @@ Session::Session(SessionOptions options, std::string framework, OpOrder order)
       framework_(std::move(framework)),
       order_(order),
       engine_(make_engine(options_, driver_.get())),
-      unmanaged_([this](int device) { return open_unmanaged(device); }),
+      unmanaged_([this](int device) { return open_unmanaged(device); },
+                 [this](int device, const auto& why) { tell_of_kept(device, why); }),
       space_(*engine_) {
   this_thread().trains = true;
   if (driver_) options_.granule_bytes = engine_->granule();  // what the device has them made of
@@ -409,6 +410,7 @@ void Session::finish(const char* reason) noexcept {
     const Guard guard(lock_);
     if (std::exchange(finished_, true)) return;
     engine_->program_ends();
+    unmanaged_.settle();
     if (state_ == State::profiling) {
       end_counting();
       store(take_profile(false, reason));

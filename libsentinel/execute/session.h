@@ -112,6 +112,7 @@ class Session {
   void use_device(Worker&);
   void let_device_go(Worker&);
   std::unique_ptr<gpu::Driver> open_unmanaged(int device);
+  void tell_of_kept(int device, const std::exception& why);
   Worker& here();
 
   bool on_track() const;
@@ -195,7 +196,7 @@ class Session {
   OpOrder order_;
   std::unique_ptr<Engine> engine_;
   gpu::Unmanaged unmanaged_;
-  std::atomic<bool> told_of_refusal_ = false;  // of memory there
+  std::atomic<bool> told_of_kept_ = false;  // memory there
   Machine machine_;
 
   std::mutex lock_;  // guards all below

@@ -107,26 +107,30 @@ std::string Session::why_unmanaged_full(int device, std::size_t bytes) {
   return unmanaged_.why_full(device, bytes);
 }
 
-// What ends training on a device that is managed is told here: the program hears of it from its
-// framework, and may go on.
 void Session::release_unmanaged(int device, void* address) noexcept {
   if (in_child_) return;
   try {
     unmanaged_.release(device, address);
   } catch (const std::exception& error) {
-    const auto* refused = dynamic_cast<const gpu::DriverError*>(&error);
-    if (refused != nullptr && refused->status == gpu::kDeinitialized) return;
-    if (!told_of_refusal_.exchange(true))
-      say(fmt::format("memory of gpu{} is not given back: {}", device, error.what()));
+    tell_of_kept(device, error);
   }
 }
 
+// What ends training on a device that is managed is told here: the program hears of it from its
+// framework, and may go on.
+void Session::tell_of_kept(int device, const std::exception& why) {
+  const auto* refused = dynamic_cast<const gpu::DriverError*>(&why);
+  if (refused != nullptr && refused->status == gpu::kDeinitialized) return;
+  if (!told_of_kept_.exchange(true))
+    say(fmt::format("memory of gpu{} is not given back: {}", device, why.what()));
+}
+
 Session::Memory Session::unmanaged(int device, bool reset) {
-  const auto [live, most] = unmanaged_.figures(device, reset);
+  const auto [live, most_live, held, most_held] = unmanaged_.figures(device, reset);
   return {.live_bytes = live,
-          .most_live_bytes = most,
-          .held_bytes = live,
-          .most_held_bytes = most,
+          .most_live_bytes = most_live,
+          .held_bytes = held,
+          .most_held_bytes = most_held,
           .budget_bytes = 0};
 }
 

@@ -314,7 +314,7 @@ TEST_F(DeviceTest, NeighboursAreUnmappedByOneCall) {
   driver->unreserve(range, kCount * granule);
 }
 
-// And is given back once the device has done with it: the copies out have ended then.
+// All that the device was given has ended when that has been waited for: the copies out, too.
 TEST_F(DeviceTest, MemoryAsTheDriverGivesItHoldsWhatIsWritten) {
   if (without_kernels().empty()) kernel = std::make_unique<TouchKernel>(library());
   const Stream stream = driver->make_stream();
@@ -326,6 +326,7 @@ TEST_F(DeviceTest, MemoryAsTheDriverGivesItHoldsWhatIsWritten) {
     write(*second, bytes, 20 + round, stream);
     read(*first, bytes, 10 + round, stream);
     read(*second, bytes, 20 + round, stream);
+    driver->synchronize_all();
     driver->free(*first);
     ASSERT_NO_FATAL_FAILURE(compare());
     driver->free(*second);

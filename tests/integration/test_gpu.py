@@ -1,6 +1,6 @@
 """`--tiers fast=gpu0,slow=host` where there is no GPU, and where PyTorch knows of none. Sessions on a GPU's
 memory are tested in tests/unit/execute/gpu_session_test.cpp, on a device in tests/gpu; that folder's scripts in
-test_gpu_scripts.py."""
+test_gpu_comparison.py, test_gpu_run.py and test_gpu_programs.py."""
 import ctypes
 import os
 import subprocess

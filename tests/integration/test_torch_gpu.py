@@ -92,9 +92,10 @@ def test_what_lies_on_another_device_trains_beside(flags, python, device, tmp_pa
     told = training.read_json(summary)
     assert told["peak_fast_bytes"] <= told["fast_limit_bytes"] < told["peak_unlimited_bytes"] / 3
     assert told["steps"][-1]["phase"] == "steady" and told["steps"][-1]["promoted_bytes"] > 0
-    live, most, *held = (int(word) for word in outcome.err.split("on the other device: ")[1].split()[:5])
+    live, most, held, most_held, budget = (int(word) for word in outcome.err.split("on the other device: ")[1].split()[:5])
     assert live == 2 * 4 * 512 * 384  # the weights
-    assert most >= live + 4 * 1024 * (512 + 384) and held == [live, most, 0]
+    assert most >= live + 4 * 1024 * (512 + 384)
+    assert most_held >= held >= live and most_held >= most and budget == 0
 
 
 @pytest.mark.parametrize("other", [0, 1])

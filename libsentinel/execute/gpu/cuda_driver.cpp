@@ -78,18 +78,19 @@ static_assert(sizeof(AllocationProperties) == 32 && sizeof(Access) == 12);
   X(cuEventQuery, (Event))                                                                  \
   X(cuEventSynchronize, (Event))
 
-// Of managed memory, and needed for nothing else: as of CUDA 12.2 with a location, before with a
-// device.
-#define SENTINEL_CUDA_PLACING_CALLS(X)                                               \
+// That not every driver has. Of managed memory, and needed for nothing else: as of CUDA 12.2 with a
+// location, before with a device. As of CUDA 12.5 an event of all that a context was given.
+#define SENTINEL_CUDA_OPTIONAL_CALLS(X)                                              \
   X(cuMemAdvise_v2, (DevicePointer, std::size_t, int, Location))                     \
   X(cuMemPrefetchAsync_v2, (DevicePointer, std::size_t, Location, unsigned, Stream)) \
   X(cuMemAdvise, (DevicePointer, std::size_t, int, Device))                          \
-  X(cuMemPrefetchAsync, (DevicePointer, std::size_t, Device, Stream))
+  X(cuMemPrefetchAsync, (DevicePointer, std::size_t, Device, Stream))                \
+  X(cuCtxRecordEvent, (Context, Event))
 
 struct Calls {
 #define SENTINEL_CUDA_POINTER(name, arguments) Result(*name) arguments = nullptr;
   SENTINEL_CUDA_CALLS(SENTINEL_CUDA_POINTER)
-  SENTINEL_CUDA_PLACING_CALLS(SENTINEL_CUDA_POINTER)
+  SENTINEL_CUDA_OPTIONAL_CALLS(SENTINEL_CUDA_POINTER)
 #undef SENTINEL_CUDA_POINTER
 };
 
@@ -107,7 +108,7 @@ Calls load(const std::string& file) {
     throw Error(                               \
         fmt::format("{} has no {}: a driver for CUDA 11.0 or later is needed", file, #name));
   SENTINEL_CUDA_CALLS(SENTINEL_CUDA_REQUIRE)
-  SENTINEL_CUDA_PLACING_CALLS(SENTINEL_CUDA_FIND)
+  SENTINEL_CUDA_OPTIONAL_CALLS(SENTINEL_CUDA_FIND)
 #undef SENTINEL_CUDA_REQUIRE
 #undef SENTINEL_CUDA_FIND
   return calls;
@@ -214,8 +215,14 @@ class CudaDriver final : public Driver {
   }
   void free(std::uintptr_t address) override {
     const Here here(*this);
-    CHECKED(cuCtxSynchronize);
     CHECKED(cuMemFree_v2, address);
+  }
+  void synchronize_all() override {
+    const Here here(*this);
+    if (calls_.cuCtxRecordEvent == nullptr) return CHECKED(cuCtxSynchronize);
+    const std::unique_ptr<void, Result (*)(Event)> event(make_event(), calls_.cuEventDestroy_v2);
+    CHECKED(cuCtxRecordEvent, context_, event.get());
+    CHECKED(cuEventSynchronize, event.get());
   }
 
   std::uintptr_t manage(std::uint64_t bytes) override {

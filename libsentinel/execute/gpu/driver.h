@@ -3,7 +3,7 @@
 // allow (tests/unit/execute/fake_gpu.h).
 //
 // Thread-safe. Every call throws DriverError, with the driver's own name of the call, where it is
-// refused; none waits for the device but synchronize() and free().
+// refused; none waits for the device but those named synchronize, and free().
 #pragma once
 
 #include <cstdint>
@@ -64,8 +64,8 @@ class Driver {
     return true;
   }
 
-  // Memory as the driver gives it, where it is used and not moved. None: the device is full. It is
-  // given back once all has ended that the device was given until then, on whatever stream.
+  // Memory as the driver gives it, where it is used and not moved. None: the device is full. Whoever
+  // frees it has made sure that nothing uses it any more.
   virtual std::optional<std::uintptr_t> allocate(std::uint64_t bytes);
   virtual void free(std::uintptr_t) {}
 
@@ -105,6 +105,8 @@ class Driver {
   virtual void wait(Stream, Event) = 0;  // for what was recorded last, when this is called
   virtual bool done(Event) = 0;          // true as well where nothing was recorded
   virtual void synchronize(Event) = 0;   // the calling thread waits
+  // Also the calling thread: for all that the device was given until now, on whatever stream.
+  virtual void synchronize_all() {}
 };
 
 inline void Driver::map_all(std::uintptr_t address, std::uint64_t bytes,

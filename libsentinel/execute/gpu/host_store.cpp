@@ -97,11 +97,6 @@ HostStore::Place* HostStore::take_below() {
   return device_ && !direct_over_ ? new_place(nullptr) : nullptr;
 }
 
-bool HostStore::end_direct() {
-  direct_over_ = true;
-  return device_ != nullptr;
-}
-
 HostStore::Place* HostStore::new_place(void* memory) {
   if (unused_.empty()) {
     places_.push_back(std::make_unique<Place>());

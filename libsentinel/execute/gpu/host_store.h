@@ -72,9 +72,8 @@ class HostStore {
 
   // A place without memory, for the device's own transfers; null: it has none.
   Place* take_below();
-  // From now on there are no such but those begun: all else passes the host's memory. Whether
-  // there were.
-  bool end_direct();
+  // From now on there are no such but those begun: all else passes the host's memory.
+  void end_direct() { direct_over_ = true; }
   // From the device's memory, which stays as it is until `written`; the owner does not give the
   // place until then. Into it, until `filled`; `now`: somebody waits.
   void write(Place*, std::uint32_t owner, void* device);

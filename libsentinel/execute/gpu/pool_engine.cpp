@@ -104,13 +104,16 @@ bool PoolEngine::share(int device) {
   return driver_.share(device, mapped, granule_);
 }
 
-// Its exit handlers would fail what is on its way, and that would end the process as if training
-// had. Where the library went first nothing arrives any more, and nobody waits for that.
+// The libraries' exit handlers would fail what is on its way, and that would end the process as if
+// training had. Where cuFile went first nothing arrives any more, and nobody waits for that.
 void PoolEngine::program_ends() noexcept {
   constexpr auto kPatience = std::chrono::seconds(10);
   Guard guard(lock_);
-  if (in_child_ || !store_->end_direct()) return;
-  freed_.wait_for(guard, kPatience, [this] { return ended_ || under_way_ + arriving_ == 0; });
+  if (in_child_) return;
+  store_->end_direct();
+  freed_.wait_for(guard, kPatience, [this] {
+    return ended_ || (under_way_ + arriving_ == 0 && !arrivals_matter() && !helper_waits_);
+  });
 }
 
 void PoolEngine::forget(Stream stream) {

@@ -199,6 +199,7 @@ class PoolEngine final : public Engine {
   std::optional<Index> paged_victim(bool pressing);
   void make_room_ahead();
   void wait_for_room(Guard&);
+  bool arrivals_matter() const { return store_->limited() && !arrivals_.empty(); }
   void collect_arrivals();
   void recall(Index);
   bool take_back(Index);
@@ -249,6 +250,7 @@ class PoolEngine final : public Engine {
   Stream in_ = nullptr, out_ = nullptr, join_ = nullptr;
   EngineCounters counters_;
   bool over_ = false, in_child_ = false;
+  bool helper_waits_ = false;  // for the device
   bool ended_ = false;  // the store, for the process ends: nothing comes any more
   std::unique_ptr<HostStore> store_;
   std::unique_ptr<Pager> pager_;  // null: plans decide

@@ -288,8 +288,14 @@ void PoolEngine::fetch_queued(Guard& guard) {
 
 void PoolEngine::helper() {
   Guard guard(lock_);
-  const auto arrivals_matter = [this] { return store_->limited() && !arrivals_.empty(); };
   const auto late_may_leave = [this] { return room_ && !late_.empty() && !store_->wanted(); };
+  const auto wait_for = [&](const Mark& mark) {
+    helper_waits_ = true;
+    guard.unlock();
+    driver_.synchronize(mark.get());
+    guard.lock();
+    helper_waits_ = false;
+  };
   while (true) {
     work_.wait(guard, [&] {
       return over_ || !departures_.empty() || arrivals_matter() || late_may_leave();
@@ -300,17 +306,12 @@ void PoolEngine::helper() {
     } else if (!departures_.empty()) {
       Departure departure = std::move(departures_.front());
       departures_.pop_front();
-      guard.unlock();
-      driver_.synchronize(departure.mark.get());
-      guard.lock();
+      wait_for(departure.mark);
       gone(std::move(departure));
       collect_arrivals();
       fetch_queued(guard);
     } else {
-      const Mark mark = arrivals_.front().mark;
-      guard.unlock();
-      driver_.synchronize(mark.get());
-      guard.lock();
+      wait_for(Mark(arrivals_.front().mark));
       collect_arrivals();
     }
     freed_.notify_all();

@@ -3,22 +3,50 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 
+#include "base/quiet_thread.h"
 #include "base/units.h"
 
 namespace sentinel::gpu {
 
+Unmanaged::~Unmanaged() {
+  {
+    const std::lock_guard guard(lock_);
+    over_ = true;
+    work_.notify_all();
+  }
+  for (auto& [device, here] : devices_)
+    if (here.helper.joinable()) here.helper.join();
+}
+
+// With the lock. What was refused is tried again by the next call.
+Unmanaged::Device& Unmanaged::open(int device) {
+  Device& here = devices_[device];
+  if (!here.driver) here.driver = open_(device);
+  if (!here.helper.joinable())
+    here.helper = quiet_thread([this, device, &here] { helper(device, here); });
+  return here;
+}
+
 void* Unmanaged::allocate(int device, std::uint64_t bytes) {
   std::unique_lock guard(lock_);
-  auto at = devices_.find(device);
-  if (at == devices_.end()) at = devices_.emplace(device, Device{.driver = open_(device)}).first;
-  Device& here = at->second;
-  guard.unlock();
-  const auto address = here.driver->allocate(bytes);
-  if (!address) return nullptr;
+  Device& here = open(device);
+  std::optional<std::uintptr_t> address;
+  while (true) {
+    const auto times = here.times;
+    guard.unlock();
+    address = here.driver->allocate(bytes);
+    guard.lock();
+    if (address) break;
+    if (here.times == times && here.on_their_way == 0) return nullptr;
+    gone_.wait(guard, [&] { return here.times != times; });
+  }
   auto* memory = reinterpret_cast<void*>(*address);
-  guard.lock();
-  note(here, memory, bytes);
+  here.sizes.emplace(memory, bytes);
+  auto& [live, most_live, held, most_held] = here.figures;
+  most_live = std::max(most_live, live += bytes);
+  most_held = std::max(most_held, held += bytes);
   return memory;
 }
 
@@ -30,30 +58,18 @@ std::string Unmanaged::why_full(int device, std::uint64_t bytes) {
                      print_bytes(here.driver->free_bytes()));
 }
 
-// Another thread may be given the same address as soon as it is free.
 void Unmanaged::release(int device, void* memory) {
-  std::unique_lock guard(lock_);
+  const std::lock_guard guard(lock_);
   const auto at = devices_.find(device);
   if (at == devices_.end() || !at->second.sizes.contains(memory))
     throw Error(fmt::format("gpu{}: what was freed is no live tensor", device));
   Device& here = at->second;
-  const auto bytes = here.sizes.extract(memory).mapped();
+  const auto bytes = here.sizes.at(memory);
+  here.leaving.push_back({memory, bytes});
+  here.sizes.erase(memory);
   here.figures.live_bytes -= bytes;
-  guard.unlock();
-  try {
-    here.driver->free(reinterpret_cast<std::uintptr_t>(memory));
-  } catch (...) {
-    guard.lock();
-    note(here, memory, bytes);
-    throw;
-  }
-}
-
-void Unmanaged::note(Device& device, void* memory, std::uint64_t bytes) {
-  device.sizes.emplace(memory, bytes);
-  auto& [live, most] = device.figures;
-  live += bytes;
-  most = std::max(most, live);
+  ++here.on_their_way;
+  work_.notify_all();
 }
 
 Unmanaged::Figures Unmanaged::figures(int device, bool reset) {
@@ -63,6 +79,49 @@ Unmanaged::Figures Unmanaged::figures(int device, bool reset) {
   const Figures figures = at->second.figures;
   if (reset) at->second.figures.most_live_bytes = figures.live_bytes;
   return figures;
+}
+
+void Unmanaged::settle() noexcept {
+  constexpr auto kPatience = std::chrono::seconds(10);
+  std::unique_lock guard(lock_);
+  gone_.wait_for(guard, kPatience, [this] {
+    return std::ranges::all_of(devices_, [](const auto& at) { return at.second.on_their_way == 0; });
+  });
+}
+
+void Unmanaged::helper(int device, Device& here) {
+  std::unique_lock guard(lock_);
+  while (true) {
+    work_.wait(guard, [&] { return over_ || !here.leaving.empty(); });
+    if (here.leaving.empty()) return;
+    const auto batch = std::exchange(here.leaving, {});
+    guard.unlock();
+    const auto bytes = give_back(device, *here.driver, batch);
+    guard.lock();
+    here.figures.held_bytes -= bytes;
+    here.on_their_way -= batch.size();
+    ++here.times;
+    gone_.notify_all();
+  }
+}
+
+// Bytes: what is refused stays held.
+std::uint64_t Unmanaged::give_back(int device, Driver& driver,
+                                   const std::vector<Memory>& batch) const {
+  const auto succeeds = [&](auto&& call) {
+    try {
+      call();
+      return true;
+    } catch (const std::exception& why) {
+      kept_(device, why);
+      return false;
+    }
+  };
+  if (!succeeds([&] { driver.synchronize_all(); })) return 0;
+  std::uint64_t given = 0;
+  for (const auto& [address, bytes] : batch)
+    if (succeeds([&] { driver.free(reinterpret_cast<std::uintptr_t>(address)); })) given += bytes;
+  return given;
 }
 
 }  // namespace sentinel::gpu

@@ -16,6 +16,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -56,10 +57,15 @@ struct Card {
   int file = -1;
   std::map<std::uint64_t, Chunk> chunks;  // by place in the file, in units, and one more
   std::map<std::uintptr_t, std::uint64_t> plain;
-  bool computes = false;
+  bool computes = false, held = false;
+};
+// Of one that is recorded: of all that the device was given.
+struct Event {
+  Card* of = nullptr;
 };
 
 std::mutex lock;
+std::condition_variable_any changed;
 Card cards[kDevices];
 std::map<std::uintptr_t, Mapping> mappings;
 thread_local std::vector<Card*> contexts;
@@ -97,6 +103,13 @@ bool fails(const char* call) {
   if (text.empty()) return false;
   const auto colon = text.find(':');
   return text.substr(0, colon) == call && ++calls == std::stoi(text.substr(colon + 1));
+}
+
+// Until it has computed all that it was given.
+void wait_for(Card& card) {
+  std::unique_lock guard(lock);
+  changed.wait(guard, [&] { return !card.held; });
+  card.computes = false;
 }
 
 int place_at(std::uintptr_t address, std::uint64_t bytes, int flags, int descriptor, off_t offset) {
@@ -163,8 +176,7 @@ CUDA(cuCtxPopCurrent_v2, void** context) {
 CUDA(cuCtxSynchronize, ) {
   MAY_FAIL;
   IN_CONTEXT;
-  const std::lock_guard guard(lock);
-  contexts.back()->computes = false;
+  wait_for(*contexts.back());
   return kSuccess;
 }
 CUDA(cuDeviceCanAccessPeer, int* can, int device, int peer) {
@@ -310,11 +322,18 @@ CUDA(cuMemFree_v2, std::uint64_t address) {
     }
   return kSuccess;
 }
-// What tests ask and say: a kernel is launched on a device, and runs until somebody waits; whether
-// a device reaches the address; the device whose context is the thread's, or -1.
+// What tests ask and say: a kernel is launched on a device, and runs until somebody waits; or until
+// it is told to end, too; whether a device reaches the address; the device whose context is the
+// thread's, or -1.
 CUDA(fake_cuda_launch, int device) {
   const std::lock_guard guard(lock);
   cards[device].computes = true;
+  return kSuccess;
+}
+CUDA(fake_cuda_hold, int device, int hold) {
+  const std::lock_guard guard(lock);
+  cards[device].held = hold != 0;
+  changed.notify_all();
   return kSuccess;
 }
 CUDA(fake_cuda_reaches, int device, std::uint64_t address) {
@@ -327,9 +346,16 @@ CUDA(fake_cuda_reaches, int device, std::uint64_t address) {
 CUDA(fake_cuda_context, ) {
   return contexts.empty() ? -1 : static_cast<int>(contexts.back() - cards);
 }
-// Which driver it is (tests/CMakeLists.txt): one as of CUDA 12.2, an older one, or one that has
+// Which driver it is (tests/CMakeLists.txt): one as of CUDA 12.5, one before 12.2, or one that has
 // none of these calls.
 #if SENTINEL_FAKE_CUDA_PLACES == 2
+CUDA(cuCtxRecordEvent, void* context, Event* event) {
+  MAY_FAIL;
+  IN_CONTEXT;
+  if (context != contexts.back()) return kInvalidValue;
+  event->of = contexts.back();
+  return kSuccess;
+}
 CUDA(cuMemAdvise_v2, std::uint64_t, std::size_t, int, Location place) {
   MAY_FAIL;
   return place.type == kHost || (place.type == kDevice && place.id == 0) ? kSuccess : kInvalidValue;
@@ -378,17 +404,18 @@ CUDA(cuStreamDestroy_v2, void* stream) {
 }
 CUDA(cuStreamWaitEvent, void*, void*, unsigned) { return kSuccess; }
 CUDA(cuEventCreate, void** event, unsigned) {
-  *event = new char;
+  *event = new Event;
   return kSuccess;
 }
-CUDA(cuEventDestroy_v2, void* event) {
-  delete static_cast<char*>(event);
+CUDA(cuEventDestroy_v2, Event* event) {
+  delete event;
   return kSuccess;
 }
 CUDA(cuEventRecord, void*, void*) { return kSuccess; }
 CUDA(cuEventQuery, void*) { return kSuccess; }
-CUDA(cuEventSynchronize, void*) {
+CUDA(cuEventSynchronize, Event* event) {
   MAY_FAIL;
+  if (event->of != nullptr) wait_for(*event->of);
   return kSuccess;
 }
 

@@ -58,6 +58,13 @@ class FakeGpu : public Driver {
     const std::lock_guard guard(lock_);
     wakes_late_ = true;
   }
+  // Who waits for the device begins with that, and goes no further until it is told again.
+  void hold(bool hold) {
+    const std::lock_guard guard(hold_lock_);
+    held_ = hold;
+    go_.notify_all();
+  }
+  bool is_waited_for() const { return waiting_ > 0; }
   // Of the calls of this name, all that follow are refused.
   void refuse(std::string call) {
     const std::lock_guard guard(lock_);
@@ -228,9 +235,9 @@ class FakeGpu : public Driver {
   }
   // Transfers of files begin, and go no further until it is told again.
   void hold_files(bool hold) {
-    const std::lock_guard guard(files_lock_);
+    const std::lock_guard guard(hold_lock_);
     files_held_ = hold;
-    files_go_.notify_all();
+    go_.notify_all();
   }
   std::uint64_t files_begun() const { return files_begun_; }
   // From now on they are refused, as by a library whose exit handler has run.
@@ -308,6 +315,17 @@ class FakeGpu : public Driver {
     return mark->happened(mark->recorded);
   }
   void synchronize(Event event) override {
+    ++waiting_;
+    {
+      std::unique_lock guard(hold_lock_);
+      go_.wait(guard, [this] { return !held_; });
+    }
+    wait_for(event);
+    --waiting_;
+  }
+
+ private:
+  void wait_for(Event event) {
     const std::lock_guard guard(lock_);
     called("cuEventSynchronize");
     waited_.insert(std::this_thread::get_id());
@@ -322,7 +340,6 @@ class FakeGpu : public Driver {
     }
   }
 
- private:
   static constexpr std::int64_t kClosing = 5006;  // CU_FILE_DRIVER_CLOSING
   struct Mapping {
     Chunk chunk;
@@ -378,9 +395,9 @@ class FakeGpu : public Driver {
       const std::lock_guard guard(lock_);
       complain("a file's transfer after their end");
     }
-    std::unique_lock guard(files_lock_);
+    std::unique_lock guard(hold_lock_);
     ++files_begun_;
-    files_go_.wait(guard, [this] { return !files_held_; });
+    go_.wait(guard, [this] { return !files_held_; });
   }
   void in_place(const void* device, std::uint64_t bytes) {
     const std::lock_guard guard(lock_);
@@ -412,9 +429,10 @@ class FakeGpu : public Driver {
   std::set<std::uintptr_t> on_host_;  // units
   std::uint64_t prefetched_in_ = 0, prefetched_out_ = 0, faults_ = 0;
   std::atomic<std::uint64_t> filled_ = 0, written_ = 0;
-  std::mutex files_lock_;
-  std::condition_variable files_go_;
-  bool files_held_ = false, wakes_late_ = false;
+  std::mutex hold_lock_;
+  std::condition_variable go_;
+  bool held_ = false, files_held_ = false, wakes_late_ = false;
+  std::atomic<int> waiting_ = 0;
   std::atomic<std::uint64_t> mappings_ = 0, unmappings_ = 0;
   std::atomic<bool> files_over_ = false, files_closed_ = false;
   std::atomic<std::uint64_t> files_begun_ = 0;

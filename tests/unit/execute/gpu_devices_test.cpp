@@ -6,9 +6,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <functional>
+#include <future>
+#include <mutex>
 #include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "execute/gpu/unmanaged.h"
 #include "execute/session.h"
@@ -22,13 +28,19 @@ using gpu::Unmanaged;
 using rig::kWords;
 using rig::ManagedMemory;
 using rig::Tensor;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
-// A function of the driver's library, by its name.
+// A function of a driver's library, by its name.
+template <class... Arguments>
+int call_in(const char* library, const char* name, Arguments... arguments) {
+  void* opened = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  return reinterpret_cast<int (*)(Arguments...)>(dlsym(opened, name))(arguments...);
+}
 template <class... Arguments>
 int call(const char* name, Arguments... arguments) {
-  static void* library = dlopen(SENTINEL_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
-  return reinterpret_cast<int (*)(Arguments...)>(dlsym(library, name))(arguments...);
+  return call_in(SENTINEL_FAKE_CUDA, name, arguments...);
 }
 bool reaches(int device, const void* address) {
   return call("fake_cuda_reaches", device, reinterpret_cast<std::uint64_t>(address)) != 0;
@@ -45,9 +57,6 @@ class Environment {
   const char* name_;
 };
 
-Unmanaged devices() {
-  return Unmanaged([](int device) { return gpu::open_driver(device, SENTINEL_FAKE_CUDA); });
-}
 std::uint64_t free_bytes(int device) {
   return gpu::open_driver(device, SENTINEL_FAKE_CUDA)->free_bytes();
 }
@@ -60,23 +69,54 @@ void expect_refused(const std::function<void()>& f, const std::string& text) {
   }
 }
 
-TEST(UnmanagedTest, GivesMemoryOfTheDeviceAndCountsIt) {
+class UnmanagedTest : public testing::Test {
+ protected:
+  explicit UnmanagedTest(std::string library = SENTINEL_FAKE_CUDA)
+      : library_(std::move(library)) {}
+  void TearDown() override { EXPECT_THAT(kept(), IsEmpty()); }
+
+  // What helpers were refused since this was asked last.
+  std::vector<std::string> kept() {
+    unmanaged.settle();
+    const std::lock_guard guard(lock_);
+    return std::exchange(kept_, {});
+  }
+  std::uint64_t held() { return unmanaged.figures(1, false).held_bytes; }
+  static std::uint64_t live(Unmanaged& of) { return of.figures(1, false).live_bytes; }
+
+ private:
+  const std::string library_;
+  std::mutex lock_;
+  std::vector<std::string> kept_;
+
+ protected:
+  Unmanaged unmanaged{[this](int device) { return gpu::open_driver(device, library_); },
+                      [this](int, const std::exception& why) {
+                        const std::lock_guard guard(lock_);
+                        kept_.emplace_back(why.what());
+                      }};
+};
+
+TEST_F(UnmanagedTest, GivesMemoryOfTheDeviceAndCountsIt) {
   const auto first = free_bytes(0), second = free_bytes(1);
   void* program = nullptr;  // whose choice of device stays
   call("cuDevicePrimaryCtxRetain", &program, 0);
   call("cuCtxPushCurrent_v2", program);
-  auto unmanaged = devices();
   auto* memory = static_cast<char*>(unmanaged.allocate(1, 3_MiB));
   memory[3_MiB - 1] = 1;
   void* small = unmanaged.allocate(1, 600);
-  EXPECT_EQ(unmanaged.figures(1, false).live_bytes, 3_MiB + 600);
+  EXPECT_EQ(live(unmanaged), 3_MiB + 600);
+  EXPECT_EQ(held(), 3_MiB + 600);
   EXPECT_EQ(free_bytes(1), second - 3_MiB - 600);
   unmanaged.release(1, memory);
   EXPECT_EQ(unmanaged.figures(1, true).most_live_bytes, 3_MiB + 600);
   EXPECT_EQ(unmanaged.figures(1, false).most_live_bytes, 600u);
   unmanaged.release(1, small);
-  EXPECT_EQ(unmanaged.figures(1, false).live_bytes, 0u);
+  EXPECT_EQ(live(unmanaged), 0u);
   EXPECT_EQ(unmanaged.figures(0, false).most_live_bytes, 0u);
+  unmanaged.settle();
+  EXPECT_EQ(held(), 0u);
+  EXPECT_EQ(unmanaged.figures(1, false).most_held_bytes, 3_MiB + 600);
   EXPECT_EQ(free_bytes(1), second);
   EXPECT_EQ(free_bytes(0), first);
   EXPECT_EQ(call("fake_cuda_context"), 0);
@@ -84,9 +124,18 @@ TEST(UnmanagedTest, GivesMemoryOfTheDeviceAndCountsIt) {
   EXPECT_EQ(call("fake_cuda_context"), -1);
 }
 
-TEST(UnmanagedTest, AFullDeviceIsToldAndAskedAgain) {
+TEST_F(UnmanagedTest, AtItsEndWhatWasReleasedIsGivenBack) {
+  const auto free = free_bytes(1);
+  {
+    Unmanaged ends([](int device) { return gpu::open_driver(device, SENTINEL_FAKE_CUDA); },
+                   [](int, const std::exception&) {});
+    for (int i = 0; i < 20; ++i) ends.release(1, ends.allocate(1, 1_MiB));
+  }
+  EXPECT_EQ(free_bytes(1), free);
+}
+
+TEST_F(UnmanagedTest, AFullDeviceIsToldAndAskedAgain) {
   const Environment small("SENTINEL_FAKE_CUDA_BYTES", std::to_string(64_MiB));
-  auto unmanaged = devices();
   void* first = unmanaged.allocate(1, 40_MiB);
   EXPECT_EQ(unmanaged.allocate(1, 32_MiB), nullptr);
   EXPECT_EQ(unmanaged.why_full(1, 32_MiB),
@@ -94,35 +143,75 @@ TEST(UnmanagedTest, AFullDeviceIsToldAndAskedAgain) {
             "free");
   unmanaged.release(1, first);
   void* second = unmanaged.allocate(1, 32_MiB);
-  EXPECT_EQ(unmanaged.figures(1, false).live_bytes, 32_MiB);
+  ASSERT_NE(second, nullptr);
+  EXPECT_EQ(live(unmanaged), 32_MiB);
+  EXPECT_EQ(held(), 32_MiB);
   unmanaged.release(1, second);
 }
 
-TEST(UnmanagedTest, MemoryGoesAfterWhatTheDeviceWasGiven) {
-  auto unmanaged = devices();
+// By an event of the whole context, and, of a driver that has none, by waiting for the device.
+class Leaving : public UnmanagedTest, public testing::WithParamInterface<const char*> {
+ protected:
+  Leaving() : UnmanagedTest(GetParam()) { call("fake_cuda_hold", 1, 1); }
+  ~Leaving() override { go_on(); }
+  template <class... Arguments>
+  static void call(const char* name, Arguments... arguments) {
+    call_in(GetParam(), name, arguments...);
+  }
+  static void go_on() { call("fake_cuda_hold", 1, 0); }
+};
+
+TEST_P(Leaving, MemoryGoesAfterWhatTheDeviceWasGivenAndNobodyWaits) {
   void* memory = unmanaged.allocate(1, 1_MiB);
   call("fake_cuda_launch", 1);
   unmanaged.release(1, memory);
-  EXPECT_EQ(unmanaged.figures(1, false).live_bytes, 0u);
+  EXPECT_EQ(live(unmanaged), 0u);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(held(), 1_MiB);
+  go_on();
+  unmanaged.settle();
+  EXPECT_EQ(held(), 0u);
 }
 
-TEST(UnmanagedTest, ARefusedCallIsNamed) {
-  auto unmanaged = devices();
+TEST_P(Leaving, WhoFindsTheDeviceFullWaitsForWhatLeaves) {
+  const Environment small("SENTINEL_FAKE_CUDA_BYTES", std::to_string(64_MiB));
+  void* first = unmanaged.allocate(1, 32_MiB);
+  call("fake_cuda_launch", 1);
+  unmanaged.release(1, first);
+  void* second = unmanaged.allocate(1, 8_MiB);  // beside it
+  auto third = std::async(std::launch::async, [&] { return unmanaged.allocate(1, 32_MiB); });
+  EXPECT_EQ(third.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+  go_on();
+  void* waited = third.get();
+  EXPECT_NE(waited, nullptr);
+  EXPECT_EQ(unmanaged.allocate(1, 32_MiB), nullptr);  // since nothing is leaving any more
+  for (void* memory : {second, waited}) unmanaged.release(1, memory);
+}
+
+INSTANTIATE_TEST_SUITE_P(WithAndWithoutAnEvent, Leaving,
+                         testing::Values(SENTINEL_FAKE_CUDA, SENTINEL_FAKE_CUDA_11),
+                         [](const auto& library) {
+                           return library.index == 0 ? "AsOfCuda12_5" : "Before";
+                         });
+
+TEST_F(UnmanagedTest, ARefusedCallIsNamed) {
   for (const std::string name :
        {"cuInit", "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2", "cuMemAlloc_v2"}) {
     const Environment refused("SENTINEL_FAKE_CUDA_FAIL", name + ":1");
     const auto told = name.substr(0, name.find("_v2"));
     expect_refused([&] { unmanaged.allocate(1, 1_MiB); }, told);
-    EXPECT_EQ(unmanaged.figures(1, false).live_bytes, 0u);
+    EXPECT_EQ(held(), 0u);
   }
-  void* memory = unmanaged.allocate(1, 1_MiB);
-  for (const std::string name : {"cuCtxSynchronize", "cuMemFree_v2"}) {
+  std::uint64_t lost = 0;
+  for (const std::string name : {"cuCtxRecordEvent", "cuEventSynchronize", "cuMemFree_v2"}) {
+    void* memory = unmanaged.allocate(1, 1_MiB);
     const Environment refused("SENTINEL_FAKE_CUDA_FAIL", name + ":1");
-    expect_refused([&] { unmanaged.release(1, memory); }, name + ": CUDA_ERROR_ILLEGAL_ADDRESS");
-    EXPECT_EQ(unmanaged.figures(1, false).live_bytes, 1_MiB);
+    unmanaged.release(1, memory);
+    EXPECT_THAT(kept(), ElementsAre(name + ": CUDA_ERROR_ILLEGAL_ADDRESS"));
+    EXPECT_EQ(live(unmanaged), 0u);
+    EXPECT_EQ(held(), lost += 1_MiB);
+    expect_refused([&] { unmanaged.release(1, memory); }, "gpu1: what was freed is no live tensor");
   }
-  unmanaged.release(1, memory);
-  expect_refused([&] { unmanaged.release(1, memory); }, "gpu1: what was freed is no live tensor");
 }
 
 // ---------------------------------------------------------------- beside a session
@@ -205,18 +294,22 @@ TEST(GpuDevices, MemoryOfAnotherIsNotOfTheBudget) {
 // A framework frees where nothing may be thrown.
 TEST(GpuDevices, WhatIsNotGivenBackIsToldOnceAndTheProgramGoesOn) {
   Session& session = begin(options());
-  void* memory = session.allocate_unmanaged(1, 1_MiB);
-  const auto refused = [&](const char* what) {
-    const Environment failing("SENTINEL_FAKE_CUDA_FAIL", what);
+  const auto refused = [&] {
+    void* kept = session.allocate_unmanaged(1, 1_MiB);
+    void* next = session.allocate_unmanaged(1, 600);
+    const auto before = session.unmanaged(1).held_bytes;
+    const Environment failing("SENTINEL_FAKE_CUDA_FAIL", "cuMemFree_v2:1");
     testing::internal::CaptureStderr();
-    session.release_unmanaged(1, memory);
+    for (void* memory : {kept, next}) session.release_unmanaged(1, memory);
+    while (session.unmanaged(1).held_bytes == before) std::this_thread::yield();
+    EXPECT_EQ(session.unmanaged(1).held_bytes, before - 600);
     return testing::internal::GetCapturedStderr();
   };
-  EXPECT_EQ(refused("cuCtxSynchronize:1"),
-            "sentinel: memory of gpu1 is not given back: cuCtxSynchronize: "
+  EXPECT_EQ(refused(),
+            "sentinel: memory of gpu1 is not given back: cuMemFree_v2: "
             "CUDA_ERROR_ILLEGAL_ADDRESS\n");
-  EXPECT_EQ(refused("cuMemFree_v2:1"), "");
-  EXPECT_EQ(session.unmanaged(1).live_bytes, 1_MiB);
+  EXPECT_EQ(refused(), "");
+  EXPECT_EQ(session.unmanaged(1).live_bytes, 0u);
 }
 
 TEST(GpuDevices, AForkedChildAsksNoDriver) {

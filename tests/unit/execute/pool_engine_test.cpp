@@ -1,5 +1,9 @@
 #include "execute/gpu/pool_engine.h"
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include "execute/gpu/managed_driver.h"
 #include "pool_engine_fixture.h"
 #include "second_thread.h"
@@ -574,6 +578,32 @@ TEST_F(PoolEngineTest, TwoDevicesDoNotKnowEachOthersStreams) {
   engine->settle();
   engine2.settle();
   EXPECT_THAT(second.complaints(), IsEmpty());
+}
+
+// Exit handlers come next, and would end what its helper waits for.
+TEST_F(PoolEngineTest, AtTheProgramsEndNobodyIsInACallOfTheDriver) {
+  make(8);
+  engine->tick();
+  ASSERT_TRUE(engine->occupy(at(0), kUnit));
+  fill(0, 1, 100, stream);
+  gpu->hold(true);
+  engine->demote(at(0), kUnit);
+  while (!gpu->is_waited_for()) std::this_thread::yield();
+  std::atomic<bool> ended = false;
+  std::thread end([&] {
+    engine->program_ends();
+    EXPECT_FALSE(gpu->is_waited_for());
+    ended = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(ended);
+  gpu->hold(false);
+  end.join();
+  engine->tick();
+  engine->await(at(0), kUnit);  // what runs on nevertheless may go on
+  expect(0, 1, 100, stream);
+  gpu->finish();
+  EXPECT_EQ(wrong, 0u);
 }
 
 TEST(CudaDriver, IsLoadedWhereThereIsOne) {
