@@ -42,7 +42,10 @@ int begin(sentinel::SessionOptions options, const char* framework,
   try {
     session = new Session(std::move(options), framework, order);
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-    std::atexit([] { current()->finish("the program ended during the profiling step"); });
+    std::atexit([] {
+      current()->finish("the program ended during the profiling step");
+      current()->program_ends();
+    });
     return 0;
   } catch (const sentinel::Error& error) {
     return failed(error.what(), error.code() != 0 ? error.code() : EINVAL);

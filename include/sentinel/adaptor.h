@@ -61,7 +61,8 @@ SENTINEL_API int sentinel_unmanaged_malloc(int device, size_t bytes, void** memo
 SENTINEL_API void sentinel_unmanaged_free(int device, void* memory);
 /* Bytes: of tensors alive on a device, and the most that were; of the device's memory that is held
  * for them, and the most that was (of a device that is not managed: with what is freed and has not
- * gone back); the budget, or 0. `reset`: the most alive is what is now, from here on. */
+ * gone back); the budget, or 0. `reset`: the most is what is now, from here on; but of what is held
+ * on the device that is managed it stays the program's. */
 SENTINEL_API void sentinel_gpu_memory(int device, size_t figures[5], int reset);
 
 /* A layer begins. `name` is copied. */

@@ -46,8 +46,8 @@ struct Tensor {
   std::optional<std::uint64_t> offset;  // persistent tensors: offset in the arena (bytes)
   std::uint32_t sample_stride = 1;      // one page in this many was tracked (stratified); 1 = all
   bool foreign = false;                 // memory not handed out by Sentinel; never moved
-  // Ordinals of later allocations of alloc_op that are this tensor again: each of as many bytes, made
-  // when the one before had been freed. Rising.
+  // Ordinals of later allocations of alloc_op that are this tensor again: each of as many bytes,
+  // made when the one before had been freed. Rising.
   std::vector<std::uint32_t> again;
   friend bool operator==(const Tensor&, const Tensor&) = default;
 };

@@ -76,7 +76,8 @@ class Engine {
   // device. False: it has no way to. Throws Error.
   virtual bool share(int /*device*/) { return true; }
   // There, before the program's libraries end: those that move memory are asked no more, and no
-  // thread of the engine is in a call of the driver when this returns, but some seconds later.
+  // thread of the engine is in a call of the driver when this returns. It waits for some seconds
+  // at most.
   virtual void program_ends() noexcept {}
   // There: from now on a pager decides what leaves and what is fetched ahead, in the place of a
   // plan. Throws Error where that cannot be. And: what is awaited from now on is for a kernel of

@@ -403,14 +403,19 @@ void Session::unsupported(const char* what) noexcept {
   });
 }
 
-// Called once, at the program's end. What was recorded of an unfinished profile is kept.
+// What the interpreter's end frees has been freed by now.
+void Session::program_ends() noexcept {
+  if (in_child_) return;
+  engine_->program_ends();
+  unmanaged_.settle();
+}
+
+// Called once, at the interpreter's end, or the program's. What was recorded of an unfinished profile is kept.
 void Session::finish(const char* reason) noexcept {
   if (in_child_) return;
   try {
     const Guard guard(lock_);
     if (std::exchange(finished_, true)) return;
-    engine_->program_ends();
-    unmanaged_.settle();
     if (state_ == State::profiling) {
       end_counting();
       store(take_profile(false, reason));

@@ -79,6 +79,8 @@ class Session {
   void model(const char* name, std::size_t batch) noexcept;
   void unsupported(const char* what) noexcept;
   void finish(const char* reason) noexcept;
+  // Before its libraries' exit handlers: afterwards nobody is in a call of theirs.
+  void program_ends() noexcept;
 
   void before_fork() noexcept;
   void after_fork_in_parent() noexcept;

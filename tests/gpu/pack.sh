@@ -15,10 +15,10 @@ for part in /usr/src/googletest /usr/include/fmt /usr/include/liburing.h "$uring
   fi
 done
 if [ -x "$build/bin/sentinel" ]; then
-  newer=$(find "$root"/{include,libsentinel,tools/sentinel} -name '*.[ch]*' -newer "$build/bin/sentinel" \
-    -newer "$build/lib/libsentinel.so" -print -quit)
-  if [ -n "$newer" ]; then
-    echo "$newer is newer than what is built in $build; build first (ninja -C $build)" >&2
+  travels=(bin/sentinel lib/libsentinel.so)
+  [ -e "$build/lib/sentinel/torch.stamp" ] && travels+=(lib/sentinel/torch.stamp)
+  if ! ninja -C "$build" -n "${travels[@]}" | grep -q 'no work to do'; then
+    echo "what is built in $build is older than its sources; build first (ninja -C $build)" >&2
     exit 1
   fi
 fi

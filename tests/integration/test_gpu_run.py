@@ -208,15 +208,18 @@ def test_what_travels_is_of_the_build_that_is_named(build, tmp_path):
     for file in ("bin/sentinel", "lib/libsentinel.so"):
         shutil.copy2(build / file, made / file)
     (made / "lib" / "sentinel").symlink_to(build / "lib" / "sentinel")
+    source = tmp_path / "source.cpp"
+    source.touch()
+    (made / "build.ninja").write_text("rule compiled\n  command = false\n  generator = 1\n"
+                                      f"build bin/sentinel: compiled\nbuild lib/libsentinel.so: compiled {source}\n"
+                                      "build lib/sentinel/torch.stamp: phony\n")
     pack = [GPU / "pack.sh"]
     place = {**os.environ, "SENTINEL_BUILD": str(made)}
-    for file in ("bin/sentinel", "lib/libsentinel.so"):
-        os.utime(made / file, (1, 1))
+    os.utime(made / "lib" / "libsentinel.so", (1, 1))
     done = subprocess.run(pack, capture_output=True, text=True, env=place, timeout=100)
-    assert done.returncode == 1 and f"is newer than what is built in {made}; build first" in done.stderr
+    assert done.returncode == 1 and f"what is built in {made} is older than its sources; build first" in done.stderr
     assert not (made / "gpu-travel").exists()
-    for file in ("bin/sentinel", "lib/libsentinel.so"):
-        os.utime(made / file)
+    os.utime(made / "lib" / "libsentinel.so")
     done = subprocess.run(pack, capture_output=True, text=True, env=place, timeout=100)
     assert done.returncode == 0 and done.stdout == f"{made / 'gpu-travel'}\n", done.stderr
     runtime = made / "gpu-travel" / "runtime"

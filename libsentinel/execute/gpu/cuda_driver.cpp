@@ -220,9 +220,10 @@ class CudaDriver final : public Driver {
   void synchronize_all() override {
     const Here here(*this);
     if (calls_.cuCtxRecordEvent == nullptr) return CHECKED(cuCtxSynchronize);
-    const std::unique_ptr<void, Result (*)(Event)> event(make_event(), calls_.cuEventDestroy_v2);
+    std::unique_ptr<void, Result (*)(Event)> event(make_event(), calls_.cuEventDestroy_v2);
     CHECKED(cuCtxRecordEvent, context_, event.get());
     CHECKED(cuEventSynchronize, event.get());
+    CHECKED(cuEventDestroy_v2, event.release());
   }
 
   std::uintptr_t manage(std::uint64_t bytes) override {

@@ -64,8 +64,8 @@ class Driver {
     return true;
   }
 
-  // Memory as the driver gives it, where it is used and not moved. None: the device is full. Whoever
-  // frees it has made sure that nothing uses it any more.
+  // Memory as the driver gives it, where it is used and not moved. None: the device is full.
+  // Whoever frees it has made sure that nothing uses it any more.
   virtual std::optional<std::uintptr_t> allocate(std::uint64_t bytes);
   virtual void free(std::uintptr_t) {}
 

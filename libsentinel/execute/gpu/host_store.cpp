@@ -94,7 +94,7 @@ HostStore::Place* HostStore::take() {
 }
 
 HostStore::Place* HostStore::take_below() {
-  return device_ && !direct_over_ ? new_place(nullptr) : nullptr;
+  return device_ && !ending_ ? new_place(nullptr) : nullptr;
 }
 
 HostStore::Place* HostStore::new_place(void* memory) {
@@ -137,7 +137,7 @@ void HostStore::sink(Place* place) {
 }
 
 bool HostStore::here(const Place* place) const {
-  return (device_ && !direct_over_) ||
+  return (device_ && !ending_) ||
          (place->memory != nullptr && place->way != Place::Way::up);
 }
 
@@ -168,7 +168,17 @@ void HostStore::hasten(Place* place) {
   reads_.push_front(place);
 }
 
+void HostStore::program_ends() {
+  ending_ = true;
+  std::erase_if(reads_, [](Place* place) {
+    const bool ahead = place->device == nullptr && !place->kept;
+    if (ahead) place->queued = false;
+    return ahead;
+  });
+}
+
 void HostStore::read(Place* place, bool now) {
+  if (ending_ && !now && !place->kept) return;
   if (place->queued && now && !place->kept) ++awaited_;
   place->kept |= now;
   if (place->resting) {  // it goes down last
@@ -378,7 +388,7 @@ void HostStore::finished(const Completion& done, Lock& lock) {
   --(up ? reading_now_ : writing_now_);
   (up ? reading_ : writing_).finished(1, granule_);
   const bool device = std::exchange(place->device, nullptr) != nullptr;
-  if (device && direct_over_ && is_closing(done.error)) {  // it went first: so does the process
+  if (device && ending_ && is_closing(done.error)) {  // it went first: so does the process
     over_ = true;
     return events_.ended();
   }

@@ -72,8 +72,9 @@ class HostStore {
 
   // A place without memory, for the device's own transfers; null: it has none.
   Place* take_below();
-  // From now on there are no such but those begun: all else passes the host's memory.
-  void end_direct() { direct_over_ = true; }
+  // From now on nothing is read that nobody waits for, and the device moves nothing itself but what
+  // has begun: all else passes the host's memory.
+  void program_ends();
   // From the device's memory, which stays as it is until `written`; the owner does not give the
   // place until then. Into it, until `filled`; `now`: somebody waits.
   void write(Place*, std::uint32_t owner, void* device);
@@ -135,7 +136,7 @@ class HostStore {
   std::size_t sinking_ = 0, awaited_ = 0;  // at rest and belong below; to be read, and awaited
   int wanting_ = 0;
   FlowMeter reading_, writing_;
-  bool over_ = false, direct_over_ = false;
+  bool over_ = false, ending_ = false;
   std::thread thread_;  // where there is a file
 };
 

@@ -54,7 +54,12 @@ PoolEngine::PoolEngine(Driver& driver, const PoolOptions& options) : driver_(dri
   store_ = std::make_unique<HostStore>(driver_, lock_, granule_, options.host, std::move(events));
   arena_ = driver_.reserve(arena_bytes_);
   for (Stream* stream : {&in_, &out_, &join_}) *stream = driver_.make_stream();
-  thread_ = quiet_thread([this] { checked([this] { helper(); }); });
+  thread_ = quiet_thread([this] {
+    checked([this] { helper(); });
+    const Guard guard(lock_);  // the driver went first, or the engine does
+    ended_ = true;
+    freed_.notify_all();
+  });
 }
 
 PoolEngine::~PoolEngine() {
@@ -105,12 +110,14 @@ bool PoolEngine::share(int device) {
 }
 
 // The libraries' exit handlers would fail what is on its way, and that would end the process as if
-// training had. Where cuFile went first nothing arrives any more, and nobody waits for that.
+// training had. What has begun is waited for, and nothing else begins that nobody waits for. Where
+// a library went first nothing comes any more.
 void PoolEngine::program_ends() noexcept {
   constexpr auto kPatience = std::chrono::seconds(10);
   Guard guard(lock_);
   if (in_child_) return;
-  store_->end_direct();
+  ending_ = true;
+  store_->program_ends();
   freed_.wait_for(guard, kPatience, [this] {
     return ended_ || (under_way_ + arriving_ == 0 && !arrivals_matter() && !helper_waits_);
   });

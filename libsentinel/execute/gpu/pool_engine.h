@@ -251,7 +251,8 @@ class PoolEngine final : public Engine {
   EngineCounters counters_;
   bool over_ = false, in_child_ = false;
   bool helper_waits_ = false;  // for the device
-  bool ended_ = false;  // the store, for the process ends: nothing comes any more
+  bool ending_ = false;  // the program: nothing begins that nobody waits for
+  bool ended_ = false;   // the store, or the helper, for the process ends: nothing comes any more
   std::unique_ptr<HostStore> store_;
   std::unique_ptr<Pager> pager_;  // null: plans decide
   bool in_kernel_ = false;        // of the pager's

@@ -16,8 +16,8 @@ void PoolEngine::use(Index index) {
   if (b.state == State::resident && b.live > 0) by_use_.splice(by_use_.end(), by_use_, b.place);
 }
 
-// For what is launched next. A stream that is new here begins behind all that was launched on others until now: what is known
-// of events is known for those.
+// For what is launched next. A stream that is new here begins behind all that was launched on
+// others until now: what is known of events is known for those.
 void PoolEngine::join() {
   const Stream stream = streams_.here();
   if (std::ranges::find(computing_, stream) != computing_.end()) return;
@@ -192,7 +192,7 @@ void PoolEngine::end(Index index, bool wanted, Mark& now) {
 // False: there is no place for it, or it has to come first.
 bool PoolEngine::leave_unwanted(Index index, Mark& now) {
   Block& b = blocks_[index];
-  if (b.wanted > 0 || b.stays > 0) return true;
+  if (b.wanted > 0 || b.stays > 0 || ending_) return true;
   b.queued = false;
   if (b.state == State::absent) store_->withdraw(b.lies);
   if (b.state == State::arriving) return false;  // filled() sees to it
@@ -266,7 +266,7 @@ bool PoolEngine::waits_on_host(Index index) const {
 }
 
 void PoolEngine::fetch_queued(Guard& guard) {
-  if (waiting_ > 0 || store_->wanted()) return;  // demand goes first
+  if (ending_ || waiting_ > 0 || store_->wanted()) return;  // demand goes first
   if (pager_) {
     take_commands();
     make_room_ahead();
@@ -288,7 +288,9 @@ void PoolEngine::fetch_queued(Guard& guard) {
 
 void PoolEngine::helper() {
   Guard guard(lock_);
-  const auto late_may_leave = [this] { return room_ && !late_.empty() && !store_->wanted(); };
+  const auto late_may_leave = [this] {
+    return !ending_ && room_ && !late_.empty() && !store_->wanted();
+  };
   const auto wait_for = [&](const Mark& mark) {
     helper_waits_ = true;
     guard.unlock();

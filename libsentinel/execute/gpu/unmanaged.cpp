@@ -77,7 +77,9 @@ Unmanaged::Figures Unmanaged::figures(int device, bool reset) {
   const auto at = devices_.find(device);
   if (at == devices_.end()) return {};
   const Figures figures = at->second.figures;
-  if (reset) at->second.figures.most_live_bytes = figures.live_bytes;
+  if (reset)
+    at->second.figures = {figures.live_bytes, figures.live_bytes, figures.held_bytes,
+                          figures.held_bytes};
   return figures;
 }
 
@@ -85,7 +87,8 @@ void Unmanaged::settle() noexcept {
   constexpr auto kPatience = std::chrono::seconds(10);
   std::unique_lock guard(lock_);
   gone_.wait_for(guard, kPatience, [this] {
-    return std::ranges::all_of(devices_, [](const auto& at) { return at.second.on_their_way == 0; });
+    return std::ranges::all_of(devices_,
+                               [](const auto& at) { return at.second.on_their_way == 0; });
   });
 }
 
@@ -94,34 +97,46 @@ void Unmanaged::helper(int device, Device& here) {
   while (true) {
     work_.wait(guard, [&] { return over_ || !here.leaving.empty(); });
     if (here.leaving.empty()) return;
-    const auto batch = std::exchange(here.leaving, {});
+    auto batch = std::exchange(here.leaving, {});
+    const auto fresh = batch.size();
+    batch.insert(batch.end(), here.refused.begin(), here.refused.end());
     guard.unlock();
-    const auto bytes = give_back(device, *here.driver, batch);
+    auto refused = give_back(device, *here.driver, batch);
     guard.lock();
-    here.figures.held_bytes -= bytes;
-    here.on_their_way -= batch.size();
+    here.figures.held_bytes -= bytes_of(batch) - bytes_of(refused);
+    here.refused = std::move(refused);
+    here.on_their_way -= fresh;
     ++here.times;
     gone_.notify_all();
   }
 }
 
-// Bytes: what is refused stays held.
-std::uint64_t Unmanaged::give_back(int device, Driver& driver,
-                                   const std::vector<Memory>& batch) const {
-  const auto succeeds = [&](auto&& call) {
+// What is refused.
+std::vector<Unmanaged::Memory> Unmanaged::give_back(int device, Driver& driver,
+                                                    const std::vector<Memory>& batch) const {
+  std::vector<Memory> refused = batch;
+  try {
+    driver.synchronize_all();
+  } catch (const std::exception& why) {
+    kept_(device, why);
+    return refused;
+  }
+  std::erase_if(refused, [&](const Memory& memory) {
     try {
-      call();
+      driver.free(reinterpret_cast<std::uintptr_t>(memory.address));
       return true;
     } catch (const std::exception& why) {
       kept_(device, why);
       return false;
     }
-  };
-  if (!succeeds([&] { driver.synchronize_all(); })) return 0;
-  std::uint64_t given = 0;
-  for (const auto& [address, bytes] : batch)
-    if (succeeds([&] { driver.free(reinterpret_cast<std::uintptr_t>(address)); })) given += bytes;
-  return given;
+  });
+  return refused;
+}
+
+std::uint64_t Unmanaged::bytes_of(const std::vector<Memory>& all) {
+  std::uint64_t sum = 0;
+  for (const Memory& memory : all) sum += memory.bytes;
+  return sum;
 }
 
 }  // namespace sentinel::gpu

@@ -1,9 +1,9 @@
 // Memory of the devices beside the one that a session manages, as their drivers give it, in their
 // primary contexts: it is used where it lies, and counted.
 //
-//             release                  all that the device was given until then is over
-//   live -----------------> leaving ----------------------------------------------------> given back
-//   the program's thread    a helper thread for each device, all that leaves at once
+//            release                   all that the device was given until then is over
+//   live ---------------------> leaving -----------------------------------------------> given back
+//         the program's thread           its device's helper thread, all that leaves at once
 //
 // It comes from cuMemAlloc and goes with cuMemFree. The pools of cuMemAllocAsync would need no
 // helper, but a framework names one stream when it frees, and a tensor may be in use on others; and
@@ -33,7 +33,8 @@ namespace sentinel::gpu {
 class Unmanaged {
  public:
   // `open` is called for a device's first memory, and again after it threw. `kept`: why memory of
-  // the device is not given back, from its helper thread, for each call that is refused.
+  // the device is not given back, from its helper thread, for each call that is refused. It is
+  // tried again with what is released next.
   using Open = std::function<std::unique_ptr<Driver>(int device)>;
   using Kept = std::function<void(int device, const std::exception& why)>;
   Unmanaged(Open open, Kept kept) : open_(std::move(open)), kept_(std::move(kept)) {}
@@ -41,7 +42,7 @@ class Unmanaged {
   Unmanaged(const Unmanaged&) = delete;
   Unmanaged& operator=(const Unmanaged&) = delete;
 
-  // Bytes: of tensors, and of what is not given back yet, or never, beside them.
+  // Bytes: of tensors, and of what is not given back yet, or was refused, beside them.
   struct Figures {
     std::uint64_t live_bytes = 0, most_live_bytes = 0, held_bytes = 0, most_held_bytes = 0;
   };
@@ -50,9 +51,10 @@ class Unmanaged {
   void* allocate(int device, std::uint64_t bytes);
   std::string why_full(int device, std::uint64_t bytes);
   void release(int device, void* memory);
-  Figures figures(int device, bool reset);  // the most alive is what is now, from then on
+  Figures figures(int device, bool reset);  // the most is what is now, from then on
 
-  // Waits, some seconds at most, until nothing is leaving: no helper is in a call of its driver then.
+  // Waits, some seconds at most, until nothing is leaving: no helper is in a call
+  // of its driver then.
   void settle() noexcept;
   void before_fork() { lock_.lock(); }
   void after_fork() { lock_.unlock(); }
@@ -67,13 +69,15 @@ class Unmanaged {
     Figures figures;
     std::unordered_map<void*, std::uint64_t> sizes;  // of what is alive
     std::vector<Memory> leaving;                     // which the helper has not begun with
-    std::uint64_t on_their_way = 0;                  // those, and those it has
+    std::vector<Memory> refused;                     // by the driver, until now
+    std::uint64_t on_their_way = 0;                  // that leave, with those that it has
     std::uint64_t times = 0;                         // that it has given back memory
     std::thread helper;
   };
   Device& open(int device);
+  static std::uint64_t bytes_of(const std::vector<Memory>&);
   void helper(int device, Device&);
-  std::uint64_t give_back(int device, Driver&, const std::vector<Memory>&) const;
+  std::vector<Memory> give_back(int device, Driver&, const std::vector<Memory>&) const;
 
   const Open open_;
   const Kept kept_;

@@ -115,6 +115,33 @@ TEST_F(HostStoreTest, AtTheProgramsEndNobodyIsInACallOfTheDriver) {
   EXPECT_EQ(wrong, 0u);
 }
 
+TEST_F(HostStoreTest, AfterTheProgramsEndNothingBeginsThatNobodyWaitsFor) {
+  make(11, 1000, little_memory());
+  engine->set_budget(2 * kUnit);
+  for (std::uint64_t block = 0; block < 2; ++block) {
+    engine->tick();
+    ASSERT_TRUE(engine->occupy(at(block), kUnit));
+    fill(block, 1, 100 + block, stream);
+  }
+  engine->sink(at(0), kUnit);
+  while (engine->counters().writing.bytes < kUnit) std::this_thread::yield();
+  engine->program_ends();
+  engine->tick();
+  engine->promote(at(0), kUnit);
+  engine->demote(at(1), kUnit);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(engine->counters().reading.bytes, 0u);
+  EXPECT_EQ(engine->counters().demoted_bytes, kUnit);
+  for (std::uint64_t block = 0; block < 2; ++block) {  // what runs on nevertheless may
+    engine->tick();
+    engine->await(at(block), kUnit);
+    expect(block, 1, 100 + block, stream);
+  }
+  gpu->finish();
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_EQ(engine->counters().reading.bytes, kUnit);
+}
+
 class DirectTest : public HostStoreTest {
  protected:
   void make_direct(unsigned seed, std::uint64_t granules = 64) {

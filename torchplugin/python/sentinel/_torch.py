@@ -87,7 +87,7 @@ def _statistics(live=0, most_live=0, held=0, most_held=0):
 def _manage_gpu(torch, core, adaptor):
     """The device's memory is Sentinel's from the first tensor on. PyTorch has no statistics of an allocator
     that is plugged in: what it is asked for is answered here. Of another device, whose memory is the driver's, too:
-    what is alive there, and as much held, for nothing is kept for later."""
+    what is alive there, and what has not gone back to the driver yet."""
     memory = torch.cuda.memory
     memory.change_current_allocator(memory.CUDAPluggableAllocator(
         adaptor._name, "sentinel_torch_gpu_malloc", "sentinel_torch_gpu_free"))
