@@ -17,8 +17,8 @@
 namespace sentinel {
 namespace {
 
-// Equal parts on every processor, then a barrier, again and again, through more than a cache holds: as
-// training does, it takes the bandwidth of the memory that moving takes, too.
+// Equal parts on every processor, then a barrier, again and again, through more than a cache holds:
+// as training does, it takes the bandwidth of the memory that moving takes, too.
 class Arithmetic {
  public:
   Arithmetic() {
