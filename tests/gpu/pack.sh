@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Gathers what run.sh needs where nothing can be installed: GoogleTest's sources, {fmt}'s headers and liburing, from
 # Debian's googletest, libfmt-dev and liburing-dev; and, of the build that is here (SENTINEL_BUILD, build/ if not given),
-# the command, the library, what both are linked with, and the hash of their sources, without which run.sh takes none of
-# it. Into FOLDER (gpu-travel in the build if not given, where run.sh looks for it).
+# brought up to date, the command, the library, what both are linked with, and the hash of their sources, without which
+# run.sh takes none of it. Into FOLDER (gpu-travel in the build if not given, where run.sh looks for it).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build=${SENTINEL_BUILD:-$root/build}
@@ -17,10 +17,7 @@ done
 if [ -x "$build/bin/sentinel" ]; then
   travels=(bin/sentinel lib/libsentinel.so)
   [ -e "$build/lib/sentinel/torch.stamp" ] && travels+=(lib/sentinel/torch.stamp)
-  if ! ninja -C "$build" -n "${travels[@]}" | grep -q 'no work to do'; then
-    echo "what is built in $build is older than its sources; build first (ninja -C $build)" >&2
-    exit 1
-  fi
+  ninja -C "$build" "${travels[@]}" >&2
 fi
 rm -rf "$folder"
 mkdir -p "$folder"
