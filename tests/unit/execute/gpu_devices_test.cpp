@@ -82,7 +82,7 @@ class UnmanagedTest : public testing::Test {
     return std::exchange(kept_, {});
   }
   std::uint64_t held() { return unmanaged.figures(1, false).held_bytes; }
-  static std::uint64_t live(Unmanaged& of) { return of.figures(1, false).live_bytes; }
+  std::uint64_t live() { return unmanaged.figures(1, false).live_bytes; }
 
  private:
   const std::string library_;
@@ -105,14 +105,14 @@ TEST_F(UnmanagedTest, GivesMemoryOfTheDeviceAndCountsIt) {
   auto* memory = static_cast<char*>(unmanaged.allocate(1, 3_MiB));
   memory[3_MiB - 1] = 1;
   void* small = unmanaged.allocate(1, 600);
-  EXPECT_EQ(live(unmanaged), 3_MiB + 600);
+  EXPECT_EQ(live(), 3_MiB + 600);
   EXPECT_EQ(held(), 3_MiB + 600);
   EXPECT_EQ(free_bytes(1), second - 3_MiB - 600);
   unmanaged.release(1, memory);
   EXPECT_EQ(unmanaged.figures(1, true).most_live_bytes, 3_MiB + 600);
   EXPECT_EQ(unmanaged.figures(1, false).most_live_bytes, 600u);
   unmanaged.release(1, small);
-  EXPECT_EQ(live(unmanaged), 0u);
+  EXPECT_EQ(live(), 0u);
   EXPECT_EQ(unmanaged.figures(0, false).most_live_bytes, 0u);
   unmanaged.settle();
   EXPECT_EQ(held(), 0u);
@@ -144,7 +144,7 @@ TEST_F(UnmanagedTest, AFullDeviceIsToldAndAskedAgain) {
   unmanaged.release(1, first);
   void* second = unmanaged.allocate(1, 32_MiB);
   ASSERT_NE(second, nullptr);
-  EXPECT_EQ(live(unmanaged), 32_MiB);
+  EXPECT_EQ(live(), 32_MiB);
   EXPECT_EQ(held(), 32_MiB);
   unmanaged.release(1, second);
 }
@@ -165,7 +165,7 @@ TEST_P(Leaving, MemoryGoesAfterWhatTheDeviceWasGivenAndNobodyWaits) {
   void* memory = unmanaged.allocate(1, 1_MiB);
   call("fake_cuda_launch", 1);
   unmanaged.release(1, memory);
-  EXPECT_EQ(live(unmanaged), 0u);
+  EXPECT_EQ(live(), 0u);
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_EQ(held(), 1_MiB);
   go_on();
@@ -213,7 +213,7 @@ TEST_F(UnmanagedTest, WhatIsNotTakenBackIsToldAndTriedAgain) {
       unmanaged.release(1, memory);
       EXPECT_THAT(kept(), ElementsAre(name + ": CUDA_ERROR_ILLEGAL_ADDRESS"));
     }
-    EXPECT_EQ(live(unmanaged), 1_MiB);
+    EXPECT_EQ(live(), 1_MiB);
     EXPECT_EQ(held(), 2_MiB);
     expect_refused([&] { unmanaged.release(1, memory); }, "gpu1: what was freed is no live tensor");
     unmanaged.release(1, next);

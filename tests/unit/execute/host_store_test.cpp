@@ -86,62 +86,6 @@ TEST_P(Sinking, ComesBackFromTheFile) {
 
 INSTANTIATE_TEST_SUITE_P(PastTheHostsMemoryOrThroughIt, Sinking, testing::Bool());
 
-// Where the host's memory is limited its helper waits for copies in, too.
-TEST_F(HostStoreTest, AtTheProgramsEndNobodyIsInACallOfTheDriver) {
-  make(10, 1000, little_memory());
-  engine->set_budget(2 * kUnit);
-  engine->tick();
-  ASSERT_TRUE(engine->occupy(at(0), kUnit));
-  fill(0, 1, 100, stream);
-  engine->demote(at(0), kUnit);
-  engine->settle();
-  gpu->hold(true);
-  engine->promote(at(0), kUnit);
-  while (!gpu->is_waited_for()) std::this_thread::yield();
-  std::atomic<bool> ended = false;
-  std::thread end([&] {
-    engine->program_ends();
-    EXPECT_FALSE(gpu->is_waited_for());
-    ended = true;
-  });
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  EXPECT_FALSE(ended);
-  gpu->hold(false);
-  end.join();
-  engine->tick();
-  engine->await(at(0), kUnit);
-  expect(0, 1, 100, stream);
-  gpu->finish();
-  EXPECT_EQ(wrong, 0u);
-}
-
-TEST_F(HostStoreTest, AfterTheProgramsEndNothingBeginsThatNobodyWaitsFor) {
-  make(11, 1000, little_memory());
-  engine->set_budget(2 * kUnit);
-  for (std::uint64_t block = 0; block < 2; ++block) {
-    engine->tick();
-    ASSERT_TRUE(engine->occupy(at(block), kUnit));
-    fill(block, 1, 100 + block, stream);
-  }
-  engine->sink(at(0), kUnit);
-  while (engine->counters().writing.bytes < kUnit) std::this_thread::yield();
-  engine->program_ends();
-  engine->tick();
-  engine->promote(at(0), kUnit);
-  engine->demote(at(1), kUnit);
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  EXPECT_EQ(engine->counters().reading.bytes, 0u);
-  EXPECT_EQ(engine->counters().demoted_bytes, kUnit);
-  for (std::uint64_t block = 0; block < 2; ++block) {  // what runs on nevertheless may
-    engine->tick();
-    engine->await(at(block), kUnit);
-    expect(block, 1, 100 + block, stream);
-  }
-  gpu->finish();
-  EXPECT_EQ(wrong, 0u);
-  EXPECT_EQ(engine->counters().reading.bytes, kUnit);
-}
-
 class DirectTest : public HostStoreTest {
  protected:
   void make_direct(unsigned seed, std::uint64_t granules = 64) {

@@ -1,9 +1,5 @@
 #include "execute/gpu/pool_engine.h"
 
-#include <atomic>
-#include <chrono>
-#include <thread>
-
 #include "execute/gpu/managed_driver.h"
 #include "pool_engine_fixture.h"
 #include "second_thread.h"
@@ -580,32 +576,6 @@ TEST_F(PoolEngineTest, TwoDevicesDoNotKnowEachOthersStreams) {
   EXPECT_THAT(second.complaints(), IsEmpty());
 }
 
-// Exit handlers come next, and would end what its helper waits for.
-TEST_F(PoolEngineTest, AtTheProgramsEndNobodyIsInACallOfTheDriver) {
-  make(8);
-  engine->tick();
-  ASSERT_TRUE(engine->occupy(at(0), kUnit));
-  fill(0, 1, 100, stream);
-  gpu->hold(true);
-  engine->demote(at(0), kUnit);
-  while (!gpu->is_waited_for()) std::this_thread::yield();
-  std::atomic<bool> ended = false;
-  std::thread end([&] {
-    engine->program_ends();
-    EXPECT_FALSE(gpu->is_waited_for());
-    ended = true;
-  });
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  EXPECT_FALSE(ended);
-  gpu->hold(false);
-  end.join();
-  engine->tick();
-  engine->await(at(0), kUnit);  // what runs on nevertheless may go on
-  expect(0, 1, 100, stream);
-  gpu->finish();
-  EXPECT_EQ(wrong, 0u);
-}
-
 TEST(CudaDriver, IsLoadedWhereThereIsOne) {
   try {
     EXPECT_GE(open_driver(0)->granularity(), 4096u);
@@ -614,42 +584,6 @@ TEST(CudaDriver, IsLoadedWhereThereIsOne) {
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("install NVIDIA's"));
   }
-}
-
-class PoolEngineDeathTest : public PoolEngineTest {
-  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }  // with its helper
-};
-
-TEST_F(PoolEngineDeathTest, ARefusedCallEndsTheProcessWithItsName) {
-  make(5);
-  gpu->refuse("cuMemMap");
-  EXPECT_EXIT(engine->occupy(at(0), kUnit), ::testing::ExitedWithCode(125),
-              "training stopped: cuMemMap: CUDA_ERROR_OUT_OF_MEMORY.*No wrong number");
-  gpu->refuse("");
-}
-
-TEST_F(PoolEngineDeathTest, AHostWithoutMemorySaysWhatToDo) {
-  make(13);
-  engine->tick();
-  ASSERT_TRUE(engine->occupy(at(0), kUnit));
-  engine->tick();
-  gpu->refuse("cuMemHostAlloc");
-  EXPECT_EXIT(engine->demote(at(0), kUnit), ::testing::ExitedWithCode(125),
-              "cuMemHostAlloc: CUDA_ERROR_OUT_OF_MEMORY.*limit it with --host-memory");
-  gpu->refuse("");
-}
-
-TEST_F(PoolEngineDeathTest, AnOpThatUsesMoreThanTheBudgetEndsTheProcess) {
-  make(6);
-  engine->set_budget(2 * kUnit);
-  for (std::uint64_t block = 0; block < 3; ++block) {
-    engine->tick();
-    ASSERT_TRUE(engine->occupy(at(block), kUnit));
-    engine->demote(at(block), kUnit);
-  }
-  engine->tick();
-  EXPECT_EXIT(engine->await(at(0), 3 * kUnit), ::testing::ExitedWithCode(125),
-              "an op uses more than the 8.00 KiB of the device's memory");
 }
 
 }  // namespace
