@@ -40,7 +40,10 @@ class Executor {
  public:
   virtual ~Executor() = default;
   virtual std::size_t depth() const = 0;  // transfers that may be in flight
-  virtual int submit(const Transfer&) noexcept = 0;
+  // Starts them, with as few calls of the kernel as it can. 0 or a negative errno; what was started
+  // before an error completes.
+  virtual int submit_all(std::span<const Transfer>) noexcept = 0;
+  int submit(const Transfer& transfer) noexcept { return submit_all({&transfer, 1}); }
   // Blocks until `least` transfers, of at least as many in flight, are complete or a wake()
   // arrives; returns how many were written to `out`: fewer after a wake(), or where a short one
   // goes on.

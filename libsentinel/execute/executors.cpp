@@ -43,9 +43,10 @@ class InjectingExecutor final : public Executor {
   std::size_t depth() const override { return inner_->depth(); }
   void wake() noexcept override { inner_->wake(); }
 
-  int submit(const Transfer& transfer) noexcept override {
-    if (transfer.write == injection_.write && ++seen_ == injection_.at) doomed_ = transfer.cookie;
-    return inner_->submit(transfer);
+  int submit_all(std::span<const Transfer> transfers) noexcept override {
+    for (const auto& transfer : transfers)
+      if (transfer.write == injection_.write && ++seen_ == injection_.at) doomed_ = transfer.cookie;
+    return inner_->submit_all(transfers);
   }
 
   std::size_t wait_for(std::size_t least, std::span<Completion> out) noexcept override {

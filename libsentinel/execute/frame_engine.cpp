@@ -21,7 +21,7 @@ namespace sentinel {
 namespace {
 
 constexpr std::uint64_t kUnlimited = ~0ull / kGranule;
-constexpr std::uint64_t kPiecesShare = 3;  // of what is beyond the smallest budget: a third at most
+constexpr std::uint64_t kPiecesShare = 2;  // of what is beyond the smallest budget: half at most
 
 }  // namespace
 
@@ -84,7 +84,7 @@ void FrameEngine::open_slow_tier() {
   reader_ = make_executor(*slow_, io);
   writer_ = make_executor(*slow_, io);
   if (pieces_) {
-    io.depth = Pieces::kBatch;
+    io.depth = Pieces::kBatch * Pieces::kBatches;
     pieces_->open(make_executor(*slow_, io));
   }
   promoter_ = quiet_thread([this] { promoter(); });

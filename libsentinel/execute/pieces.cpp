@@ -1,6 +1,8 @@
 #include "execute/pieces.h"
 
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -21,6 +23,9 @@ constexpr std::uint32_t kAgainGrowing = 128;  // the same while there may be mor
 constexpr std::uint32_t kFronts = 4;          // blocks read from front to back: so are the others
 constexpr int kLittle = 8;                    // pieces of a block
 constexpr std::uint32_t kLongestStep = Pieces::kPerBlock / 4;
+constexpr std::uint64_t kBuffer = Pieces::kBatches * Pieces::kBatch * Pieces::kBytes;
+static_assert(kBuffer % kGranule == 0);
+constexpr std::uint64_t kPatience = 2 * Pieces::kBatches;  // batches: what is not asked for by then
 
 }  // namespace
 
@@ -29,13 +34,20 @@ Pieces::Pieces(FaultLoop& loop, std::uintptr_t arena, std::uint64_t arena_bytes)
       arena_(arena),
       states_bytes_((arena_bytes / kGranule * sizeof(State) + kPage - 1) & ~(kPage - 1)),
       states_(reinterpret_cast<State*>(reserve_anonymous(states_bytes_, kPage))),
-      buffer_(reserve_anonymous(kGranule, kGranule)) {
-  batch_.reserve(kBatch);
+      buffer_(reserve_anonymous(kBuffer, kGranule)) {
+  for (std::size_t i = 0; i < kBatches; ++i) {
+    batches_[i].pieces.reserve(kBatch);
+    batches_[i].memory = buffer_ + i * kBatch * kBytes;
+  }
+  dropped_.reserve(4 * kBatch);
+  self_ = static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0));
 }
 
 Pieces::~Pieces() {
+  reader_.reset();
+  if (self_ >= 0) close(self_);
   munmap(states_, states_bytes_);
-  munmap(reinterpret_cast<void*>(buffer_), kGranule);
+  munmap(reinterpret_cast<void*>(buffer_), kBuffer);
 }
 
 void Pieces::open(std::unique_ptr<Executor> reader) { reader_ = std::move(reader); }
@@ -43,6 +55,7 @@ void Pieces::open(std::unique_ptr<Executor> reader) { reader_ = std::move(reader
 void Pieces::set_limit(std::uint64_t most_frames, unsigned threads) {
   threads_ = threads;
   most_frames_ = std::min(most_frames, kMostFrames);
+  last_wanted_ = std::min(last_wanted_, most_frames_);
   order_.assign(2 * most_frames_ * kPerBlock, {});
   oldest_ = listed_ = 0;
 }
@@ -50,7 +63,9 @@ void Pieces::set_limit(std::uint64_t most_frames, unsigned threads) {
 // What is known of a block from an earlier op is forgotten, but for what is mapped.
 Pieces::State& Pieces::state_in(BlockIndex index, std::uint64_t op) noexcept {
   auto& state = states_[index];
-  if (state.op != op) state = {.mapped = state.mapped, .op = op, .touched = state.touched};
+  if (state.op != op)
+    state = {
+        .mapped = state.mapped, .coming = state.coming, .op = op, .touched = state.touched};
   return state;
 }
 
@@ -59,6 +74,7 @@ bool Pieces::worth(BlockIndex index, std::uint32_t piece, std::uint64_t op) noex
   if (op_ != op) {
     stride_ = fronts_ = 0;
     lacked_ = 0;
+    for (auto& batch : batches_) forget(batch);
   }
   op_ = op;
   auto& state = state_in(index, op);
@@ -72,6 +88,7 @@ bool Pieces::worth(BlockIndex index, std::uint32_t piece, std::uint64_t op) noex
     wanted_ = std::min(wanted_ + lacked_ / kLacked, most_frames_);
     lacked_ %= kLacked;
   }
+  if (stride_ != 0) last_wanted_ = wanted_;
   return frames_ != 0 && !state.whole;
 }
 
@@ -88,55 +105,100 @@ void Pieces::look_for_steps(State& state, std::uint32_t piece) noexcept {
     state.whole = true;
   }
   for (std::uint32_t step = 2; stride_ == 0 && step <= kLongestStep; ++step)
-    if (made(step)) stride_ = step;
+    if (made(step)) stride_ = step, wanted_ = std::max(wanted_, last_wanted_);
 }
 
-void Pieces::add(BlockIndex index, std::uint32_t piece, std::int64_t slot) noexcept {
+// One is always idle when choose() begins: what is asked for is put in place at once.
+Pieces::Batch* Pieces::idle_batch() noexcept {
+  for (auto& batch : batches_) {
+    if (&batch == now_ || batch.in_flight != 0) continue;
+    if (chosen_ - batch.chosen >= kPatience) forget(batch);
+    if (!std::ranges::all_of(batch.pieces, &Chosen::gone)) continue;
+    batch.pieces.clear();
+    batch.started = false;
+    return &batch;
+  }
+  return nullptr;
+}
+
+Pieces::Batch* Pieces::batch_with(BlockIndex index, std::uint32_t piece) noexcept {
+  if ((states_[index].coming >> piece & 1) == 0) return nullptr;
+  for (auto& batch : batches_)
+    for (const auto& chosen : batch.pieces)
+      if (chosen.index == index && chosen.piece == piece && !chosen.gone) return &batch;
+  return nullptr;
+}
+
+void Pieces::add(Batch& batch, BlockIndex index, std::uint32_t piece, std::int64_t slot) noexcept {
   auto& state = state_in(index, op_);
   const auto bit = std::uint64_t{1} << piece;
-  if (state.whole || (state.mapped & bit) != 0) return;
+  if (state.whole || ((state.mapped | state.coming) & bit) != 0) return;
   if ((state.seen & bit) != 0) ++lacked_;
-  state.seen |= bit;
-  batch_.push_back({index, piece, slot});
+  state.coming |= bit;
+  ++coming_;
+  batch.pieces.push_back({index, piece, slot});
+}
+
+// Its memory is not used again before what is in flight has come.
+void Pieces::forget(Batch& batch) noexcept {
+  for (auto& piece : batch.pieces) {
+    if (std::exchange(piece.gone, true)) continue;
+    states_[piece.index].coming &= ~(std::uint64_t{1} << piece.piece);
+    --coming_;
+  }
+}
+
+int Pieces::start(Batch& batch) noexcept {
+  if (std::exchange(batch.started, true)) return 0;
+  std::array<Transfer, kBatch> transfers;
+  for (const auto& piece : batch.pieces)
+    transfers[batch.in_flight++] = {
+        .slot = piece.slot,
+        .frame = reinterpret_cast<void*>(batch.memory + (&piece - batch.pieces.data()) * kBytes),
+        .cookie = static_cast<std::uint64_t>(&batch - batches_.data()),
+        .first = piece.piece * kBytes,
+        .bytes = kBytes};
+  return -reader_->submit_all({transfers.data(), batch.in_flight});
 }
 
 int Pieces::read() noexcept {
+  int error = start(*now_);
+  if (error == 0 && then_ != nullptr) error = start(*then_);
   std::array<Completion, kBatch> done;
-  std::size_t started = 0, finished = 0;
-  int error = 0;
-  for (; started < batch_.size() && error == 0; started += error == 0 ? 1 : 0)
-    error = -reader_->submit({.slot = batch_[started].slot,
-                              .frame = reinterpret_cast<void*>(buffer_ + started * kBytes),
-                              .first = batch_[started].piece * kBytes,
-                              .bytes = kBytes});
-  while (finished < started) {
-    const auto count = reader_->wait_for(started - finished, done);
-    for (std::size_t i = 0; i < count; ++i) error = std::max(error, done[i].error);
-    finished += count;
+  while (error == 0 && now_->in_flight != 0) {
+    const auto count = reader_->wait_for(now_->in_flight, done);
+    for (std::size_t i = 0; i < count; ++i) {
+      --batches_[done[i].cookie].in_flight;
+      error = std::max(error, done[i].error);
+    }
   }
   return error;
 }
 
 std::uint64_t Pieces::put() noexcept {
-  while (listed_ != 0 &&
-         (mapped_ + batch_.size() > frames_ * kPerBlock || listed_ + batch_.size() > order_.size()))
+  while (listed_ != 0 && (mapped_ + coming_ > frames_ * kPerBlock ||
+                          listed_ + now_->pieces.size() > order_.size()))
     drop_oldest();
+  unmap_dropped();
   std::uint64_t count = 0;
-  for (std::size_t i = 0; i < batch_.size(); ++i) {
-    const auto [index, piece, slot, gone] = batch_[i];
+  for (std::size_t i = 0; i < now_->pieces.size(); ++i) {
+    const auto [index, piece, slot, gone] = now_->pieces[i];
     if (gone) continue;
     const auto address = arena_ + index * kGranule + piece * kBytes;
-    states_[index].touched = true;
-    if (loop_.copy_protected(address, buffer_ + i * kBytes, kBytes) != 0) {
+    auto& state = states_[index];
+    state.touched = true;
+    if (loop_.copy_protected(address, now_->memory + i * kBytes, kBytes) != 0) {
       madvise(reinterpret_cast<void*>(address), kBytes, MADV_DONTNEED);  // what part there is
       break;
     }
-    states_[index].mapped |= std::uint64_t{1} << piece;
+    state.mapped |= std::uint64_t{1} << piece;
+    state.seen |= std::uint64_t{1} << piece;
     ++mapped_;
     order_[(oldest_ + listed_++) % order_.size()] = {index, piece};
     ++count;
   }
-  batch_.clear();
+  forget(*now_);
+  now_ = nullptr;
   return count;
 }
 
@@ -149,14 +211,29 @@ void Pieces::drop_oldest() noexcept {
   if ((state.mapped & bit) == 0) return;
   state.mapped &= ~bit;
   --mapped_;
-  madvise(reinterpret_cast<void*>(arena_ + index * kGranule + piece * kBytes), kBytes,
-          MADV_DONTNEED);
+  if (dropped_.size() == dropped_.capacity()) unmap_dropped();
+  dropped_.push_back({reinterpret_cast<void*>(arena_ + index * kGranule + piece * kBytes), kBytes});
+}
+
+// With one call, so that the other processors are told once, where the kernel lets a process give
+// such advice to itself (Linux 6.13).
+void Pieces::unmap_dropped() noexcept {
+  if (dropped_.empty()) return;
+  const auto bytes = static_cast<ssize_t>(dropped_.size() * kBytes);
+  if (self_ < 0 ||
+      syscall(SYS_process_madvise, self_, dropped_.data(), dropped_.size(), MADV_DONTNEED, 0) !=
+          bytes)
+    for (const auto& piece : dropped_) madvise(piece.iov_base, piece.iov_len, MADV_DONTNEED);
+  dropped_.clear();
 }
 
 // The whole block at once: with its last page goes, on newer kernels, its page table, and the frame
 // that comes stays one huge page.
 void Pieces::drop(BlockIndex index) noexcept {
-  for (auto& piece : batch_) piece.gone |= piece.index == index;
+  if (states_[index].coming != 0)
+    for (auto& batch : batches_)
+      for (auto& piece : batch.pieces) piece.gone |= piece.index == index;
+  coming_ -= static_cast<std::uint64_t>(std::popcount(std::exchange(states_[index].coming, 0)));
   if (!states_[index].touched) return;
   states_[index].touched = false;
   mapped_ -= static_cast<std::uint64_t>(std::popcount(std::exchange(states_[index].mapped, 0)));
@@ -166,7 +243,8 @@ void Pieces::drop(BlockIndex index) noexcept {
 std::uint64_t Pieces::drop_all() noexcept {
   for (; listed_ > 0; --listed_, oldest_ = (oldest_ + 1) % order_.size())
     drop(order_[oldest_].index);
-  for (auto& piece : batch_) piece.gone = true;
+  for (auto& batch : batches_) forget(batch);
+  madvise(reinterpret_cast<void*>(buffer_), kBuffer, MADV_DONTNEED);
   wanted_ = 0;
   return std::exchange(frames_, 0);
 }

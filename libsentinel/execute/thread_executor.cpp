@@ -41,12 +41,12 @@ class ThreadExecutor final : public Executor {
 
   std::size_t depth() const override { return depth_; }
 
-  int submit(const Transfer& transfer) noexcept override {
+  int submit_all(std::span<const Transfer> transfers) noexcept override {
     {
       const std::lock_guard guard(lock_);
-      todo_.push_back(transfer);
+      todo_.insert(todo_.end(), transfers.begin(), transfers.end());
     }
-    todo_ready_.notify_one();
+    transfers.size() == 1 ? todo_ready_.notify_one() : todo_ready_.notify_all();
     return 0;
   }
 

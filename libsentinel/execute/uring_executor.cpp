@@ -3,6 +3,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <vector>
@@ -49,12 +50,18 @@ class UringExecutor final : public Executor {
 
   std::size_t depth() const override { return flights_.size(); }
 
-  int submit(const Transfer& transfer) noexcept override {
-    if (idle_.empty()) return -EAGAIN;
-    const auto flight = idle_.back();
-    idle_.pop_back();
-    flights_[flight] = {transfer, 0};
-    return enqueue(flight);
+  int submit_all(std::span<const Transfer> transfers) noexcept override {
+    int code = 0;
+    for (const auto& transfer : transfers) {
+      if (idle_.empty()) code = -EAGAIN;
+      if (code != 0) break;
+      const auto flight = idle_.back();
+      idle_.pop_back();
+      flights_[flight] = {transfer, 0};
+      code = enqueue(flight);
+    }
+    const int submitted = io_uring_submit(&ring_);
+    return code != 0 ? code : std::min(submitted, 0);
   }
 
   std::size_t wait_for(std::size_t least, std::span<Completion> out) noexcept override {
@@ -117,8 +124,7 @@ class UringExecutor final : public Executor {
       io_uring_prep_read(sqe, fd, buffer, bytes, offset);
     if (fixed_files_) sqe->flags |= IOSQE_FIXED_FILE;
     io_uring_sqe_set_data64(sqe, index);
-    const int code = io_uring_submit(&ring_);
-    return code < 0 ? code : 0;
+    return 0;
   }
 
   // A short transfer goes on where it ended; one that moves nothing is an I/O error.
@@ -130,6 +136,7 @@ class UringExecutor final : public Executor {
     int error = result < 0 ? -result : result == 0 ? EIO : 0;
     if (again) {
       error = -enqueue(index);
+      if (error == 0) error = -std::min(io_uring_submit(&ring_), 0);
       if (error == 0) return false;
     }
     out = {flight.transfer.cookie, error};
