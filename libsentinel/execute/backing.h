@@ -43,6 +43,8 @@ class Backing {
   // -EBUSY: a page is pinned or shared with a child, and stays. -EIO: what had been taken could not
   // be put back; the block's contents are lost.
   virtual int take(BlockIndex, Token& token) noexcept = 0;
+  // Whether the guard may call that: not where the kernel has the guard answer it (mremap).
+  virtual bool guard_may_take() const noexcept { return false; }
   // The place of I/O for a block that has been taken, or is to be installed with this frame.
   virtual void* buffer(BlockIndex, Token) noexcept = 0;
   // The taken block's contents are no longer needed: its frame is free for another.

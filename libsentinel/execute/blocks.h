@@ -32,6 +32,7 @@ struct Block {
   bool discard = false;      // leaving: all that lived in it has died, and nothing new begun
   bool faulted = false;      // not resident: a thread waits in a fault
   bool made = false;         // what lives in it began in the op that used it last
+  bool brief = false;        // what lives in it dies in the op that made it
   bool stuck = false;        // could not be taken the last time (pinned): chosen last
   std::uint32_t live = 0;    // tensors that overlap it
   std::uint32_t wanted = 0;  // those that the plan wants in fast memory, and kept borders

@@ -11,11 +11,13 @@ std::vector<PlannedSlot> slots_of(const Profile& profile, const Plan& plan) {
   std::vector<PlannedSlot> slots(profile.tensors.size());
   for (const auto& placement : plan.placements) {
     const auto pool = plan.groups[placement.group.index()].pool;
+    const auto& tensor = profile.tensors[placement.tensor.index()];
     slots[placement.tensor.index()] = {.offset = placement.offset,
-                                       .bytes = profile.tensors[placement.tensor.index()].bytes,
+                                       .bytes = tensor.bytes,
                                        .placed = true,
                                        .shared = pool != Pool::long_lived,
-                                       .reserved = pool == Pool::short_lived};
+                                       .reserved = pool == Pool::short_lived,
+                                       .brief = tensor.alloc_op && tensor.alloc_op == tensor.free_op};
   }
   return slots;
 }
@@ -34,6 +36,20 @@ std::vector<std::vector<Bucket::Accesses>> accesses_of(const Profile& profile) {
   return accesses;
 }
 
+// With memory of its own, which it uses, an op does one thing after another.
+std::vector<bool> in_phases(const Profile& profile, std::uint64_t granule_bytes) {
+  std::vector<bool> used(profile.tensors.size(), profile.accesses.empty());
+  for (const auto& access : profile.accesses) used[access.tensor.index()] = true;
+  std::vector<bool> ops(profile.ops.size());
+  for (std::size_t t = 0; t < profile.tensors.size(); ++t) {
+    const auto& tensor = profile.tensors[t];
+    if (used[t] && tensor.bytes >= granule_bytes && tensor.alloc_op &&
+        tensor.alloc_op == tensor.free_op)
+      ops[tensor.alloc_op->index()] = true;
+  }
+  return ops;
+}
+
 }  // namespace
 
 Bucket::Bucket(Profile profile, Plan plan, OpOrder order, Space& space, std::optional<Choice> late)
@@ -45,6 +61,7 @@ Bucket::Bucket(Profile profile, Plan plan, OpOrder order, Space& space, std::opt
       persistent_(profile_.tensors.size()),
       awaited_(profile_.ops.size()),
       used_(profile_.ops.size()),
+      streams_(profile_.ops.size()),
       accesses_(accesses_of(profile_)),
       borders_(profile_, plan_),
       intervals_(profile_, plan_.interval_layers),
@@ -52,6 +69,8 @@ Bucket::Bucket(Profile profile, Plan plan, OpOrder order, Space& space, std::opt
   for (const auto& move : plan_.moves)
     if (move.direction == Direction::promote)
       awaited_[move.deadline.index()].push_back(move.tensor);
+  const auto phases = in_phases(profile_, plan_.granule_bytes);
+  for (const auto op : plan_.streamed_ops) streams_[op.index()] = !phases[op.index()];
   left_ = plan::left_behind(profile_);
   away_ = plan::absent_at_start(plan_, profile_);
   for (std::size_t t = 0; t < profile_.tensors.size(); ++t) {

@@ -53,6 +53,8 @@ class Bucket {
   };
   const std::vector<Accesses>& accesses(OpId op) const { return accesses_[op.index()]; }
 
+  // Whether the op goes through more than fits, side by side.
+  bool streams(OpId op) const { return streams_[op.index()]; }
   const Borders& borders() const { return borders_; }
   std::uint32_t interval(OpId op) const { return intervals_.of(op.value); }
   Trials& trials() { return trials_; }
@@ -68,6 +70,7 @@ class Bucket {
   std::vector<std::uintptr_t> persistent_;             // per tensor: its address, 0 for others
   std::vector<std::vector<TensorId>> awaited_, used_;  // per op
   std::vector<TensorId> away_, here_;
+  std::vector<bool> streams_;  // per op
   std::vector<plan::Left> left_;
   std::vector<std::vector<Accesses>> accesses_;  // per op
   Borders borders_;

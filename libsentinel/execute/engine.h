@@ -61,6 +61,11 @@ class Engine {
   virtual bool vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept = 0;
   // The op about to run uses it.
   virtual void touch(std::uintptr_t, std::uint64_t) noexcept {}
+  // The op about to run goes through more than fits, side by side: what begins in it gets memory as
+  // it is touched, for what it has not written yet would be the first to leave.
+  virtual void stream() noexcept {}
+  // What has just begun there ends in the same op.
+  virtual void brief(std::uintptr_t, std::uint64_t) noexcept {}
 
   // Whether a touch of what is elsewhere brings it. Where nothing does (a GPU's kernels), all that
   // an op uses has to be awaited before it is launched, a tensor that occupy() refuses has not

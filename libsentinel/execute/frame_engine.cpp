@@ -122,18 +122,26 @@ void FrameEngine::set_budget(std::uint64_t bytes) {
 bool FrameEngine::occupy(std::uintptr_t address, std::uint64_t bytes) noexcept {
   Guard guard(lock_);
   const auto now = clock_.load(std::memory_order_relaxed) << 24;
+  bool lacking = false;
   for_blocks(address, bytes, [&](BlockIndex index) {
     auto& block = blocks_[index];
+    if (side_by_side() && block.queue == QueueId::dead) give_up(index, guard);
     ++block.live;
     ++block.wanted;
     block.discard = false;  // on its way out, and written again before its pages have gone
     arrivals_ += 2;
     block.used = now | (arrivals_ & 0xffffff);
     block.made = true;
+    block.brief = false;
     if (block.queue == QueueId::evict) keep(index);
     no_longer_idle(index);
+    if (side_by_side()) return;
     give_at_once(index, guard);
+    if (block.state != BlockState::empty || block.queue != QueueId::none || streams()) return;
+    ahead_.push(index);
+    lacking = true;
   });
+  if (lacking && reader_) reader_->wake();
   return true;
 }
 
@@ -212,6 +220,16 @@ void FrameEngine::touch(std::uintptr_t address, std::uint64_t bytes) noexcept {
     if (block.queue == QueueId::evict && block.wanted != 0) keep(index);
     if (block.queue == QueueId::spare) spare_.remove(index);
   });
+}
+
+void FrameEngine::stream() noexcept {
+  const Guard guard(lock_);
+  side_by_side_ = clock_.load(std::memory_order_relaxed);
+}
+
+void FrameEngine::brief(std::uintptr_t address, std::uint64_t bytes) noexcept {
+  const Guard guard(lock_);
+  for_blocks(address, bytes, [&](BlockIndex index) { blocks_[index].brief = true; });
 }
 
 void FrameEngine::demote(std::uintptr_t address, std::uint64_t bytes) noexcept {

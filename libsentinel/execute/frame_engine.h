@@ -59,6 +59,8 @@ class FrameEngine final : public Engine {
   bool vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept override;
   // It is evicted after what was used earlier.
   void touch(std::uintptr_t address, std::uint64_t bytes) noexcept override;
+  void stream() noexcept override;
+  void brief(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void demote(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void release(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void promote(std::uintptr_t address, std::uint64_t bytes) noexcept override;
@@ -88,6 +90,7 @@ class FrameEngine final : public Engine {
   bool count_fault(const Fault&) noexcept;
   bool serve_piece(const Fault&, BlockIndex, Guard&) noexcept;
   void on_fault(BlockIndex, Guard&) noexcept;
+  void give_ahead(BlockIndex, Guard&) noexcept;
   void read_ahead(BlockIndex) noexcept;
 
   // frame_movers.cpp: the two migration threads
@@ -130,10 +133,12 @@ class FrameEngine final : public Engine {
   // What one instruction can touch: two operands, each across a boundary.
   static constexpr std::uint64_t kFramesPerThread = 4;
   // In the order in which blocks leave.
-  enum class Rank : std::uint8_t { unwanted, unused, used, looped, fresh, stuck };
+  enum class Rank : std::uint8_t { unwanted, unused, used, looped, brief, fresh, stuck };
   void want_frames(std::size_t count, Rank last = Rank::stuck) noexcept;
   std::pair<Rank, std::uint64_t> rank(const Block&) const noexcept;
   bool streams() const noexcept;
+  bool side_by_side() const noexcept;
+  bool may_give_ahead() const noexcept;
   std::size_t room_ahead() const noexcept;
   void make_room_ahead() noexcept;
   bool fresh(const Block&) const noexcept;
@@ -141,6 +146,7 @@ class FrameEngine final : public Engine {
   void no_longer_idle(BlockIndex) noexcept;
   void reclaim() noexcept;
   void reuse_dead(Guard&) noexcept;
+  void give_up(BlockIndex, Guard&) noexcept;
 
   // frame_counting.cpp, frame_fork.cpp
   int replace_arena(const std::function<std::uintptr_t()>& prepare, bool minor) noexcept;
@@ -176,6 +182,7 @@ class FrameEngine final : public Engine {
   std::uint64_t frames_ = 0;        // in the arena, free, in flight and given to pieces
   std::uint64_t budget_frames_;
   std::uint64_t streamed_ = 0;  // the last op that had to give up blocks of its own
+  std::uint64_t side_by_side_ = 0;  // the last one of which stream() said so
   std::uint64_t arrivals_ = 2;  // twice those demanded or born: orders blocks used in one tick
   std::size_t arriving_ = 0, leaving_ = 0;
   bool frozen_ = false, stop_ = false, child_ = false;

@@ -56,7 +56,13 @@ void FrameEngine::on_fault(BlockIndex index, Guard& guard) noexcept {
       return;
     case BlockState::empty:
       if (block.queue == QueueId::demand) return;
-      if (!frozen_ && demanded_.empty() && give(index, guard)) return make_room_ahead();
+      read_no_more(index);
+      if (!frozen_ && demanded_.empty()) {
+        if (free_.empty() && frames_ >= budget_frames_ && backing_->guard_may_take())
+          reuse_dead(guard);
+        if (block.state != BlockState::empty) return on_fault(index, guard);
+        if (give(index, guard)) return give_ahead(index, guard);
+      }
       if (!std::exchange(block.faulted, true)) begin_wait();
       demand(index);
       want_frames(demanded_.size());
@@ -82,7 +88,7 @@ bool FrameEngine::serve_piece(const Fault& fault, BlockIndex index, Guard& guard
   if (pieces_->mapped(index, piece)) return again();
   const bool worth = pieces_->worth(index, piece, now);
   const auto lacking = pieces_->frames_wanted() - pieces_->frames();
-  if (lacking != 0) want_frames(demanded_.size() + lacking);
+  if (lacking != 0) want_frames(demanded_.size() + lacking, Rank::used);
   if (!worth) return false;
   pieces_->choose(index, piece, [&](BlockIndex other) -> std::int64_t {
     if (other >= blocks_.size()) return -1;
@@ -101,6 +107,21 @@ bool FrameEngine::serve_piece(const Fault& fault, BlockIndex index, Guard& guard
   counters_.promoted_bytes += arrived * Pieces::kBytes;
   counters_.pieces += arrived;
   return pieces_->mapped(index, piece) || again();
+}
+
+// What begins where an op streams is mostly written from front to back: its next blocks get frames
+// that are at hand, before somebody has to fault for each.
+void FrameEngine::give_ahead(BlockIndex index, Guard& guard) noexcept {
+  constexpr BlockIndex kBlocks = 4;
+  for (auto next = index + 1; next <= index + kBlocks && next < blocks_.size(); ++next) {
+    const auto& block = blocks_[next];
+    if (block.state != BlockState::empty || block.live == 0) break;
+    const bool reuses = !dead_.empty() && backing_->guard_may_take();
+    if (!reuses && free_.size() <= room_ahead() / 2) break;
+    give_at_once(next, guard);
+    if (block.state == BlockState::empty) break;
+  }
+  make_room_ahead();
 }
 
 // An op that streams through more than fits will want the blocks behind this one next: if it came

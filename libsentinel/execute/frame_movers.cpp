@@ -64,9 +64,10 @@ void FrameEngine::start_promotions(Guard& guard) noexcept {
   while (may_start() && demanded_.empty() && !ahead_.empty()) {
     const auto index = ahead_.front();
     const auto& block = blocks_[index];
-    if (block.state != BlockState::absent || block.used >> 24 != clock_) {  // its op is over
+    const bool born = block.state == BlockState::empty;
+    if ((block.state != BlockState::absent && !born) || block.used >> 24 != clock_) {  // too late
       ahead_.remove(index);
-    } else if (!start_promotion(index, guard)) {
+    } else if ((born && !may_give_ahead()) || !start_promotion(index, guard)) {
       reclaim();
       starved_ = true;
       break;
@@ -93,9 +94,10 @@ bool FrameEngine::start_promotion(BlockIndex index, Guard& guard) noexcept {
     return true;  // the lock was dropped: look again
   }
   if (block.state == BlockState::empty) {
-    demanded_.remove(index);
+    auto& queue = block.queue == QueueId::demand ? demanded_ : ahead_;
+    queue.remove(index);
     if (give(index, guard)) return true;
-    demanded_.push(index);  // a frame that becomes free wakes the promoter; nothing else helps
+    queue.push(index);  // a frame that becomes free wakes the promoter; nothing else helps
     return false;
   }
   const auto token = free_frame(guard);

@@ -24,14 +24,16 @@ bool FrameEngine::fresh(const Block& block) const noexcept {
 // op's own blocks each has to leave once, in the order in which they came: most ops are done with
 // them. What is needed again afterwards is gone over again and again, and the oldest is just what
 // is needed next: of these the last to come leaves, so that the others stay. So does, in an op that
-// strides, what it makes: it is written in every sweep. What has just come is spared: two threads
-// would else take each other's block away for ever.
+// strides, what it makes: it is written in every sweep. Behind all these leaves what the op makes
+// for itself: it dies without being written. What has just come is spared: two threads would else
+// take each other's block away for ever.
 std::pair<FrameEngine::Rank, std::uint64_t> FrameEngine::rank(const Block& block) const noexcept {
   const auto now = clock_.load(std::memory_order_relaxed);
   if (block.stuck) return {Rank::stuck, block.used};
   if (block.used >> 24 < now)
     return {block.wanted == 0 ? Rank::unwanted : Rank::unused, block.used};
   if (fresh(block)) return {Rank::fresh, block.used};
+  if (block.brief) return {Rank::brief, block.left == now ? ~block.used : block.used};
   const bool kept = block.made && pieces_ && pieces_->strides(now);
   if (block.left == now || kept) return {Rank::looped, ~block.used};
   return {Rank::used, block.used};
@@ -63,6 +65,16 @@ void FrameEngine::want_frames(std::size_t count, Rank last) noexcept {
 // Whether the op that runs goes through more than fits.
 bool FrameEngine::streams() const noexcept {
   return streamed_ == clock_.load(std::memory_order_relaxed);
+}
+
+bool FrameEngine::side_by_side() const noexcept {
+  return side_by_side_ == clock_.load(std::memory_order_relaxed);
+}
+
+// Whether what has begun gets a frame before somebody touches it: where an op streams, those behind
+// what was touched do (give_ahead()), out of the room that is made for it.
+bool FrameEngine::may_give_ahead() const noexcept {
+  return !streams() && (!free_.empty() || !dead_.empty() || frames_ < budget_frames_);
 }
 
 // Frames that such an op should find free, at its next first touch or fault.
@@ -108,8 +120,11 @@ void FrameEngine::reclaim() noexcept {
 
 // The frame of the block that has been dead for longest becomes free, in the thread that asks.
 void FrameEngine::reuse_dead(Guard& guard) noexcept {
-  if (dead_.empty()) return;
-  const auto index = dead_.front();
+  if (!dead_.empty()) give_up(dead_.front(), guard);
+}
+
+// A dead block's frame.
+void FrameEngine::give_up(BlockIndex index, Guard& guard) noexcept {
   if (take(index, guard)) {
     if (blocks_[index].discard)
       discard(index, blocks_[index].token);

@@ -52,6 +52,8 @@ class MovedFrames final : public Backing {
     return code;
   }
 
+  bool guard_may_take() const noexcept override { return true; }
+
   void* buffer(BlockIndex, Token token) noexcept override {
     return reinterpret_cast<void*>(places_.address(token));
   }

@@ -79,6 +79,7 @@ bool Pieces::worth(BlockIndex index, std::uint32_t piece, std::uint64_t op) noex
   op_ = op;
   auto& state = state_in(index, op);
   look_for_steps(state, piece);
+  if (stride_ != 0 && wanted_ + 1 < last_wanted_) wanted_ = last_wanted_ - 1;
   if (stride_ == 0 && fronts_ >= kFronts) return false;
   const bool again = (state.seen >> piece & 1) != 0;
   const auto patience = frames_ < most_frames_ ? kAgainGrowing : kAgain;
@@ -105,7 +106,7 @@ void Pieces::look_for_steps(State& state, std::uint32_t piece) noexcept {
     state.whole = true;
   }
   for (std::uint32_t step = 2; stride_ == 0 && step <= kLongestStep; ++step)
-    if (made(step)) stride_ = step, wanted_ = std::max(wanted_, last_wanted_);
+    if (made(step)) stride_ = step;
 }
 
 // One is always idle when choose() begins: what is asked for is put in place at once.

@@ -131,6 +131,7 @@ void Session::follow(Worker& worker, std::uint64_t prefix) {
 void Session::prepare(Worker& worker) {
   if (worker.place.position == StepMatcher::kLost || !active_->moves_anything()) return;
   const OpId op(worker.place.position);
+  if (active_->streams(op)) engine_->stream();
   moves_.clear();
   active_->op_start(op, moves_);
   apply(moves_, op);

@@ -153,6 +153,8 @@ LiveTensor* Space::allocate(std::uint64_t bytes, std::uint32_t slot, bool own_pa
   }
   tensor.wanted = engine_.occupy(tensor.address, bytes);
   if (!tensor.wanted && !engine_.guarded()) return give_back(tensor, false), nullptr;
+  if (tensor.slot != LiveTensor::kUnplanned && plans_[active_].slots[slot].brief)
+    engine_.brief(tensor.address, bytes);
   live_bytes_ += bytes;
   most_live_bytes_ = std::max(most_live_bytes_, live_bytes_);
   return &table_.insert(tensor);

@@ -24,6 +24,7 @@ struct PlannedSlot {
   bool placed = false;    // the plan gives it an address
   bool shared = false;    // its addresses may be another tensor's at another time of the step
   bool reserved = false;  // they are of the plan's pool for what lives briefly
+  bool brief = false;     // ends in the op that makes it
 };
 
 class Space {
