@@ -12,12 +12,13 @@ std::vector<PlannedSlot> slots_of(const Profile& profile, const Plan& plan) {
   for (const auto& placement : plan.placements) {
     const auto pool = plan.groups[placement.group.index()].pool;
     const auto& tensor = profile.tensors[placement.tensor.index()];
-    slots[placement.tensor.index()] = {.offset = placement.offset,
-                                       .bytes = tensor.bytes,
-                                       .placed = true,
-                                       .shared = pool != Pool::long_lived,
-                                       .reserved = pool == Pool::short_lived,
-                                       .brief = tensor.alloc_op && tensor.alloc_op == tensor.free_op};
+    slots[placement.tensor.index()] = {
+        .offset = placement.offset,
+        .bytes = tensor.bytes,
+        .placed = true,
+        .shared = pool != Pool::long_lived,
+        .reserved = pool == Pool::short_lived,
+        .brief = tensor.alloc_op && tensor.alloc_op == tensor.free_op};
   }
   return slots;
 }
