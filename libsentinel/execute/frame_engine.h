@@ -138,7 +138,7 @@ class FrameEngine final : public Engine {
   std::pair<Rank, std::uint64_t> rank(const Block&) const noexcept;
   bool streams() const noexcept;
   bool side_by_side() const noexcept;
-  bool may_give_ahead() const noexcept;
+  bool frame_at_hand() const noexcept;
   std::size_t room_ahead() const noexcept;
   void make_room_ahead() noexcept;
   bool fresh(const Block&) const noexcept;
@@ -181,7 +181,7 @@ class FrameEngine final : public Engine {
   std::unique_ptr<Pieces> pieces_;  // null: no write protection here
   std::uint64_t frames_ = 0;        // in the arena, free, in flight and given to pieces
   std::uint64_t budget_frames_;
-  std::uint64_t streamed_ = 0;  // the last op that had to give up blocks of its own
+  std::uint64_t streamed_ = 0;      // the last op that had to give up blocks of its own
   std::uint64_t side_by_side_ = 0;  // the last one of which stream() said so
   std::uint64_t arrivals_ = 2;  // twice those demanded or born: orders blocks used in one tick
   std::size_t arriving_ = 0, leaving_ = 0;

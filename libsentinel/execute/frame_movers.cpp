@@ -65,9 +65,10 @@ void FrameEngine::start_promotions(Guard& guard) noexcept {
     const auto index = ahead_.front();
     const auto& block = blocks_[index];
     const bool born = block.state == BlockState::empty;
-    if ((block.state != BlockState::absent && !born) || block.used >> 24 != clock_) {  // too late
+    const bool due = block.state == BlockState::absent || (born && !streams());
+    if (!due || block.used >> 24 != clock_) {  // it is there, its op is over, or give_ahead() will
       ahead_.remove(index);
-    } else if ((born && !may_give_ahead()) || !start_promotion(index, guard)) {
+    } else if ((born && !frame_at_hand()) || !start_promotion(index, guard)) {
       reclaim();
       starved_ = true;
       break;

@@ -71,10 +71,8 @@ bool FrameEngine::side_by_side() const noexcept {
   return side_by_side_ == clock_.load(std::memory_order_relaxed);
 }
 
-// Whether what has begun gets a frame before somebody touches it: where an op streams, those behind
-// what was touched do (give_ahead()), out of the room that is made for it.
-bool FrameEngine::may_give_ahead() const noexcept {
-  return !streams() && (!free_.empty() || !dead_.empty() || frames_ < budget_frames_);
+bool FrameEngine::frame_at_hand() const noexcept {
+  return !free_.empty() || !dead_.empty() || frames_ < budget_frames_;
 }
 
 // Frames that such an op should find free, at its next first touch or fault.
