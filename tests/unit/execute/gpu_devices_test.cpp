@@ -109,14 +109,15 @@ TEST_F(UnmanagedTest, GivesMemoryOfTheDeviceAndCountsIt) {
   EXPECT_EQ(held(), 3_MiB + 600);
   EXPECT_EQ(free_bytes(1), second - 3_MiB - 600);
   unmanaged.release(1, memory);
-  EXPECT_EQ(unmanaged.figures(1, true).most_live_bytes, 3_MiB + 600);
+  const auto figures = unmanaged.figures(1, true);  // the helper may have begun
+  EXPECT_EQ(figures.most_live_bytes, 3_MiB + 600);
+  EXPECT_EQ(figures.most_held_bytes, 3_MiB + 600);
   EXPECT_EQ(unmanaged.figures(1, false).most_live_bytes, 600u);
   unmanaged.release(1, small);
   EXPECT_EQ(live(), 0u);
   EXPECT_EQ(unmanaged.figures(0, false).most_live_bytes, 0u);
   unmanaged.settle();
   EXPECT_EQ(held(), 0u);
-  EXPECT_EQ(unmanaged.figures(1, false).most_held_bytes, 3_MiB + 600);
   EXPECT_EQ(free_bytes(1), second);
   EXPECT_EQ(free_bytes(0), first);
   EXPECT_EQ(call("fake_cuda_context"), 0);
