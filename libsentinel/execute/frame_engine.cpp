@@ -125,7 +125,7 @@ bool FrameEngine::occupy(std::uintptr_t address, std::uint64_t bytes) noexcept {
   bool lacking = false;
   for_blocks(address, bytes, [&](BlockIndex index) {
     auto& block = blocks_[index];
-    if (side_by_side() && block.queue == QueueId::dead) give_up(index, guard);
+    if (side_by_side() && block.queue == QueueId::dead && !frozen_) give_up(index, guard);
     ++block.live;
     ++block.wanted;
     block.discard = false;  // on its way out, and written again before its pages have gone
@@ -137,7 +137,8 @@ bool FrameEngine::occupy(std::uintptr_t address, std::uint64_t bytes) noexcept {
     no_longer_idle(index);
     if (side_by_side()) return;
     give_at_once(index, guard);
-    if (block.state != BlockState::empty || block.queue != QueueId::none || streams()) return;
+    const bool waits = block.state == BlockState::empty && block.queue == QueueId::none;
+    if (!waits || frames_ < budget_frames_ || streams()) return;
     ahead_.push(index);
     lacking = true;
   });
@@ -154,7 +155,7 @@ void FrameEngine::give_at_once(BlockIndex index, Guard& guard) noexcept {
     return block.state == BlockState::empty && block.queue == QueueId::none && !frozen_ &&
            demanded_.empty();
   };
-  if (gives() && free_.empty() && frames_ >= budget_frames_) reuse_dead(guard);
+  if (gives() && lacks_frame()) reuse_dead(guard);
   if (gives() && !free_.empty()) give(index, guard);
 }
 
@@ -184,11 +185,11 @@ bool FrameEngine::vacate(std::uintptr_t address, std::uint64_t bytes, bool wante
     if (--block.live != 0) return;
     no_longer_idle(index);
     if (block.state == BlockState::leaving) block.discard = true;
+    read_no_more(index);
     if (block.state == BlockState::resident)
       note_dead(index);
     else
       resident = false;
-    read_no_more(index);
     if (block.state == BlockState::absent && block.queue == QueueId::none)
       make_absent_or_empty(block);
   });
@@ -216,7 +217,7 @@ void FrameEngine::touch(std::uintptr_t address, std::uint64_t bytes) noexcept {
   for_blocks(address, bytes, [&](BlockIndex index) {
     auto& block = blocks_[index];
     block.used = now;
-    block.made = false;
+    block.made = block.brief = false;
     if (block.queue == QueueId::evict && block.wanted != 0) keep(index);
     if (block.queue == QueueId::spare) spare_.remove(index);
   });
@@ -260,7 +261,7 @@ void FrameEngine::promote(std::uintptr_t address, std::uint64_t bytes) noexcept 
     auto& block = blocks_[index];
     ++block.wanted;
     block.used = clock_.load(std::memory_order_relaxed) << 24;
-    block.made = false;
+    block.made = block.brief = false;
     if (block.queue == QueueId::evict) keep(index);
     no_longer_idle(index);
     if (block.state == BlockState::leaving) block.recalled = true;
@@ -382,12 +383,13 @@ Token FrameEngine::free_frame(Guard& guard) noexcept {
   return token;
 }
 
-// Whoever waits for a frame gets it, but pieces that lack memory come first: they make that the op
-// waits less often.
+// Pieces that lack memory come first, for they make that the op waits less often; where somebody
+// waits for a frame, in turns.
 void FrameEngine::now_free(Token token) noexcept {
   const bool lacking =
       pieces_ && pieces_->op() == clock_ && pieces_->frames() < pieces_->frames_wanted();
-  if (!lacking) return free_.push_back(token);
+  pieces_next_ = demanded_.empty() || !pieces_next_;
+  if (!lacking || !pieces_next_) return free_.push_back(token);
   backing_->destroy(token);
   pieces_->add_frame();
 }

@@ -99,7 +99,7 @@ class FrameEngine final : public Engine {
   void start_promotions(Guard&) noexcept;
   void start_demotions(Guard&) noexcept;
   bool start_promotion(BlockIndex, Guard&) noexcept;
-  bool give(BlockIndex, Guard&) noexcept;
+  bool give(BlockIndex, Guard&, bool asked = true) noexcept;
   void install(BlockIndex, Token, Guard&) noexcept;
   void discard(BlockIndex, Token) noexcept;
   bool take(BlockIndex, Guard&) noexcept;
@@ -138,6 +138,7 @@ class FrameEngine final : public Engine {
   std::pair<Rank, std::uint64_t> rank(const Block&) const noexcept;
   bool streams() const noexcept;
   bool side_by_side() const noexcept;
+  bool lacks_frame() const noexcept { return free_.empty() && frames_ >= budget_frames_; }
   bool frame_at_hand() const noexcept;
   std::size_t room_ahead() const noexcept;
   void make_room_ahead() noexcept;
@@ -187,6 +188,7 @@ class FrameEngine final : public Engine {
   std::size_t arriving_ = 0, leaving_ = 0;
   bool frozen_ = false, stop_ = false, child_ = false;
   bool starved_ = false;     // the promoter waits for a frame
+  bool pieces_next_ = true;  // of pieces and a demand that both lack frames
   std::size_t waiters_ = 0;  // threads waiting for a block now
   Clock::time_point wait_began_;
   EngineCounters counters_;

@@ -56,11 +56,10 @@ void FrameEngine::on_fault(BlockIndex index, Guard& guard) noexcept {
       return;
     case BlockState::empty:
       if (block.queue == QueueId::demand) return;
-      read_no_more(index);
       if (!frozen_ && demanded_.empty()) {
-        if (free_.empty() && frames_ >= budget_frames_ && backing_->guard_may_take())
-          reuse_dead(guard);
+        if (lacks_frame() && backing_->guard_may_take()) reuse_dead(guard);
         if (block.state != BlockState::empty) return on_fault(index, guard);
+        read_no_more(index);
         if (give(index, guard)) return give_ahead(index, guard);
       }
       if (!std::exchange(block.faulted, true)) begin_wait();
@@ -109,17 +108,23 @@ bool FrameEngine::serve_piece(const Fault& fault, BlockIndex index, Guard& guard
   return pieces_->mapped(index, piece) || again();
 }
 
-// What begins where an op streams is mostly written from front to back: its next blocks get frames
-// that are at hand, before somebody has to fault for each.
+// What begins is mostly written from front to back: its next blocks get frames that are free beyond
+// need, or the dead's, before somebody has to fault for each.
 void FrameEngine::give_ahead(BlockIndex index, Guard& guard) noexcept {
   constexpr BlockIndex kBlocks = 4;
-  for (auto next = index + 1; next <= index + kBlocks && next < blocks_.size(); ++next) {
+  const auto last = std::min<BlockIndex>(index + kBlocks, blocks_.size() - 1);
+  for (auto next = index + 1; next <= last; ++next) {
     const auto& block = blocks_[next];
-    if (block.state != BlockState::empty || block.live == 0) break;
-    const bool reuses = !dead_.empty() && backing_->guard_may_take();
-    if (!reuses && free_.size() <= room_ahead() / 2) break;
-    give_at_once(next, guard);
-    if (block.state == BlockState::empty) break;
+    const auto waits = [&] {
+      return block.state == BlockState::empty && block.live != 0 && !frozen_ && demanded_.empty();
+    };
+    if (waits() && free_.size() <= room_ahead() / 2) {
+      if (dead_.empty() || !backing_->guard_may_take()) break;
+      reuse_dead(guard);
+    }
+    if (!waits() || free_.empty()) break;
+    read_no_more(next);
+    give(next, guard, false);
   }
   make_room_ahead();
 }

@@ -90,7 +90,7 @@ void FrameEngine::start_promotions(Guard& guard) noexcept {
 // False: no frame. The block is marked before the lock is dropped, so no one else handles it.
 bool FrameEngine::start_promotion(BlockIndex index, Guard& guard) noexcept {
   auto& block = blocks_[index];
-  if (free_.empty() && frames_ >= budget_frames_ && !dead_.empty()) {
+  if (lacks_frame() && !dead_.empty()) {
     reuse_dead(guard);
     return true;  // the lock was dropped: look again
   }
@@ -127,12 +127,13 @@ bool FrameEngine::start_promotion(BlockIndex index, Guard& guard) noexcept {
   return true;
 }
 
-// An empty block's first touch: a frame with unspecified contents. False: no frame.
-bool FrameEngine::give(BlockIndex index, Guard& guard) noexcept {
+// An empty block's first touch, or before it unless `asked`: a frame with unspecified contents.
+// False: no frame.
+bool FrameEngine::give(BlockIndex index, Guard& guard, bool asked) noexcept {
   auto& block = blocks_[index];
   block.state = BlockState::arriving;
   ++arriving_;
-  if (!block.faulted) arrivals_ += 2;
+  if (asked && !block.faulted) arrivals_ += 2;
   const auto token = free_frame(guard);
   if (token != kNoToken) {
     install(index, token, guard);

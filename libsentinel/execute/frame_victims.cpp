@@ -71,8 +71,10 @@ bool FrameEngine::side_by_side() const noexcept {
   return side_by_side_ == clock_.load(std::memory_order_relaxed);
 }
 
+// Those of an op's pieces count once it is over: free_frame() drops them.
 bool FrameEngine::frame_at_hand() const noexcept {
-  return !free_.empty() || !dead_.empty() || frames_ < budget_frames_;
+  const bool over = pieces_ && pieces_->op() != clock_ && pieces_->frames() != 0;
+  return !lacks_frame() || !dead_.empty() || over;
 }
 
 // Frames that such an op should find free, at its next first touch or fault.
@@ -129,7 +131,7 @@ void FrameEngine::give_up(BlockIndex index, Guard& guard) noexcept {
     else
       put_back(index, guard);
   }
-  if (!evictions_.empty())
+  if (!evictions_.empty() && writer_)
     writer_->wake();  // one less leaves: it may have kept the demoter waiting
 }
 

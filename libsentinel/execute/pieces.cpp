@@ -44,6 +44,12 @@ Pieces::Pieces(FaultLoop& loop, std::uintptr_t arena, std::uint64_t arena_bytes)
 }
 
 Pieces::~Pieces() {
+  const auto in_flight = [](const Batch& batch) { return batch.in_flight != 0; };
+  std::array<Completion, kBatch> done;  // else it might be read to where others lie by then
+  while (std::ranges::any_of(batches_, in_flight)) {
+    const auto count = reader_->wait(done);
+    for (std::size_t i = 0; i < count; ++i) --batches_[done[i].cookie].in_flight;
+  }
   reader_.reset();
   if (self_ >= 0) close(self_);
   munmap(states_, states_bytes_);

@@ -156,7 +156,8 @@ void Pieces::choose(BlockIndex index, std::uint32_t piece, CopyOf&& copy_of) noe
   now_ = batch_with(index, piece);
   if (now_ == nullptr) fill(*(now_ = idle_batch()), index, piece, copy_of);
   then_ = nullptr;
-  if (stride_ == 0 || coming_ + kBatch > frames_ * kPerBlock / kAheadShare) return;
+  const bool for_all = 2 * threads_ < kBatches;  // their batches would be forgotten for one another
+  if (stride_ == 0 || !for_all || coming_ + kBatch > frames_ * kPerBlock / kAheadShare) return;
   then_ = idle_batch();
   if (then_ != nullptr) fill(*then_, now_->next, now_->next_piece, copy_of);
 }

@@ -60,8 +60,8 @@ class UringExecutor final : public Executor {
       flights_[flight] = {transfer, 0};
       code = enqueue(flight);
     }
-    const int submitted = io_uring_submit(&ring_);
-    return code != 0 ? code : std::min(submitted, 0);
+    const int submitted = submit_queue();
+    return code != 0 ? code : submitted;
   }
 
   std::size_t wait_for(std::size_t least, std::span<Completion> out) noexcept override {
@@ -127,6 +127,16 @@ class UringExecutor final : public Executor {
     return 0;
   }
 
+  // The kernel stops behind one that it has no memory for: the rest is submitted by the next call.
+  int submit_queue() noexcept {
+    while (io_uring_sq_ready(&ring_) != 0) {
+      const int submitted = io_uring_submit(&ring_);
+      if (submitted == 0) return -EAGAIN;
+      if (submitted < 0 && submitted != -EINTR) return submitted;
+    }
+    return 0;
+  }
+
   // A short transfer goes on where it ended; one that moves nothing is an I/O error.
   bool finished(std::uint64_t index, int result, Completion& out) noexcept {
     auto& flight = flights_[index];
@@ -136,7 +146,7 @@ class UringExecutor final : public Executor {
     int error = result < 0 ? -result : result == 0 ? EIO : 0;
     if (again) {
       error = -enqueue(index);
-      if (error == 0) error = -std::min(io_uring_submit(&ring_), 0);
+      if (error == 0) error = -submit_queue();
       if (error == 0) return false;
     }
     out = {flight.transfer.cookie, error};
