@@ -22,6 +22,7 @@
 #include "gpu_training.h"
 #include "sentinel/error.h"
 #include "trace/store.h"
+#include "unit/trace/sample_profile.h"
 
 namespace sentinel {
 namespace {
@@ -50,8 +51,8 @@ class Variable {
 };
 
 std::string profile_path() {
-  return std::filesystem::path(testing::TempDir()) /
-         ("gpu-counting-" + std::to_string(getpid()) + ".sentinel");
+  static const TestFolder folder;
+  return folder / "gpu-counting.sentinel";
 }
 
 SessionOptions recording(const std::string& count) {

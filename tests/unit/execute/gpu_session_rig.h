@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -16,12 +15,14 @@
 #include "base/units.h"
 #include "execute/session.h"
 #include "gpu_training.h"
+#include "unit/trace/sample_profile.h"
 
 namespace sentinel::rig {
 
+// A file of the test's own, which goes with the process.
 inline std::filesystem::path scratch(const char* what) {
-  return std::filesystem::path(testing::TempDir()) /
-         ("gpu-session-" + std::to_string(getpid()) + what);
+  static const TestFolder folder;
+  return folder / (std::string("session") + what);
 }
 
 inline SessionOptions options_with(const std::string& fast) {
