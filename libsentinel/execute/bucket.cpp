@@ -7,18 +7,21 @@
 namespace sentinel {
 namespace {
 
+bool ends_in_its_op(const Tensor& tensor) {
+  return tensor.alloc_op && tensor.alloc_op == tensor.free_op;
+}
+
 std::vector<PlannedSlot> slots_of(const Profile& profile, const Plan& plan) {
   std::vector<PlannedSlot> slots(profile.tensors.size());
   for (const auto& placement : plan.placements) {
     const auto pool = plan.groups[placement.group.index()].pool;
     const auto& tensor = profile.tensors[placement.tensor.index()];
-    slots[placement.tensor.index()] = {
-        .offset = placement.offset,
-        .bytes = tensor.bytes,
-        .placed = true,
-        .shared = pool != Pool::long_lived,
-        .reserved = pool == Pool::short_lived,
-        .brief = tensor.alloc_op && tensor.alloc_op == tensor.free_op};
+    slots[placement.tensor.index()] = {.offset = placement.offset,
+                                       .bytes = tensor.bytes,
+                                       .placed = true,
+                                       .shared = pool != Pool::long_lived,
+                                       .reserved = pool == Pool::short_lived,
+                                       .brief = ends_in_its_op(tensor)};
   }
   return slots;
 }
@@ -44,8 +47,7 @@ std::vector<bool> in_phases(const Profile& profile, std::uint64_t granule_bytes)
   std::vector<bool> ops(profile.ops.size());
   for (std::size_t t = 0; t < profile.tensors.size(); ++t) {
     const auto& tensor = profile.tensors[t];
-    if (used[t] && tensor.bytes >= granule_bytes && tensor.alloc_op &&
-        tensor.alloc_op == tensor.free_op)
+    if (used[t] && tensor.bytes >= granule_bytes && ends_in_its_op(tensor))
       ops[tensor.alloc_op->index()] = true;
   }
   return ops;

@@ -87,7 +87,7 @@ class Pieces {
   struct State {
     std::uint64_t mapped = 0;
     std::uint64_t coming = 0;  // in a batch
-    std::uint64_t seen = 0;  // by the op
+    std::uint64_t seen = 0;    // by the op
     std::uint64_t op = 0;
     std::uint32_t again = 0;  // pieces asked for that had been dropped
     bool touched = false;     // has had pieces, and may have a page table without pages
