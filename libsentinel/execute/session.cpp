@@ -26,6 +26,7 @@ namespace {
 const std::uint64_t prelude_name = name_hash(StepRecorder::kPrelude);
 
 constexpr std::uint32_t kMostWarmups = 3;
+constexpr std::uint32_t kGrown = 2;       // steps in which a program takes what it keeps
 constexpr std::uint32_t kSettled = 2;     // steady steps before the watched ones
 constexpr std::uint32_t kPatience = 5;    // steps until a stored profile's is seen
 constexpr std::size_t kMostBuckets = 10;  // the paper's, section IV-E
@@ -99,7 +100,8 @@ Session::Session(SessionOptions options, std::string framework, OpOrder order)
     require_policy(options_);
     if (driver_) machine_ = machine();  // while the device still has room to be measured
     hold_warmup_budget();
-    start_from_files();
+    files_wait_ = within_cgroup_ && options_.fast.unlimited() && has_files();
+    if (!files_wait_) start_from_files();
   }
   if (options_.mode == Mode::arena) {
     state_ = State::idle;
@@ -190,6 +192,8 @@ void Session::end_warmup_step() {
   normal_us_ = recorder_.microseconds();
   last_signature_ = signature;
   ++warmups_;
+  keep_within_cgroup();
+  if (warmups_ == kGrown && std::exchange(files_wait_, false)) start_from_files();
   if (!buckets_.empty()) {  // from files: the plan is tried, and kept once its step is seen
     const bool seen = knows(signature), alike = as_profiled(signature);
     const bool keep = seen || (alike && !options_.plan.empty());
@@ -265,6 +269,7 @@ void Session::end_steady_step() {
     end_trial_step();
   else
     note_step("steady");
+  keep_within_cgroup();
   if (pages_) return;
   if (as_profiled(step_hash_)) {
     if (unknown_steps_ > 0 && --unknown_steps_ == 0) record_ = false;

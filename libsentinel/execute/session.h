@@ -163,6 +163,10 @@ class Session {
   bool manages() const { return pages_ || !buckets_.empty(); }
   void tell_large_ops(const Plan&) const;
   void hold_warmup_budget();
+  std::optional<std::uint64_t> cgroup_room() const;
+  void keep_within_cgroup();
+  void settle_cgroup_limit(const Profile&);
+  bool has_files() const { return !options_.profile.empty() || !options_.plan.empty(); }
   void start_from_files();
   std::uint64_t fast_bytes(const Profile&) const;
   Machine machine() const;
@@ -215,6 +219,10 @@ class Session {
   bool manual_ = false;              // profiling was asked for by the program
   std::uint32_t steps_ = 0, warmups_ = 0;
   std::uint64_t last_signature_ = 0;
+  bool within_cgroup_ = false;        // which is the limit, for good or until there is a plan
+  std::uint64_t cgroup_budget_ = 0;   // the tensors' share
+  double looked_us_ = 0;              // when it was last looked at
+  bool files_wait_ = false;           // a stored profile, until that share is known
   bool keeps_limit_ = false;          // there will be another plan for the step that settled it
   StepRecorder::Times normal_times_;  // of the last step that was not counted
   double normal_us_ = 0;

@@ -20,6 +20,7 @@
 namespace sentinel {
 namespace {
 
+// For what the program takes between two looks at its memory cgroup.
 constexpr std::uint64_t kCgroupSpare = 64_MiB;
 
 // Kernels to predict: what is predicted is not evicted, so what they use has to leave half of the
@@ -39,8 +40,18 @@ std::uint32_t look_ahead(const Profile& profile, std::uint64_t fast_bytes) {
 
 }  // namespace
 
-// With a budget in bytes the limit holds from the first tensor on. With a share of a peak that is
-// not known yet, the memory cgroup's limit, if there is one, is the budget until it is.
+// What tensors may have of this process's memory cgroup: what they hold and what is left, but for a
+// spare. None: the machine is the limit.
+std::optional<std::uint64_t> Session::cgroup_room() const {
+  const auto left = cgroup_headroom();
+  if (!left) return std::nullopt;
+  const auto all = engine_->counters().held_bytes + *left;
+  if (all >= physical_bytes()) return std::nullopt;
+  return std::max(smallest_budget(options_), all - std::min(kCgroupSpare, all / 4));
+}
+
+// With a budget in bytes the limit holds from the first tensor on. Without one, or with a share of
+// a peak that is not known yet, what the memory cgroup leaves is the budget until there is a plan.
 void Session::hold_warmup_budget() {
   if (options_.fast.bytes != 0) {
     require_workable(options_.fast.bytes, options_);
@@ -49,9 +60,41 @@ void Session::hold_warmup_budget() {
   if (engine_->in_place()) return;  // nothing is in fast memory before there is a plan
   if (options_.fast.bytes != 0) return engine_->set_budget(options_.fast.bytes);
   if (driver_) return;  // a device that is full is a budget
-  if (const auto left = cgroup_headroom();
-      left && *left < physical_bytes() && *left > 4 * kCgroupSpare)
-    engine_->set_budget(*left - kCgroupSpare);
+  const auto room = cgroup_room();
+  if (!room) return;
+  within_cgroup_ = true;
+  engine_->set_budget(cgroup_budget_ = *room);
+}
+
+// What is not tensors grows in the first steps: the budget follows it. Later it only shrinks, before
+// the kernel ends the process for lack of memory.
+void Session::keep_within_cgroup() {
+  if (!within_cgroup_) return;
+  constexpr auto kWorthIt = kCgroupSpare / 8;
+  const auto room = cgroup_room().value_or(cgroup_budget_);
+  const bool planned = !buckets_.empty();
+  const bool shrinks = room + (planned ? kCgroupSpare / 2 : kWorthIt) < cgroup_budget_;
+  if (!shrinks && (planned || room < cgroup_budget_ + kWorthIt)) return;
+  if (planned && !options_.fast.unlimited())
+    say(fmt::format("what is not tensors has grown: of the memory cgroup's limit {} are left to "
+                    "tensors, {} before",
+                    print_bytes(room), print_bytes(cgroup_budget_)));
+  engine_->set_budget(cgroup_budget_ = room);
+}
+
+// Without --fast it is what the memory cgroup leaves once the program has its own, where the
+// profile's tensors do not fit into that with some fragmentation.
+void Session::settle_cgroup_limit(const Profile& profile) {
+  if (!within_cgroup_ || !buckets_.empty() || keeps_limit_) return;
+  within_cgroup_ = options_.fast.unlimited();
+  if (!within_cgroup_) return;
+  keep_within_cgroup();
+  const auto peak = peak_live_bytes(profile);
+  if (peak + peak / 4 <= cgroup_budget_) return;
+  options_.fast.bytes = cgroup_budget_;
+  say(fmt::format("tensors peak at {}, and the memory cgroup leaves {} for them: training goes on "
+                  "within that",
+                  print_bytes(peak), print_bytes(cgroup_budget_)));
 }
 
 // The first kind of step that was profiled settles it for all others. Of a device it is no more
@@ -78,7 +121,7 @@ std::uint64_t Session::fast_bytes(const Profile& profile) const {
 }
 
 void Session::start_from_files() {
-  if (options_.profile.empty() && options_.plan.empty()) return;
+  if (!has_files()) return;
   if (options_.plan.empty()) return adopt(read_any(options_.profile));
   auto plan = plan::read_plan(options_.plan);
   auto profile = read_any(plan.profile_path);
@@ -100,6 +143,7 @@ Machine Session::machine() const {
 }
 
 void Session::adopt(Profile profile) {
+  settle_cgroup_limit(profile);
   if (machine_.tiers.empty()) machine_ = machine();
   auto policy = make_policy(options_.policy);
   if (auto* paged = dynamic_cast<PagedPolicy*>(policy.get())) return page(*paged, profile);
@@ -166,7 +210,7 @@ void Session::adopt_plan(Profile profile, Plan plan) {
     return;
   }
   engine_->tick();  // the step's last op is over
-  if (limit != 0) engine_->set_budget(limit);
+  if (limit != 0) engine_->set_budget(cgroup_budget_ = limit);
   summary_.fast_limit_bytes = limit;
   if (limit != 0 && !keeps_limit_) summary_.peak_fast_bytes = 0;  // of the time under the limit
   const bool seen = state_ != State::warmup;  // from a file: its step has yet to be seen

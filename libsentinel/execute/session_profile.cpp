@@ -116,8 +116,8 @@ void Session::begin_counting() {
 bool Session::will_count() const {
   const bool by_faults =
       options_.count == "userfaultfd" || (options_.count == "auto" && !counts_in_kernel());
-  return state_ == State::warmup && by_faults && buckets_.empty() && engine_->loop() != nullptr &&
-         engine_->loop()->can_count();
+  return state_ == State::warmup && by_faults && buckets_.empty() && !files_wait_ &&
+         engine_->loop() != nullptr && engine_->loop()->can_count();
 }
 
 void Session::share_memory() {

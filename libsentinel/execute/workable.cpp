@@ -13,17 +13,9 @@
 namespace sentinel {
 namespace {
 
-// A node's memory can be used in any amount; what is too little for a plan is the same.
-std::uint64_t smallest(const SessionOptions& options) {
-  constexpr std::uint64_t kOperands = 4;  // of one kernel, on a GPU
-  if (options.gpu) return kOperands * options.granule_bytes;
-  return FrameEngine::minimum_bytes(thread_count(), options.depth) / kGranule *
-         options.granule_bytes;
-}
-
 [[noreturn]] void refuse(std::uint64_t fast_bytes, const SessionOptions& options,
                          const std::string& bounds) {
-  const auto least = smallest(options);
+  const auto least = smallest_budget(options);
   if (options.gpu)
     throw Error(
         fmt::format("a budget of {} cannot work: a kernel's operands alone need {}, and what an op "
@@ -39,8 +31,16 @@ std::uint64_t smallest(const SessionOptions& options) {
 
 }  // namespace
 
+// A node's memory can be used in any amount; what is too little for a plan is the same.
+std::uint64_t smallest_budget(const SessionOptions& options) {
+  constexpr std::uint64_t kOperands = 4;  // of one kernel, on a GPU
+  if (options.gpu) return kOperands * options.granule_bytes;
+  return FrameEngine::minimum_bytes(thread_count(), options.depth) / kGranule *
+         options.granule_bytes;
+}
+
 void require_workable(std::uint64_t fast_bytes, const SessionOptions& options) {
-  if (fast_bytes < smallest(options))
+  if (fast_bytes < smallest_budget(options))
     refuse(fast_bytes, options,
            "the bound of the Sentinel paper (section IV-E) depends on the model: `sentinel record` "
            "and `sentinel plan` name it");
@@ -48,7 +48,7 @@ void require_workable(std::uint64_t fast_bytes, const SessionOptions& options) {
 
 void require_workable(std::uint64_t fast_bytes, const SessionOptions& options,
                       const Profile& profile, const Machine& machine, PlannedPolicy& policy) {
-  if (fast_bytes >= smallest(options)) return;
+  if (fast_bytes >= smallest_budget(options)) return;
   const auto ample = policy.plan(profile, machine, {.fast_bytes = physical_bytes()});
   refuse(
       fast_bytes, options,

@@ -13,6 +13,7 @@
 
 namespace sentinel {
 
+std::uint64_t smallest_budget(const SessionOptions&);
 // A budget of fast memory. Names the smallest that works.
 void require_workable(std::uint64_t fast_bytes, const SessionOptions&);
 // The same where the model is known: names the smallest without streaming and the Sentinel paper's

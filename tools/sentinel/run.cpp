@@ -74,12 +74,20 @@ std::optional<Profile> start_profile(Launch& launch, const SessionOptions& optio
   return std::nullopt;
 }
 
+// The limit without --fast, where it is less than the machine's memory.
+std::optional<std::uint64_t> cgroup_limit(const SessionOptions& options) {
+  if (!options.fast.unlimited() || options.gpu || options.nodes) return std::nullopt;
+  const auto left = cgroup_headroom();
+  return left && *left < physical_bytes() ? left : std::nullopt;
+}
+
 // With a profile it is known how much will leave memory; without one, the engine's first slots.
 void check_slow_tier(const SessionOptions& options, const std::optional<Profile>& profile) {
   std::uint64_t need = 0;
-  if (profile && !options.fast.unlimited()) {
+  const auto cgroup = cgroup_limit(options);
+  if (profile && (cgroup || !options.fast.unlimited())) {
     const auto peak = peak_live_bytes(*profile),
-               above = budget_bytes(options.fast, *profile) + options.host_bytes;
+               above = cgroup.value_or(budget_bytes(options.fast, *profile)) + options.host_bytes;
     need = peak > above ? peak - above : 0;
   }
   SlowFile({.directory = options.slow_directory,
@@ -143,10 +151,10 @@ void prepare_run(Launch& launch) {
   const bool limited = !options.fast.unlimited();
   const bool below = options.host_bytes != 0, drives = !options.nodes && (!options.gpu || below);
   if (drives &&
-      (limited || below || launch.given("SENTINEL_DIR") || launch.given("SENTINEL_TIERS")))
+      (limited || cgroup_limit(options) || below || launch.given("SENTINEL_DIR") || launch.given("SENTINEL_TIERS")))
     check_slow_tier(options, profile);
   if (limited && !profile) check_budget(options, profile);
-  if (limited || options.nodes || options.gpu) measure_once(options);
+  if (limited || cgroup_limit(options) || options.nodes || options.gpu) measure_once(options);
   if (options.gpu) open_gpu(options);  // which may be gone since it was measured
   if (below) measure_once(of_drive(options));
   if (limited && profile) check_budget(options, profile);
