@@ -70,10 +70,9 @@ void Session::hold_warmup_budget() {
 // the kernel ends the process for lack of memory.
 void Session::keep_within_cgroup() {
   if (!within_cgroup_) return;
-  constexpr auto kWorthIt = kCgroupSpare / 8;
+  constexpr auto kWorthIt = kCgroupSpare / 4;
   const auto room = cgroup_room().value_or(cgroup_budget_);
-  const bool planned = !buckets_.empty();
-  const bool shrinks = room + (planned ? kCgroupSpare / 2 : kWorthIt) < cgroup_budget_;
+  const bool planned = !buckets_.empty(), shrinks = room + kWorthIt < cgroup_budget_;
   if (!shrinks && (planned || room < cgroup_budget_ + kWorthIt)) return;
   if (planned && !options_.fast.unlimited())
     say(fmt::format("what is not tensors has grown: of the memory cgroup's limit {} are left to "

@@ -19,8 +19,7 @@ class Step:
 
     @staticmethod
     def limit_ms(fast_bytes, compute_ms, write_bw, read_bw):
-        assert fast_bytes == 20 * MB
-        return compute_ms
+        return compute_ms + 90 * MB / fast_bytes
 
 
 def record(kind, ms, moved=0, system_s=0.2):
@@ -31,7 +30,8 @@ def record(kind, ms, moved=0, system_s=0.2):
         each = {"ms": ms, "stall_ms": 15 if moved else 0, "phase": "steady", "promoted_bytes": moved,
                 "demoted_bytes": moved, "demand_faults": 0}
         run["summary"] = {"steps": [dict(each) for _ in steps], "predicted_ms": ms - 10,
-                          "planned_promoted_bytes": moved, "planned_demoted_bytes": moved // 2}
+                          "planned_promoted_bytes": moved, "planned_demoted_bytes": moved // 2,
+                          "fast_limit_bytes": 30 * MB}
     return run
 
 
@@ -54,7 +54,9 @@ def test_table(result):
     assert row["of_plan"] == pytest.approx(4 / 3)
     assert row["system_s_per_gb"] == pytest.approx(0.1)
     assert row["waited_ms"] == 15 and row["slowed"] == pytest.approx(0.1) and row["arithmetic"] == pytest.approx(0.25)
-    assert row["predicted_ms"] == 125 and row["limit_ms"] == 100 and row["same_losses"]
+    assert row["predicted_ms"] == 125 and row["limit_ms"] == 104.5 and row["same_losses"]
+    whole = next(row for row in result["rows"] if row["label"] == "Sentinel in the limit, 20 %")
+    assert whole["limit_ms"] == 103  # of what it took, not of the share
     lines = live.table("model", result).splitlines()
     assert any(line.split()[:1] == ["Sentinel"] and all(cell in line for cell in ("+10 %", "+25 %", "1.33", "0.100")) for line in lines)
     assert any("killed: out of memory" in line for line in lines)

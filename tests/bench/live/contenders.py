@@ -38,6 +38,7 @@ class Contender:
     environment: tuple = ()
     steps: int = 12  # of a training; what is slow by an order of magnitude makes fewer
     as_sentinel: bool = False  # it may hold what Sentinel's process did in that share, not what the share allows
+    whole: bool = False  # Sentinel with no budget but the cgroup's limit, all of which it may use
 
     @property
     def limited(self):
@@ -59,6 +60,7 @@ def contenders(shares):
     yield Contender("Sentinel", "sentinel")
     for share in shares:
         yield Contender("Sentinel", "sentinel", share)
+        yield Contender("Sentinel in the limit,", "sentinel", share, whole=True)
         yield Contender("drive's toll", "toll", share)
         yield Contender("offload hooks", "offload", share, steps=4)
         yield Contender("Linux swap", "swap", share, steps=4)
@@ -73,7 +75,7 @@ def command(contender, model, folder, disk, options):
     train = [str(WORKLOADS / script), *arguments, "--steps", str(steps), "--json", str(folder / "run.json")]
     python = sys.executable
     if contender.kind in ("sentinel", "toll"):
-        memory = ["--fast", f"{contender.share}%"] if contender.limited else []
+        memory = ["--fast", f"{contender.share}%"] if contender.limited and not contender.whole else []
         return [str(options.build / "bin" / "sentinel"), "run", *memory, "--profile", str(options.profile),
                 "--slow", str(disk), "--summary", str(folder / "summary.json"), "--quiet", "--",
                 python, *train]

@@ -208,7 +208,7 @@ def while_moving_gb_s(records):
 
 def of_sentinel(contender, records):
     """Sentinel's last record in the same share; throws Absent."""
-    done = [record for one in records if one.kind == "sentinel" and one.share == contender.share
+    done = [record for one in records if (one.kind, one.share, one.whole) == ("sentinel", contender.share, False)
             for record in records[one] if "failure" not in record]
     if not done:
         raise Absent(f"Sentinel {contender.share} % has not trained in this round")
@@ -254,7 +254,10 @@ def row_of(contender, records, reference, step, figures, unlimited):
         row["of_plan"] = of_plan(good[0])
     if contender.limited and unlimited:
         ms = statistics.median(ms for record in unlimited for ms in settled(record))
-        row["limit_ms"] = step.limit_ms(contender.share / 100 * step.peak, ms, figures["write_bw"], figures["read_bw"])
+        budget = contender.share / 100 * step.peak
+        if contender.whole:
+            budget = good[0]["summary"]["fast_limit_bytes"] or step.peak
+        row["limit_ms"] = step.limit_ms(budget, ms, figures["write_bw"], figures["read_bw"])
         if "summary" in good[0]:  # the simulator says how long is waited; computing takes what it took
             predicted, at_best = (statistics.median(record["summary"]["predicted_ms"] for record in those)
                                   for those in (good, unlimited))
