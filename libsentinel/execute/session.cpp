@@ -100,7 +100,7 @@ Session::Session(SessionOptions options, std::string framework, OpOrder order)
     require_policy(options_);
     if (driver_) machine_ = machine();  // while the device still has room to be measured
     hold_warmup_budget();
-    files_wait_ = within_cgroup_ && options_.fast.unlimited() && has_files();
+    files_wait_ = within_cgroup_ && options_.fast.unlimited() && !options_.profile.empty();
     if (!files_wait_) start_from_files();
   }
   if (options_.mode == Mode::arena) {
@@ -231,6 +231,7 @@ void Session::forget_files(bool alike) {
                           options_.profile));
   buckets_.clear();
   keeps_limit_ = alike;
+  if (within_cgroup_ && !alike) summary_.fast_limit_bytes = 0;
   summary_.forget_plans();  // but the limit holds until there is another
 }
 
@@ -316,7 +317,7 @@ void Session::note_step(const char* phase) {
 // Under a limit, on a terminal.
 void Session::tell_progress(const StepRow& row) {
   constexpr double kEveryUs = 10e6;
-  if (options_.mode != Mode::run || options_.fast.unlimited()) return;
+  if (options_.mode != Mode::run || !limited()) return;
   if (now_us() - told_us_ < kEveryUs || isatty(STDERR_FILENO) == 0) return;
   told_us_ = now_us();
   say(fmt::format("step {} ({}): {:.1f} s, {} in, {} out, {:.1f} s waited for memory", row.step,
@@ -415,7 +416,8 @@ void Session::program_ends() noexcept {
   unmanaged_.settle();
 }
 
-// Called once, at the interpreter's end, or the program's. What was recorded of an unfinished profile is kept.
+// Called once, at the interpreter's end, or the program's. What was recorded of an unfinished
+// profile is kept.
 void Session::finish(const char* reason) noexcept {
   if (in_child_) return;
   try {

@@ -166,7 +166,7 @@ class Session {
   std::optional<std::uint64_t> cgroup_room() const;
   void keep_within_cgroup();
   void settle_cgroup_limit(const Profile&);
-  bool has_files() const { return !options_.profile.empty() || !options_.plan.empty(); }
+  bool limited() const { return !options_.fast.unlimited() || summary_.fast_limit_bytes != 0; }
   void start_from_files();
   std::uint64_t fast_bytes(const Profile&) const;
   Machine machine() const;

@@ -304,10 +304,8 @@ void Session::op_end() noexcept {
   let_device_go(worker);
   if (order_ == OpOrder::sequence || !worker.late) complete(worker);
   if (order_ == OpOrder::any) before_first_op(worker);  // what follows in this thread is not its
-  constexpr double kLookUs = 10e3;
-  if (!within_cgroup_ || state_ != State::warmup || now_us() - looked_us_ < kLookUs) return;
-  looked_us_ = now_us();
-  keep_within_cgroup();
+  constexpr double kLookUs = 50e3;
+  if (within_cgroup_ && now_us() - looked_us_ > kLookUs) keep_within_cgroup();
 }
 
 void Session::complete(Worker& worker) {

@@ -47,7 +47,7 @@ std::optional<std::uint64_t> Session::cgroup_room() const {
   if (!left) return std::nullopt;
   const auto all = engine_->counters().held_bytes + *left;
   if (all >= physical_bytes()) return std::nullopt;
-  return std::max(smallest_budget(options_), all - std::min(kCgroupSpare, all / 4));
+  return all - std::min(kCgroupSpare, all / 4);
 }
 
 // With a budget in bytes the limit holds from the first tensor on. Without one, or with a share of
@@ -60,47 +60,53 @@ void Session::hold_warmup_budget() {
   if (engine_->in_place()) return;  // nothing is in fast memory before there is a plan
   if (options_.fast.bytes != 0) return engine_->set_budget(options_.fast.bytes);
   if (driver_) return;  // a device that is full is a budget
-  const auto room = cgroup_room();
-  if (!room) return;
-  within_cgroup_ = true;
-  engine_->set_budget(cgroup_budget_ = *room);
+  within_cgroup_ = cgroup_room().has_value();
+  keep_within_cgroup();
 }
 
-// What is not tensors grows in the first steps: the budget follows it. Later it only shrinks, before
-// the kernel ends the process for lack of memory.
+// What is not tensors grows in the first steps: the budget follows it. Once there is a plan, it is
+// no more than the plan was made for.
 void Session::keep_within_cgroup() {
   if (!within_cgroup_) return;
+  looked_us_ = now_us();
   constexpr auto kWorthIt = kCgroupSpare / 4;
-  const auto room = cgroup_room().value_or(cgroup_budget_);
-  const bool planned = !buckets_.empty(), shrinks = room + kWorthIt < cgroup_budget_;
-  if (!shrinks && (planned || room < cgroup_budget_ + kWorthIt)) return;
-  if (planned && !options_.fast.unlimited())
+  auto room = std::max(cgroup_room().value_or(cgroup_budget_), smallest_budget(options_));
+  const bool planned = !buckets_.empty();
+  if (planned) room = std::min(room, buckets_.front()->plan().fast_bytes);
+  const bool shrinks = room + kWorthIt < cgroup_budget_;
+  if (!shrinks && room < cgroup_budget_ + kWorthIt) return;
+  const bool limits = summary_.fast_limit_bytes != 0 ||
+                      (planned && room < summary_.peak_unlimited_bytes);
+  if (shrinks && limits)
     say(fmt::format("what is not tensors has grown: of the memory cgroup's limit {} are left to "
                     "tensors, {} before",
                     print_bytes(room), print_bytes(cgroup_budget_)));
   engine_->set_budget(cgroup_budget_ = room);
+  if (!limits) return;
+  summary_.fast_limit_bytes = room;
+  summary_.peak_fast_bytes = 0;  // of the time under the limit
 }
 
-// Without --fast it is what the memory cgroup leaves once the program has its own, where the
+// Without --fast it is what the memory cgroup leaves once the program has its own, where a
 // profile's tensors do not fit into that with some fragmentation.
 void Session::settle_cgroup_limit(const Profile& profile) {
-  if (!within_cgroup_ || !buckets_.empty() || keeps_limit_) return;
-  within_cgroup_ = options_.fast.unlimited();
-  if (!within_cgroup_) return;
+  within_cgroup_ = within_cgroup_ && options_.fast.unlimited();
+  if (!within_cgroup_ || summary_.fast_limit_bytes != 0) return;
   keep_within_cgroup();
-  const auto peak = peak_live_bytes(profile);
-  if (peak + peak / 4 <= cgroup_budget_) return;
-  options_.fast.bytes = cgroup_budget_;
+  const auto peak = peak_live_bytes(profile), room = cgroup_room().value_or(cgroup_budget_);
+  if (peak + peak / 4 <= room) return;
+  require_workable(room, options_);
   say(fmt::format("tensors peak at {}, and the memory cgroup leaves {} for them: training goes on "
                   "within that",
-                  print_bytes(peak), print_bytes(cgroup_budget_)));
+                  print_bytes(peak), print_bytes(room)));
+  engine_->set_budget(cgroup_budget_ = summary_.fast_limit_bytes = room);
 }
 
 // The first kind of step that was profiled settles it for all others. Of a device it is no more
 // than the engine takes.
 std::uint64_t Session::fast_bytes(const Profile& profile) const {
-  if ((!buckets_.empty() || keeps_limit_) && summary_.fast_limit_bytes != 0)
-    return summary_.fast_limit_bytes;
+  const bool settled = !buckets_.empty() || keeps_limit_ || within_cgroup_;
+  if (settled && summary_.fast_limit_bytes != 0) return summary_.fast_limit_bytes;
   auto asked = options_.fast.bytes;
   if (options_.fast.percent > 0)
     asked = static_cast<std::uint64_t>(static_cast<double>(peak_live_bytes(profile)) *
@@ -120,7 +126,7 @@ std::uint64_t Session::fast_bytes(const Profile& profile) const {
 }
 
 void Session::start_from_files() {
-  if (!has_files()) return;
+  if (options_.profile.empty() && options_.plan.empty()) return;
   if (options_.plan.empty()) return adopt(read_any(options_.profile));
   auto plan = plan::read_plan(options_.plan);
   auto profile = read_any(plan.profile_path);
@@ -198,7 +204,7 @@ void Session::adopt_plan(Profile profile, Plan plan) {
     throw Error(fmt::format("the plan is not valid ({} objections), for one: {}", wrong.size(),
                             wrong.front()));
   const bool first = buckets_.empty();
-  const bool limited = !options_.fast.unlimited() || engine_->in_place();
+  const bool limited = this->limited() || engine_->in_place();
   const auto limit = limited ? plan.fast_bytes : 0;
   buckets_.push_back(std::make_unique<Bucket>(std::move(profile), std::move(plan), order_, space_,
                                               parse_late(options_.late)));

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <mutex>
@@ -44,6 +45,14 @@ void check_budget(const SessionOptions& options, const std::optional<Profile>& p
   require_workable(budget_bytes(options.fast, *profile), options, *profile, machine, *planned);
 }
 
+// The limit without --fast, where it is less than the machine's memory; what of it the program
+// takes is not known yet.
+std::optional<std::uint64_t> cgroup_limit(const SessionOptions& options) {
+  if (!options.fast.unlimited() || options.gpu || options.nodes) return std::nullopt;
+  const auto left = cgroup_headroom();
+  return left && *left < physical_bytes() ? left : std::nullopt;
+}
+
 // A plan has its own policy and budget: what is asked for beside it has to agree.
 Profile check_plan(Launch& launch, const SessionOptions& options) {
   const auto plan = plan::read_plan(options.plan);
@@ -53,6 +62,12 @@ Profile check_plan(Launch& launch, const SessionOptions& options) {
   if (launch.given("SENTINEL_POLICY") && options.policy != plan.policy)
     throw UsageError(
         fmt::format("{} was made by policy {}, not {}", options.plan, plan.policy, options.policy));
+  const auto left = cgroup_limit(options);
+  if (left && *left < std::min(plan.fast_bytes, peak_live_bytes(profile)))
+    throw Error(
+        fmt::format("{} was made for a budget of {}, more than the memory cgroup leaves ({}); make "
+                    "another with sentinel plan",
+                    options.plan, print_bytes(plan.fast_bytes), print_bytes(*left)));
   const auto wanted = budget_bytes(options.fast, profile);
   if (!options.fast.unlimited() && wanted < plan.fast_bytes)
     throw Error(
@@ -74,21 +89,14 @@ std::optional<Profile> start_profile(Launch& launch, const SessionOptions& optio
   return std::nullopt;
 }
 
-// The limit without --fast, where it is less than the machine's memory.
-std::optional<std::uint64_t> cgroup_limit(const SessionOptions& options) {
-  if (!options.fast.unlimited() || options.gpu || options.nodes) return std::nullopt;
-  const auto left = cgroup_headroom();
-  return left && *left < physical_bytes() ? left : std::nullopt;
-}
-
 // With a profile it is known how much will leave memory; without one, the engine's first slots.
-void check_slow_tier(const SessionOptions& options, const std::optional<Profile>& profile) {
+void check_slow_tier(const SessionOptions& options, const std::optional<Profile>& profile,
+                     std::optional<std::uint64_t> cgroup) {
   std::uint64_t need = 0;
-  const auto cgroup = cgroup_limit(options);
   if (profile && (cgroup || !options.fast.unlimited())) {
     const auto peak = peak_live_bytes(*profile),
                above = cgroup.value_or(budget_bytes(options.fast, *profile)) + options.host_bytes;
-    need = peak > above ? peak - above : 0;
+    if (peak > above) need = cgroup ? peak : peak - above;
   }
   SlowFile({.directory = options.slow_directory,
             .frame_bytes = kGranule,
@@ -148,16 +156,18 @@ void prepare_run(Launch& launch) {
   require_policy(options);
   check_summary(options.summary);
   if (!options.output.empty()) require_writable_profile(options.output);
-  const bool limited = !options.fast.unlimited();
+  const bool asked_for = !options.fast.unlimited();
+  const auto cgroup = cgroup_limit(options);
+  const bool limited = asked_for || cgroup;
   const bool below = options.host_bytes != 0, drives = !options.nodes && (!options.gpu || below);
   if (drives &&
-      (limited || cgroup_limit(options) || below || launch.given("SENTINEL_DIR") || launch.given("SENTINEL_TIERS")))
-    check_slow_tier(options, profile);
-  if (limited && !profile) check_budget(options, profile);
-  if (limited || cgroup_limit(options) || options.nodes || options.gpu) measure_once(options);
+      (limited || below || launch.given("SENTINEL_DIR") || launch.given("SENTINEL_TIERS")))
+    check_slow_tier(options, profile, cgroup);
+  if (asked_for && !profile) check_budget(options, profile);
+  if (limited || options.nodes || options.gpu) measure_once(options);
   if (options.gpu) open_gpu(options);  // which may be gone since it was measured
   if (below) measure_once(of_drive(options));
-  if (limited && profile) check_budget(options, profile);
+  if (asked_for && profile) check_budget(options, profile);
 }
 
 Action declare_run(Form& form) {

@@ -70,8 +70,28 @@ TEST_F(CgroupHeadroom, CountsFilesThatNobodyHasMappedAsFree) {
   EXPECT_EQ(cgroup_headroom(root), 100);
 }
 
+TEST_F(CgroupHeadroom, ReadsWhatTheFirstVersionSays) {
+  write("proc/self/cgroup", "4:cpu,memory:/job\n1:memory_of_none:/other\n");
+  const fs::path group = "sys/fs/cgroup/memory/job";
+  write(group / "memory.limit_in_bytes", "1000\n");
+  write(group / "memory.usage_in_bytes", "900\n");
+  write(group / "memory.stat",
+        "inactive_file 7\ntotal_mapped_file 100\ntotal_inactive_file 250\n"
+        "total_active_file 50\n");
+  EXPECT_EQ(cgroup_headroom(root), 300);
+}
+
+TEST_F(CgroupHeadroom, EndsWhereTheKernelWouldThrottle) {
+  write("proc/self/cgroup", "0::/job\n");
+  v2("job", "max\n", "300\n");
+  write("sys/fs/cgroup/job/memory.high", "800\n");
+  EXPECT_EQ(cgroup_headroom(root), 500);
+  write("sys/fs/cgroup/job/memory.max", "600\n");
+  EXPECT_EQ(cgroup_headroom(root), 300);
+}
+
 TEST_F(CgroupHeadroom, SurvivesGarbage) {
-  write("proc/self/cgroup", "memory\n0::\n0::/job\n:::\n");
+  write("proc/self/cgroup", "memory\n0::\n0:://job\n0::/job\n:::\n7:memory");
   v2("job", "1000\n", "300\n", "inactive_file many\n\n7 7 7");
   EXPECT_EQ(cgroup_headroom(root), 700);
   v2("job", "-\n", "\n");
