@@ -41,8 +41,8 @@ std::optional<std::uint64_t> read_number(const fs::path& path) {
 
 std::uint64_t less(std::uint64_t a, std::uint64_t b) { return a - std::min(a, b); }
 
-// Of files' pages in memory, those that no process has mapped: the kernel drops them first. (Too few
-// where shared memory is mapped, which counts as mapped too.)
+// Of files' pages in memory, those that no process has mapped: the kernel drops them first. Too few
+// where shared memory is mapped, which counts as mapped too.
 std::uint64_t reclaimable(const fs::path& group, const Names& names) {
   std::map<std::string, std::uint64_t> bytes;
   std::ifstream file(group / "memory.stat");

@@ -192,7 +192,7 @@ void Session::end_warmup_step() {
   normal_us_ = recorder_.microseconds();
   last_signature_ = signature;
   ++warmups_;
-  keep_within_cgroup();
+  keep_within_cgroup(false);
   if (warmups_ == kGrown && std::exchange(files_wait_, false)) start_from_files();
   if (!buckets_.empty()) {  // from files: the plan is tried, and kept once its step is seen
     const bool seen = knows(signature), alike = as_profiled(signature);
@@ -270,7 +270,7 @@ void Session::end_steady_step() {
     end_trial_step();
   else
     note_step("steady");
-  keep_within_cgroup();
+  keep_within_cgroup(false);
   if (pages_) return;
   if (as_profiled(step_hash_)) {
     if (unknown_steps_ > 0 && --unknown_steps_ == 0) record_ = false;
@@ -284,7 +284,10 @@ void Session::end_steady_step() {
     }
     record_ = true;
   }
-  wants_tensors_ = record_.load();
+  // Under a plan without moves nothing else says what is in use.
+  const bool by_demand = within_cgroup_ && summary_.fast_limit_bytes != 0 && active_ != nullptr &&
+                         !active_->moves_anything();
+  wants_tensors_ = record_ || by_demand;
 }
 
 bool Session::knows(std::uint64_t signature) const {
@@ -400,7 +403,7 @@ void Session::unsupported(const char* what) noexcept {
   if (!engine_->guarded()) engine_->page(nullptr);
   state_ = State::idle;
   active_ = nullptr;
-  wants_tensors_ = false;
+  wants_tensors_ = within_cgroup_ = false;
   engine_->set_budget(0);
   if (engine_->guarded()) return;
   space_.table().for_each([this](LiveTensor& tensor) {

@@ -164,7 +164,8 @@ class Session {
   void tell_large_ops(const Plan&) const;
   void hold_warmup_budget();
   std::optional<std::uint64_t> cgroup_room() const;
-  void keep_within_cgroup();
+  void keep_within_cgroup(bool in_step);
+  void limit_is(std::uint64_t bytes);
   void settle_cgroup_limit(const Profile&);
   bool limited() const { return !options_.fast.unlimited() || summary_.fast_limit_bytes != 0; }
   void start_from_files();
@@ -222,6 +223,7 @@ class Session {
   bool within_cgroup_ = false;        // which is the limit, for good or until there is a plan
   std::uint64_t cgroup_budget_ = 0;   // the tensors' share
   double looked_us_ = 0;              // when it was last looked at
+  bool told_of_growth_ = false;       // of what is not tensors
   bool files_wait_ = false;           // a stored profile, until that share is known
   bool keeps_limit_ = false;          // there will be another plan for the step that settled it
   StepRecorder::Times normal_times_;  // of the last step that was not counted

@@ -305,7 +305,7 @@ void Session::op_end() noexcept {
   if (order_ == OpOrder::sequence || !worker.late) complete(worker);
   if (order_ == OpOrder::any) before_first_op(worker);  // what follows in this thread is not its
   constexpr double kLookUs = 50e3;
-  if (within_cgroup_ && now_us() - looked_us_ > kLookUs) keep_within_cgroup();
+  if (within_cgroup_ && now_us() - looked_us_ > kLookUs) keep_within_cgroup(true);
 }
 
 void Session::complete(Worker& worker) {

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "execute/gpu/pool_engine.h"
 #include "execute/limits.h"
@@ -61,30 +62,35 @@ void Session::hold_warmup_budget() {
   if (options_.fast.bytes != 0) return engine_->set_budget(options_.fast.bytes);
   if (driver_) return;  // a device that is full is a budget
   within_cgroup_ = cgroup_room().has_value();
-  keep_within_cgroup();
+  keep_within_cgroup(false);
 }
 
 // What is not tensors grows in the first steps: the budget follows it. Once there is a plan, it is
-// no more than the plan was made for.
-void Session::keep_within_cgroup() {
+// no more than the plan was made for. What a step takes for a while the spare is for: within one
+// the budget shrinks late, and it grows between two.
+void Session::keep_within_cgroup(bool in_step) {
   if (!within_cgroup_) return;
   looked_us_ = now_us();
-  constexpr auto kWorthIt = kCgroupSpare / 4;
-  auto room = std::max(cgroup_room().value_or(cgroup_budget_), smallest_budget(options_));
+  const auto left = cgroup_room();
+  if (!left) return;
+  auto room = std::max(*left, smallest_budget(options_));
   const bool planned = !buckets_.empty();
   if (planned) room = std::min(room, buckets_.front()->plan().fast_bytes);
-  const bool shrinks = room + kWorthIt < cgroup_budget_;
-  if (!shrinks && room < cgroup_budget_ + kWorthIt) return;
+  const bool shrinks = room + kCgroupSpare / (in_step ? 2 : 4) < cgroup_budget_;
+  if (!shrinks && (in_step || room < cgroup_budget_ + kCgroupSpare / 4)) return;
   const bool limits = summary_.fast_limit_bytes != 0 ||
                       (planned && room < summary_.peak_unlimited_bytes);
-  if (shrinks && limits)
+  if (shrinks && limits && !std::exchange(told_of_growth_, true))
     say(fmt::format("what is not tensors has grown: of the memory cgroup's limit {} are left to "
                     "tensors, {} before",
                     print_bytes(room), print_bytes(cgroup_budget_)));
   engine_->set_budget(cgroup_budget_ = room);
-  if (!limits) return;
-  summary_.fast_limit_bytes = room;
-  summary_.peak_fast_bytes = 0;  // of the time under the limit
+  if (limits) limit_is(room);
+}
+
+void Session::limit_is(std::uint64_t bytes) {
+  summary_.fast_limit_bytes = bytes;
+  summary_.peak_fast_bytes = engine_->counters().peak_bytes;  // of the time under the limit
 }
 
 // Without --fast it is what the memory cgroup leaves once the program has its own, where a
@@ -92,14 +98,15 @@ void Session::keep_within_cgroup() {
 void Session::settle_cgroup_limit(const Profile& profile) {
   within_cgroup_ = within_cgroup_ && options_.fast.unlimited();
   if (!within_cgroup_ || summary_.fast_limit_bytes != 0) return;
-  keep_within_cgroup();
+  keep_within_cgroup(false);
   const auto peak = peak_live_bytes(profile), room = cgroup_room().value_or(cgroup_budget_);
   if (peak + peak / 4 <= room) return;
   require_workable(room, options_);
   say(fmt::format("tensors peak at {}, and the memory cgroup leaves {} for them: training goes on "
                   "within that",
                   print_bytes(peak), print_bytes(room)));
-  engine_->set_budget(cgroup_budget_ = summary_.fast_limit_bytes = room);
+  engine_->set_budget(cgroup_budget_ = room);
+  limit_is(room);
 }
 
 // The first kind of step that was profiled settles it for all others. Of a device it is no more

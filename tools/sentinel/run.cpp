@@ -96,7 +96,7 @@ void check_slow_tier(const SessionOptions& options, const std::optional<Profile>
   if (profile && (cgroup || !options.fast.unlimited())) {
     const auto peak = peak_live_bytes(*profile),
                above = cgroup.value_or(budget_bytes(options.fast, *profile)) + options.host_bytes;
-    if (peak > above) need = cgroup ? peak : peak - above;
+    need = peak > above ? peak - above : 0;
   }
   SlowFile({.directory = options.slow_directory,
             .frame_bytes = kGranule,
