@@ -26,7 +26,7 @@ if [ -x "$build/bin/sentinel" ]; then
   mkdir -p "$folder/runtime/bin" "$folder/runtime/lib" "$folder/runtime/needs"
   strip -o "$folder/runtime/bin/sentinel" "$build/bin/sentinel"
   strip -o "$folder/runtime/lib/libsentinel.so" "$build/lib/libsentinel.so"
-  cp -r "$build/lib/sentinel" "$folder/runtime/lib/"
+  cp -rL "$build/lib/sentinel" "$folder/runtime/lib/"  # a linked one too: some of it is removed below
   python3 "$root/tests/gpu/results.py" >"$folder/runtime/sources"
   rm -rf "$folder/runtime/lib/sentinel/adaptors"  # of the PyTorch that is here
   # glibc and the compiler's libraries are the machine's own: both have to be as new as here.

@@ -225,6 +225,7 @@ def test_what_travels_is_of_the_build_that_is_named(build, tmp_path):
     runtime = made / "gpu-travel" / "runtime"
     assert (runtime / "sources").read_text() == f"{sources()}\n"
     assert os.access(runtime / "bin" / "sentinel", os.X_OK) and (runtime / "lib" / "libsentinel.so").exists()
+    assert not (runtime / "lib" / "sentinel").is_symlink()  # what does not travel is taken out of a copy
 
 
 @TRAVELS
