@@ -88,6 +88,7 @@ class Session {
 
  private:
   enum class State { warmup, profiling, steady, idle };
+  static constexpr std::uint32_t kMostWarmups = 3;
   using Guard = std::unique_lock<std::mutex>;
 
   // What the calling thread does. In a step and bucket that are over, it is before the first op.
@@ -111,28 +112,28 @@ class Session {
   static Worker& this_thread();
   static bool trains(const Worker& worker) { return worker.in_op || worker.trains; }
   void before_first_op(Worker&);
-  void use_device(Worker&);
-  void let_device_go(Worker&);
-  std::unique_ptr<gpu::Driver> open_unmanaged(int device);
-  void tell_of_kept(int device, const std::exception& why);
   Worker& here();
-
-  bool on_track() const;
   bool recording() const { return state_ != State::idle && record_; }
+  bool manages() const { return pages_ || !buckets_.empty(); }
+  [[noreturn]] void refuse(const std::exception&);
+  void say(const std::string&) const;
+  void write_summary() const;
+
+  // session_steps.cpp: the states from step to step
   void begin_step();
   void end_warmup_step();
   void end_profile_step();
   void end_steady_step();
+  void end_trial_step();
   bool knows(std::uint64_t signature) const;
   bool as_profiled(std::uint64_t signature) const;
   void forget_files(bool alike);
-  void note_allocation(std::uint64_t event, std::size_t bytes);
   void plan_another(Profile profile);
   void note_step(const char* phase);
   void tell_progress(const StepRow& ended);
   void watch(StepRow& ended);
-  void end_trial_step();
 
+  // session_profile.cpp: a step is counted and written down
   // Of what a source was asked: how much it refused, and what it said of the first of that.
   struct Refused {
     std::uint64_t asked = 0, refused = 0;
@@ -154,48 +155,57 @@ class Session {
   std::string uncounted() const;  // empty: all were counted
   void drain(StepRecorder::Op);
   void snapshot();
-
   Profile take_profile(bool complete, const std::string& reason) const;
   void store(const Profile&);
-  void adopt(Profile profile);  // plans, and goes on under the plan
-  void adopt_plan(Profile profile, Plan plan);
-  void page(PagedPolicy&, const Profile&);
-  bool manages() const { return pages_ || !buckets_.empty(); }
-  void tell_large_ops(const Plan&) const;
+
+  // session_limit.cpp: how much fast memory there may be
   void hold_warmup_budget();
   std::optional<std::uint64_t> cgroup_room() const;
   void keep_within_cgroup(bool in_step);
   void limit_is(std::uint64_t bytes);
   void settle_cgroup_limit(const Profile&);
   bool limited() const { return !options_.fast.unlimited() || summary_.fast_limit_bytes != 0; }
-  void start_from_files();
   std::uint64_t fast_bytes(const Profile&) const;
+
+  // session_plan.cpp: from a profile to a plan
+  void start_from_files();
   Machine machine() const;
+  void adopt(Profile profile);  // plans, and goes on under the plan
+  void adopt_plan(Profile profile, Plan plan);
+  void page(PagedPolicy&, const Profile&);
+  void tell_large_ops(const Plan&) const;
+  void activate(Bucket&);
+  void bring(Bucket&);
+
+  // session_ops.cpp: the plan is followed, op by op
+  bool on_track() const;
+  void follow(Worker&, std::uint64_t prefix);
   Bucket* bucket_of_prefix(std::uint64_t prefix);
   Bucket* bucket_of_allocation(std::uint64_t event);
   void change_to(Bucket&);
-  void activate(Bucket&);
-  void bring(Bucket&);
-  void overwrite(LiveTensor&);
-  void stay(LiveTensor&);
-  void may_leave(LiveTensor&);
+  std::uint32_t planned_slot(Worker&, std::uint64_t bytes);
+  void prepare(Worker&);
+  void complete(Worker&);
   void apply(const std::vector<Move>&, OpId);
   void keep_borders(const LiveTensor&, OpId, bool sinks);
   void let_go_of_borders(std::uint32_t before);
+  void reuse_frames();
+  void overwrite(LiveTensor&);
   void need(Worker&, LiveTensor*, const void* storage, std::size_t bytes);
   void await_promotions(const Worker&);
-  static std::uint64_t kernel_hash(const Worker&);
   bool leaves(const Worker&, const LiveTensor&);
-  void complete(Worker&);
   void count_accesses(const Worker&);
   double fast_share(const LiveTensor&) const;
-  void reuse_frames();
-  std::uint32_t planned_slot(Worker&, std::uint64_t bytes);
-  void follow(Worker&, std::uint64_t prefix);
-  void prepare(Worker&);
-  [[noreturn]] void refuse(const std::exception&);
-  void say(const std::string&) const;
-  void write_summary() const;
+  void use_device(Worker&);
+  void let_device_go(Worker&);
+  static std::uint64_t kernel_hash(const Worker&);
+
+  // session_memory.cpp: tensors begin and end
+  void note_allocation(std::uint64_t event, std::size_t bytes);
+  void stay(LiveTensor&);
+  void may_leave(LiveTensor&);
+  std::unique_ptr<gpu::Driver> open_unmanaged(int device);
+  void tell_of_kept(int device, const std::exception& why);
 
   SessionOptions options_;
   std::shared_ptr<gpu::Driver> driver_;  // of a GPU that is the fast tier
