@@ -1,5 +1,5 @@
-// The limit of a run: what --fast says, or what the process's memory cgroup leaves to tensors, which
-// changes with what the program takes besides (DESIGN.md, "Budget").
+// The limit of a run: what --fast says, or what the process's memory cgroup leaves to tensors,
+// which changes with what the program takes besides (DESIGN.md, "Budget").
 #include <fmt/format.h>
 
 #include <algorithm>

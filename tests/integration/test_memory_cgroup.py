@@ -73,10 +73,10 @@ STARTS = {
 @pytest.fixture
 def in_limit(sizes, build, python, tmp_path):
     """Runs a training under Sentinel in a group of the limit and some bytes more."""
-    def run(options, script, *flags, more=0):
+    def run(options, script, *flags, more=0, env=None):
         record, summary = tmp_path / "record.json", tmp_path / "summary.json"
         outcome, _ = in_group([build / "bin" / "sentinel", "run", *options, "--summary", summary, "--",
-                                  python, *script, *flags, "--json", record], sizes["limit"] + more)
+                                  python, *script, *flags, "--json", record], sizes["limit"] + more, env)
         outcome.record, outcome.record_file = training.read_json(record), record
         outcome.summary = training.read_json(summary)
         return outcome
@@ -95,15 +95,19 @@ def test_finishes(start, case, sizes, profile, plain, expect_same, in_limit):
     assert any(step["demoted_bytes"] > 0 for step in outcome.summary["steps"] if step["phase"] == "steady")
 
 
-# What is not tensors takes twice what the limit leaves unused, while the plan goes on.
+# What is not tensors takes twice what the limit leaves unused, while the plan goes on; what is given back is theirs.
 def test_tensors_make_room_for_what_grows(case, sizes, profile, plain, expect_same, in_limit):
     script, *flags = case
     if "--last-batch" in flags:
         pytest.skip("with equal steps it is seen")
-    longer = (script, *flags[:-1], "16")
-    outcome = in_limit(["--profile", profile], [GROWING, script], *longer[1:], more=2 * SPARE)
-    expect_same(plain(*longer), outcome)
-    assert "what is not tensors has grown" in outcome.err
+    longer = (script, *flags[:-1], "18")
+    limits = []
+    for env in (None, {"GIVES_BACK": "1"}):
+        outcome = in_limit(["--profile", profile], [GROWING, script], *longer[1:], more=2 * SPARE, env=env)
+        expect_same(plain(*longer), outcome)
+        assert "what is not tensors has grown" in outcome.err
+        limits.append(outcome.summary["fast_limit_bytes"])
+    assert limits[1] - limits[0] > SPARE
 
 
 def test_nothing_moves_where_tensors_fit(case, sizes, profile, plain, expect_same, in_limit):
