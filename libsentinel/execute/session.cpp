@@ -11,7 +11,6 @@
 #include "execute/gpu/pageable_engine.h"
 #include "execute/gpu/pool_engine.h"
 #include "execute/gpu_counting.h"
-#include "execute/limits.h"
 #include "execute/measure.h"
 #include "execute/node_engine.h"
 #include "execute/slow_file.h"

@@ -109,6 +109,8 @@ class Session {
     // Of the tensors that died in the op: placement, share in fast memory.
     std::vector<std::pair<std::uint32_t, double>> died;
   };
+
+  // session.cpp
   static Worker& this_thread();
   static bool trains(const Worker& worker) { return worker.in_op || worker.trains; }
   void before_first_op(Worker&);

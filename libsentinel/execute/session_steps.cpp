@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
+#include "base/units.h"
 #include "execute/session.h"
 #include "sentinel/error.h"
 

@@ -1,5 +1,5 @@
 """Runs a workload, the first argument, that from its seventh step on keeps 24 MiB more in each, five times. With
-GIVES_BACK in its environment it lets go of all that two steps later."""
+LETS_GO in its environment it lets go of all that after two steps more."""
 import os
 import pathlib
 import runpy
@@ -7,7 +7,7 @@ import sys
 
 WORKLOADS = pathlib.Path(__file__).resolve().parents[2] / "workloads"
 FIRST, TIMES, BYTES = 6, 5, 24 << 20
-LAST = FIRST + TIMES + 2 if "GIVES_BACK" in os.environ else None
+LAST = FIRST + TIMES + 2 if "LETS_GO" in os.environ else None
 kept = []
 
 
