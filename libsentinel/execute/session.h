@@ -88,8 +88,8 @@ class Session {
 
  private:
   enum class State { warmup, profiling, steady, idle };
-  static constexpr std::uint32_t kMostWarmups = 3;
   using Guard = std::unique_lock<std::mutex>;
+  static constexpr std::uint32_t kMostWarmups = 3;
 
   // What the calling thread does. In a step and bucket that are over, it is before the first op.
   struct Worker {

@@ -95,7 +95,8 @@ def test_finishes(start, case, sizes, profile, plain, expect_same, in_limit):
     assert any(step["demoted_bytes"] > 0 for step in outcome.summary["steps"] if step["phase"] == "steady")
 
 
-# What is not tensors takes nearly twice what the limit leaves unused, while the plan goes on; what it lets go is theirs.
+# What is not tensors takes nearly twice what the limit leaves unused, while the plan goes on; what it lets go, tensors
+# may have.
 def test_tensors_make_room_for_what_grows(case, sizes, profile, plain, expect_same, in_limit):
     script, *flags = case
     if "--last-batch" in flags:
