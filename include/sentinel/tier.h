@@ -28,6 +28,8 @@ struct Transfer {
   // is as large as the part.
   std::uint64_t first = 0, bytes = 0;
   bool device = false;  // the frame is a GPU's memory: for executors that were given its files
+  // A read whose slot may be another's when it completes: whoever uses the bytes compares them.
+  bool unchecked = false;
 };
 
 struct Completion {

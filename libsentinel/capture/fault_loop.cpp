@@ -8,10 +8,14 @@
 #include <sys/mman.h>
 #include <sys/poll.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <initializer_list>
+#include <limits>
 
 #include "base/quiet_thread.h"
 #include "capture/uffd_abi.h"
@@ -22,6 +26,7 @@ namespace sentinel {
 namespace {
 
 constexpr std::uintptr_t kPage = 4096;
+constexpr unsigned kUnshareTable = 2;  // CLOSE_RANGE_UNSHARE
 thread_local const FaultLoop* runs_on_this_thread = nullptr;
 
 // The ioctls that fill pages share one life: they report the bytes done or a negative errno in a
@@ -56,47 +61,112 @@ std::int64_t outcome(int rc, std::int64_t field) noexcept {
   return rc == 0 || field > 0 ? field : -errno;
 }
 
+// The calling thread's table of descriptors is its own from then on, and holds these alone: no
+// other thread can close them, and none of the program's stays open for it. close_range() may be
+// permitted where unshare() is not: in a container.
+int keep_only(std::initializer_list<int> kept) noexcept {
+  std::array<int, 2> sorted{-1, -1};
+  std::ranges::copy(kept, sorted.end() - kept.size());
+  std::ranges::sort(sorted);
+  unsigned flags = kUnshareTable;
+  int last = std::numeric_limits<int>::max();
+  for (auto at = sorted.rbegin(); last >= 0; ++at) {
+    const int first = at == sorted.rend() ? 0 : *at + 1;
+    if (first <= last && syscall(SYS_close_range, first, last, flags) != 0) return -errno;
+    if (first <= last) flags = 0;
+    if (at == sorted.rend()) break;
+    last = *at - 1;
+  }
+  return 0;
+}
+
 }  // namespace
 
 std::unique_ptr<FaultLoop> FaultLoop::open(const Options& options) {
   const UffdHandle handle = open_userfaultfd(options.backend, options.features);
-  return std::unique_ptr<FaultLoop>(new FaultLoop(handle.fd, handle.features));
+  return std::unique_ptr<FaultLoop>(new FaultLoop(handle, options.keeper));
 }
 
-FaultLoop::FaultLoop(int uffd, std::uint64_t features)
-    : uffd_(uffd),
-      stop_event_(eventfd(0, EFD_CLOEXEC)),
-      features_(features),
+FaultLoop::FaultLoop(const UffdHandle& handle, bool keeper)
+    : uffd_(handle.fd),
+      event_(eventfd(0, EFD_CLOEXEC)),
+      features_(handle.features),
       deferred_(std::make_unique<uffd_msg[]>(kDeferred)) {
-  if (stop_event_ < 0) {
+  if (event_ < 0) {
     const int code = errno;
     close(uffd_);
     throw Error("creating the fault loop's eventfd", code);
   }
   // The loop thread must never run a signal handler: it might touch registered memory.
   thread_ = quiet_thread([this] { run(); });
+  if (keeper) keeper_ = quiet_thread([this] { keep(); });
 }
 
 FaultLoop::~FaultLoop() {
   if (uffd_ < 0) return;  // abandoned
+  if (hidden_) {          // nobody else can end it
+    thread_.detach();
+    return;
+  }
   stop();
+  if (keeper_.joinable()) {
+    over_ = true;
+    over_.notify_all();
+    keeper_.join();
+  }
   close(uffd_);
-  close(stop_event_);
+  close(event_);
+}
+
+void FaultLoop::keep() noexcept {
+  pthread_setname_np(pthread_self(), "sentinel-keeper");
+  keep_only({uffd_});
+  over_.wait(false);
+}
+
+void FaultLoop::set_lost_handler(void (*run)(void*) noexcept, void* context) noexcept {
+  const std::lock_guard hold(callbacks_lock_);
+  lost_ = run;
+  lost_context_ = context;
+}
+
+void FaultLoop::lost() noexcept {
+  const std::lock_guard hold(callbacks_lock_);
+  if (lost_ != nullptr) lost_(lost_context_);
+}
+
+void FaultLoop::signal_loop() noexcept {
+  const std::uint64_t one = 1;
+  while (write(event_, &one, sizeof one) < 0 && errno == EINTR) {
+  }
 }
 
 void FaultLoop::stop() noexcept {
-  const std::uint64_t one = 1;
-  while (write(stop_event_, &one, sizeof one) < 0 && errno == EINTR) {
-  }
+  signal_loop();
   thread_.join();
+}
+
+int FaultLoop::hide_descriptors() noexcept {
+  wish_ = kHide;
+  signal_loop();
+  wish_.wait(kHide);
+  const int code = wish_;
+  if (code != 0) return code;
+  close(uffd_);
+  close(event_);
+  hidden_ = true;
+  return 0;
 }
 
 void FaultLoop::abandon_in_child() noexcept {
   if (uffd_ < 0) return;
-  close(uffd_);
-  close(stop_event_);
-  uffd_ = stop_event_ = -1;
+  if (!hidden_) {
+    close(uffd_);
+    close(event_);
+  }
+  uffd_ = event_ = -1;
   thread_.detach();
+  if (keeper_.joinable()) keeper_.detach();
 }
 
 bool FaultLoop::can_move() const noexcept { return features_ & UFFD_FEATURE_MOVE; }
@@ -122,7 +192,7 @@ void FaultLoop::run() noexcept {
   // Whoever it wakes should not take its processor while others wait. Where that is not permitted,
   // they wait a little longer.
   setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), -20);
-  pollfd wait[2] = {{uffd_, POLLIN, 0}, {stop_event_, POLLIN, 0}};
+  pollfd wait[2] = {{uffd_, POLLIN, 0}, {event_, POLLIN, 0}};
   uffd_msg batch[kBatch];
   for (;;) {
     if (poll(wait, 2, -1) < 0) continue;
@@ -134,12 +204,23 @@ void FaultLoop::run() noexcept {
       const uffd_msg message = deferred_[--deferred_count_];  // answering may defer more
       answer(message);
     }
-    if (wait[1].revents != 0 || (wait[0].revents & (POLLERR | POLLNVAL))) return;
+    if (wait[0].revents & (POLLERR | POLLNVAL)) return lost();
+    if (wait[1].revents != 0 && !goes_on()) return;
   }
+}
+
+// The event has been raised: for a wish, or to end the loop.
+bool FaultLoop::goes_on() noexcept {
+  std::uint64_t raised = 0;
+  if (read(event_, &raised, sizeof raised) < 0 || wish_ != kHide) return false;
+  wish_ = keep_only({uffd_, event_});
+  wish_.notify_all();
+  return true;
 }
 
 std::size_t FaultLoop::read_messages(uffd_msg* batch) noexcept {
   const ssize_t bytes = read(uffd_, batch, kBatch * sizeof(uffd_msg));
+  if (bytes < 0 && errno == EBADF) lost();
   return bytes <= 0 ? 0 : static_cast<std::size_t>(bytes) / sizeof(uffd_msg);
 }
 

@@ -10,6 +10,10 @@
 // - Kernel-mode accesses (read(2) into a registered page, O_DIRECT, process_vm_readv) raise faults
 //   like any other; a process that may only handle user-mode faults is refused at open().
 // - The object, the handlers and what they touch must lie in memory that is never registered.
+// - A program may close any descriptor. The kernel drops the guard with the last reference, and
+// what
+//   is missing would read as zeros: a thread that does nothing else keeps one where no other thread
+//   can close it. The program's next fault then finds the loop unable to answer, and is never over.
 #pragma once
 
 #include <sys/types.h>
@@ -24,6 +28,8 @@
 struct uffd_msg;
 
 namespace sentinel {
+
+struct UffdHandle;
 
 struct Fault {
   std::uintptr_t address = 0;
@@ -46,6 +52,7 @@ class FaultLoop {
   enum class Wake : std::uint8_t { yes, no };
 
   struct Options {
+    bool keeper = true;                    // false: hide_descriptors() follows
     Backend backend = Backend::automatic;  // device first, where it may be opened
     std::uint64_t features =
         ~std::uint64_t{0};  // UFFD_FEATURE_* to use, of those that are known here
@@ -72,6 +79,10 @@ class FaultLoop {
   // be called from a handler.
   void set_missing_handler(FaultHandler, void* context) noexcept;
   void set_minor_handler(FaultHandler, void* context) noexcept;
+
+  // Runs on the loop thread, once, when faults can be answered no more: the program has closed the
+  // descriptor.
+  void set_lost_handler(void (*run)(void* context) noexcept, void* context) noexcept;
 
   int register_range(std::uintptr_t address, std::size_t length, bool missing, bool minor,
                      bool protect = false) noexcept;
@@ -109,6 +120,12 @@ class FaultLoop {
   // kernel's notice: never call it from a handler (-EDEADLK).
   int replace_mapping(std::uintptr_t address, std::size_t length, std::uintptr_t prepared) noexcept;
 
+  // Gives the loop thread a table of descriptors of its own, which holds this loop's two and
+  // nothing else: no other thread can close them, and the loop keeps no pipe of the program's open.
+  // From then on the loop thread alone may work on ranges. Linux 5.9; for a forked child, whose
+  // program may close whatever it inherited.
+  int hide_descriptors() noexcept;
+
   // In a forked child: closes the descriptors and forgets the thread, which the child lacks. The
   // child's copies of registered ranges raise no faults. The object can then be destroyed or
   // leaked.
@@ -125,7 +142,7 @@ class FaultLoop {
     void* context = nullptr;
   };
 
-  FaultLoop(int uffd, std::uint64_t features);
+  FaultLoop(const UffdHandle&, bool keeper);
   void run() noexcept;
   int copy_in_mode(std::uintptr_t to, std::uintptr_t from, std::size_t length,
                    std::uint64_t mode) noexcept;
@@ -134,10 +151,18 @@ class FaultLoop {
   void answer(const uffd_msg&) noexcept;
   void resolve_plainly(const Fault&) noexcept;
   bool let_pass() noexcept;
+  void signal_loop() noexcept;
   void stop() noexcept;
+  void keep() noexcept;
+  bool goes_on() noexcept;
+  void lost() noexcept;
   bool on_loop_thread() const noexcept;
 
-  int uffd_ = -1, stop_event_ = -1;
+  static constexpr int kHide = 1, kNoWish = 2;  // else what hiding answered: 0 or less
+
+  int uffd_ = -1, event_ = -1;  // the event: a wish, or else the end
+  bool hidden_ = false;         // the descriptors are the loop thread's alone
+  std::atomic<int> wish_ = kNoWish;
   std::uint64_t features_ = 0;
   // Faults read while waiting for a remap's notice in the midst of answering one; loop thread only.
   std::unique_ptr<uffd_msg[]> deferred_;
@@ -145,7 +170,10 @@ class FaultLoop {
   std::atomic<std::uint64_t> faults_{0};
   std::mutex callbacks_lock_;  // held while a handler runs
   Callback missing_, minor_;
-  std::thread thread_;
+  void (*lost_)(void*) noexcept = nullptr;
+  void* lost_context_ = nullptr;
+  std::atomic<bool> over_ = false;  // for the keeper
+  std::thread thread_, keeper_;
 };
 
 }  // namespace sentinel

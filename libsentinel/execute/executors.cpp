@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <charconv>
 #include <map>
+#include <utility>
 
 #include "sentinel/error.h"
 
@@ -17,9 +18,11 @@ struct Injection {
   int error = 0;
 };
 
+constexpr int kFlip = -1;  // no error: a bit is flipped
+
 Injection parse_injection(std::string_view text) {
   static const std::map<std::string_view, int> errors{
-      {"EIO", EIO}, {"ENOSPC", ENOSPC}, {"short", EIO}, {"ETIMEDOUT", ETIMEDOUT}};
+      {"EIO", EIO}, {"ENOSPC", ENOSPC}, {"short", EIO}, {"ETIMEDOUT", ETIMEDOUT}, {"flip", kFlip}};
   const auto first = text.find(':'), second = text.find(':', first + 1);
   Injection injection;
   if (first != std::string_view::npos && second != std::string_view::npos) {
@@ -45,22 +48,33 @@ class InjectingExecutor final : public Executor {
 
   int submit_all(std::span<const Transfer> transfers) noexcept override {
     for (const auto& transfer : transfers)
-      if (transfer.write == injection_.write && ++seen_ == injection_.at) doomed_ = transfer.cookie;
+      if (transfer.write == injection_.write && ++seen_ == injection_.at) {
+        doomed_ = transfer.cookie;
+        frame_ = static_cast<char*>(transfer.frame);
+      }
     return inner_->submit_all(transfers);
   }
 
   std::size_t wait_for(std::size_t least, std::span<Completion> out) noexcept override {
     const auto count = inner_->wait_for(least, out);
     for (auto& completion : out.first(count))
-      if (seen_ >= injection_.at && completion.cookie == doomed_)
-        completion.error = injection_.error;
+      if (seen_ >= injection_.at && completion.cookie == doomed_) fail(completion);
     return count;
   }
 
  private:
+  void fail(Completion& completion) noexcept {
+    doomed_ = ~0ull;  // another transfer may have its cookie next
+    if (injection_.error != kFlip)
+      completion.error = injection_.error;
+    else if (char* frame = std::exchange(frame_, nullptr))
+      *frame ^= 1;
+  }
+
   std::unique_ptr<Executor> inner_;
   Injection injection_;
   std::uint64_t seen_ = 0, doomed_ = ~0ull;
+  char* frame_ = nullptr;  // of the doomed one
 };
 
 std::unique_ptr<Executor> make_plain(const SlowFile& file, const ExecutorOptions& options) {
@@ -91,8 +105,9 @@ std::unique_ptr<Executor> make_injecting_executor(std::unique_ptr<Executor> inne
 
 std::unique_ptr<Executor> make_executor(const SlowFile& file, const ExecutorOptions& options) {
   auto executor = make_plain(file, options);
-  if (options.inject.empty()) return executor;
-  return make_injecting_executor(std::move(executor), options.inject);
+  if (!options.inject.empty())
+    executor = make_injecting_executor(std::move(executor), options.inject);
+  return make_checked_executor(std::move(executor), file, options);
 }
 
 }  // namespace sentinel

@@ -79,6 +79,7 @@ int FrameEngine::replace_arena(const std::function<std::uintptr_t()>& prepare,
   } catch (const Error& error) {
     return -(error.code() != 0 ? error.code() : ENOMEM);
   }
+  if (minor || slow_) madvise(reinterpret_cast<void*>(prepared), arena_bytes_, MADV_DONTFORK);
   int code = loop_->register_range(prepared, arena_bytes_, true, minor, !minor && pieces_);
   if (code == 0) code = loop_->replace_mapping(arena_, arena_bytes_, prepared);
   if (code != 0) munmap(reinterpret_cast<void*>(prepared), arena_bytes_);

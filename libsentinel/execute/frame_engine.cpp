@@ -44,6 +44,7 @@ FrameEngine::FrameEngine(const EngineOptions& options)
   free_.reserve(blocks_.size());
   loop_->set_missing_handler(&FrameEngine::on_missing, this);
   loop_->set_minor_handler(&FrameEngine::on_minor, this);
+  loop_->set_lost_handler(&FrameEngine::on_lost, this);
   frames_in_pool_ = options_.use_move && loop_->can_move()
                         ? make_moved_frames(*loop_, arena_, arena_bytes_)
                         : make_copied_frames(*loop_, arena_, arena_bytes_);
@@ -79,14 +80,16 @@ void FrameEngine::open_slow_tier() {
   slow_ = std::make_unique<SlowFile>(SlowFile::Options{.directory = options_.slow_directory,
                                                        .frame_bytes = kGranule,
                                                        .need_bytes = 64 * kGranule,
-                                                       .allow_memory = options_.allow_memory_tier});
+                                                       .allow_memory = options_.allow_memory_tier,
+                                                       .checksums = options_.checksums});
   ExecutorOptions io{options_.io, options_.depth, kGranule, options_.inject};
   reader_ = make_executor(*slow_, io);
   writer_ = make_executor(*slow_, io);
   if (pieces_) {
     io.depth = Pieces::kBatch * Pieces::kBatches;
-    pieces_->open(make_executor(*slow_, io));
+    pieces_->open(make_executor(*slow_, io), slow_->checksums());
   }
+  show_arena(false);
   promoter_ = quiet_thread([this] { promoter(); });
   demoter_ = quiet_thread([this] { demoter(); });
 }
@@ -424,7 +427,7 @@ EngineCounters FrameEngine::counters() const {
 // in its fault, so the process ends here.
 void FrameEngine::fail(const char* what, int error) noexcept {
   char why[384];
-  snprintf(why, sizeof why, "%s: %s (slow tier: %s)", what, strerror(error),
+  snprintf(why, sizeof why, "%s: %s (slow tier: %s)", what, print_transfer_error(error),
            options_.slow_directory.c_str());
   stop_training(why);
 }

@@ -39,6 +39,7 @@ struct EngineOptions {
   bool use_move = true;  // false: as on a kernel without UFFDIO_MOVE
   std::size_t depth = 8;
   std::string inject;
+  ChecksumLevel checksums = ChecksumLevel::sampled;
   std::uint64_t arena_bytes = 0;  // addresses, a multiple of the granule
 };
 
@@ -87,6 +88,7 @@ class FrameEngine final : public Engine {
   // frame_guard.cpp: the fault path
   static void on_missing(void* self, const Fault&) noexcept;
   static void on_minor(void* self, const Fault&) noexcept;
+  static void on_lost(void* self) noexcept;
   bool count_fault(const Fault&) noexcept;
   bool serve_piece(const Fault&, BlockIndex, Guard&) noexcept;
   void on_fault(BlockIndex, Guard&) noexcept;
@@ -156,8 +158,12 @@ class FrameEngine final : public Engine {
   void drop_dead_blocks() noexcept;
   void copy_back(BlockIndex) noexcept;
   void thaw() noexcept;
-  void serve_child() noexcept;
+  void show_arena(bool shown) noexcept;
+  void tell_of_unserved(int error) noexcept;
+  int serve_child() noexcept;
+  void refuse_child(int error) noexcept;
   static void on_missing_in_child(void* self, const Fault&) noexcept;
+  int place_in_child(BlockIndex) noexcept;
 
   template <class F>
   void for_blocks(std::uintptr_t address, std::uint64_t bytes, F&& f) {
@@ -184,7 +190,7 @@ class FrameEngine final : public Engine {
   std::uint64_t budget_frames_;
   std::uint64_t streamed_ = 0;      // the last op that had to give up blocks of its own
   std::uint64_t side_by_side_ = 0;  // the last one of which stream() said so
-  std::uint64_t arrivals_ = 2;  // twice those demanded or born: orders blocks used in one tick
+  std::uint64_t arrivals_ = 2;      // twice those demanded or born: orders blocks used in one tick
   std::size_t arriving_ = 0, leaving_ = 0;
   bool frozen_ = false, stop_ = false, child_ = false;
   bool starved_ = false;     // the promoter waits for a frame
@@ -198,8 +204,9 @@ class FrameEngine final : public Engine {
   std::unique_ptr<SlowFile> slow_;
   std::unique_ptr<Executor> reader_, writer_;
   std::thread promoter_, demoter_;
-  int child_pipe_[2] = {-1, -1};
-  std::uintptr_t child_buffer_ = 0;
+  bool arena_shown_ = true;  // to the child that is being forked
+  bool told_of_unserved_ = false;
+  std::uintptr_t child_buffer_ = 0;  // in a child: one granule
 };
 
 }  // namespace sentinel

@@ -1,6 +1,7 @@
 // The fault path. Runs on the FaultLoop's thread: allocates nothing, logs nothing, takes only the
 // engine's lock, which nobody holds while touching the arena.
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "execute/frame_engine.h"
@@ -29,6 +30,12 @@ void FrameEngine::on_minor(void* self, const Fault& fault) noexcept {
     const auto begin = fault.address & ~(kGranule - 1);
     engine.loop_->cont(begin, kGranule);
   }
+}
+
+void FrameEngine::on_lost(void* self) noexcept {
+  static_cast<FrameEngine*>(self)->fail(
+      "this program has closed descriptors that it did not open, those of Sentinel among them",
+      EBADF);
 }
 
 void FrameEngine::on_fault(BlockIndex index, Guard& guard) noexcept {
@@ -98,9 +105,10 @@ bool FrameEngine::serve_piece(const Fault& fault, BlockIndex index, Guard& guard
   begin_wait();
   ++counters_.demand_faults;
   guard.unlock();
-  const int code = pieces_->read();
+  int code = pieces_->read();
   guard.lock();
   end_wait();
+  if (code == 0 && !pieces_->sound()) code = kOtherBytes;
   if (code != 0) fail("could not read a part of a tensor back", code);
   const auto arrived = pieces_->put();
   counters_.promoted_bytes += arrived * Pieces::kBytes;

@@ -230,6 +230,7 @@ gpu::HostOptions host_options(const SessionOptions& options) {
           .io = parse_io_backend(direct ? "threads" : options.io),
           .depth = options.depth,
           .inject = options.inject,
+          .checksums = options.checksums,
           .cufile = direct ? options.cufile : ""};
 }
 

@@ -69,6 +69,16 @@ std::uint64_t granule_of(const std::string& text) {
   return modes.empty() || modes.find("[never]") != modes.npos ? 4_KiB : kGranule;
 }
 
+ChecksumLevel checksums_of(const std::string& text, bool device_moves) {
+  const auto level = parse_checksum_level(text);
+  if (!device_moves) return level;
+  if (level == ChecksumLevel::full)
+    throw Error(
+        "--checksum compares what passes the processor, and with --io cufile nothing does: leave "
+        "one of them out");
+  return ChecksumLevel::off;
+}
+
 }  // namespace
 
 std::string local_machine(const SessionOptions& options) {
@@ -144,6 +154,7 @@ SessionOptions options_from_environment() {
           "--host-memory as well");
     options.io = "auto";  // a recording has no such file
   }
+  options.checksums = checksums_of(value_of("SENTINEL_CHECKSUM"), options.io == kCuFile);
   options.granule_bytes = options.nodes ? granule_of(value_of("SENTINEL_GRANULE")) : kGranule;
   return options;
 }

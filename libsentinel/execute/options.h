@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/units.h"
+#include "execute/checksums.h"
 #include "execute/gpu/driver.h"
 #include "execute/topology.h"
 
@@ -57,6 +58,10 @@ inline constexpr std::array kOptionTable{
     OptionRow{"SENTINEL_CUFILE", "libcufile.so.0", "the library of GPUDirect Storage"},
     OptionRow{"SENTINEL_MOVE", "auto", "auto, or copy: as on kernels without UFFDIO_MOVE"},
     OptionRow{"SENTINEL_DEPTH", "8", "transfers in flight, each way"},
+    OptionRow{
+        "SENTINEL_CHECKSUM", "sampled",
+        "checksums of what lies in the slow tier's file: full (every byte), sampled (64 bytes "
+        "of each 4 KiB), or off"},
     OptionRow{"SENTINEL_RATED_TB", "600", "terabytes that the slow tier's drive may be written"},
     OptionRow{"SENTINEL_ARENA", "256G", "addresses to reserve for tensors"},
     OptionRow{"SENTINEL_ALLOW_TMPFS", "0", "1: accept a slow tier that lies in memory"},
@@ -90,6 +95,7 @@ struct SessionOptions {
   bool exact = false, allow_tmpfs = false, quiet = false, inspect = false;
   std::uint32_t watch_every = 0;  // steady steps; 0: none is watched
   std::size_t depth = 8;
+  ChecksumLevel checksums = ChecksumLevel::sampled;
   std::uint64_t rated_tb = 600;
   std::uint64_t arena_bytes = 0, granule_bytes = 0;
   std::uint64_t host_bytes = 0;  // below a GPU's memory and above the slow tier's; 0: no limit

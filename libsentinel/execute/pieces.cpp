@@ -56,7 +56,10 @@ Pieces::~Pieces() {
   munmap(reinterpret_cast<void*>(buffer_), kBuffer);
 }
 
-void Pieces::open(std::unique_ptr<Executor> reader) { reader_ = std::move(reader); }
+void Pieces::open(std::unique_ptr<Executor> reader, const Checksums& sums) {
+  reader_ = std::move(reader);
+  sums_ = &sums;
+}
 
 void Pieces::set_limit(std::uint64_t most_frames, unsigned threads) {
   threads_ = threads;
@@ -70,8 +73,7 @@ void Pieces::set_limit(std::uint64_t most_frames, unsigned threads) {
 Pieces::State& Pieces::state_in(BlockIndex index, std::uint64_t op) noexcept {
   auto& state = states_[index];
   if (state.op != op)
-    state = {
-        .mapped = state.mapped, .coming = state.coming, .op = op, .touched = state.touched};
+    state = {.mapped = state.mapped, .coming = state.coming, .op = op, .touched = state.touched};
   return state;
 }
 
@@ -164,7 +166,8 @@ int Pieces::start(Batch& batch) noexcept {
         .frame = reinterpret_cast<void*>(batch.memory + (&piece - batch.pieces.data()) * kBytes),
         .cookie = static_cast<std::uint64_t>(&batch - batches_.data()),
         .first = piece.piece * kBytes,
-        .bytes = kBytes};
+        .bytes = kBytes,
+        .unchecked = true};
   return -reader_->submit_all({transfers.data(), batch.in_flight});
 }
 
@@ -179,17 +182,26 @@ int Pieces::read() noexcept {
       error = std::max(error, done[i].error);
     }
   }
+  for (std::size_t i = 0; error == 0 && i < now_->pieces.size(); ++i) {
+    auto& piece = now_->pieces[i];
+    piece.other = !sums_->match(piece.slot, piece.piece * kBytes,
+                                reinterpret_cast<void*>(now_->memory + i * kBytes), kBytes);
+  }
   return error;
 }
 
+bool Pieces::sound() const noexcept {
+  return std::ranges::all_of(now_->pieces, [](const Chosen& c) { return c.gone || !c.other; });
+}
+
 std::uint64_t Pieces::put() noexcept {
-  while (listed_ != 0 && (mapped_ + coming_ > frames_ * kPerBlock ||
-                          listed_ + now_->pieces.size() > order_.size()))
+  while (listed_ != 0 &&
+         (mapped_ + coming_ > frames_ * kPerBlock || listed_ + now_->pieces.size() > order_.size()))
     drop_oldest();
   unmap_dropped();
   std::uint64_t count = 0;
   for (std::size_t i = 0; i < now_->pieces.size(); ++i) {
-    const auto [index, piece, slot, gone] = now_->pieces[i];
+    const auto& [index, piece, slot, gone, other] = now_->pieces[i];
     if (gone) continue;
     const auto address = arena_ + index * kGranule + piece * kBytes;
     auto& state = states_[index];
@@ -227,9 +239,8 @@ void Pieces::drop_oldest() noexcept {
 void Pieces::unmap_dropped() noexcept {
   if (dropped_.empty()) return;
   const auto bytes = static_cast<ssize_t>(dropped_.size() * kBytes);
-  if (self_ < 0 ||
-      syscall(SYS_process_madvise, self_, dropped_.data(), dropped_.size(), MADV_DONTNEED, 0) !=
-          bytes)
+  if (self_ < 0 || syscall(SYS_process_madvise, self_, dropped_.data(), dropped_.size(),
+                           MADV_DONTNEED, 0) != bytes)
     for (const auto& piece : dropped_) madvise(piece.iov_base, piece.iov_len, MADV_DONTNEED);
   dropped_.clear();
 }

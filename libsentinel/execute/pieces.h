@@ -14,9 +14,9 @@
 // exchanged whole, and so is what is dropped and read again too often. Pieces take their memory
 // from the frames of the budget.
 //
-// All functions but read() are called with the engine's lock; worth(), choose(), read() and put()
-// by the fault thread alone, on which none allocates, but for the queue of the threads that read
-// where there is no io_uring.
+// All functions but read() are called with the engine's lock; worth(), choose(), read(), sound()
+// and put() by the fault thread alone, on which none allocates, but for the queue of the threads
+// that read where there is no io_uring.
 #pragma once
 
 #include <sys/uio.h>
@@ -45,9 +45,9 @@ class Pieces {
   Pieces(const Pieces&) = delete;
   Pieces& operator=(const Pieces&) = delete;
 
-  // Where from, kBatch * kBatches deep; before that nothing is worth it. `most_frames` may be taken
-  // from the budget; so many threads compute.
-  void open(std::unique_ptr<Executor> reader);
+  // Where from, kBatch * kBatches deep, and the checksums of what lies there; before that nothing
+  // is worth it. `most_frames` may be taken from the budget; so many threads compute.
+  void open(std::unique_ptr<Executor> reader, const Checksums&);
   void set_limit(std::uint64_t most_frames, unsigned threads);
 
   static std::uint32_t piece(std::uintptr_t address) {
@@ -68,6 +68,9 @@ class Pieces {
   void choose(BlockIndex, std::uint32_t piece, CopyOf&& copy_of) noexcept;
   // Without the lock: until that piece's batch has come. 0 or an errno.
   int read() noexcept;
+  // Whether the bytes are those that were written: of what was dropped meanwhile they need not be,
+  // for another block may have its slot.
+  bool sound() const noexcept;
   // Puts that batch in its place and wakes who waits for it. What was dropped meanwhile is left
   // out. Returns how many.
   std::uint64_t put() noexcept;
@@ -100,7 +103,8 @@ class Pieces {
     BlockIndex index;
     std::uint32_t piece;
     std::int64_t slot;
-    bool gone = false;  // dropped since
+    bool gone = false;   // dropped since
+    bool other = false;  // has come, with other bytes than were written
   };
   struct Batch {
     std::vector<Chosen> pieces;  // all gone: idle, once none is in flight
@@ -132,6 +136,7 @@ class Pieces {
   State* states_;  // per block; zero pages until they are used
   std::uintptr_t buffer_;
   std::unique_ptr<Executor> reader_;
+  const Checksums* sums_ = nullptr;
   std::array<Batch, kBatches> batches_;  // read() looks at all of them but `gone`
   Batch* now_ = nullptr;                 // what is asked for
   Batch* then_ = nullptr;                // the one behind it, if it is to be read too

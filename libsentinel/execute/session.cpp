@@ -57,6 +57,7 @@ std::unique_ptr<Engine> make_engine(const SessionOptions& options, gpu::Driver* 
                                                      .use_move = options.move != "copy",
                                                      .depth = options.depth,
                                                      .inject = options.inject,
+                                                     .checksums = options.checksums,
                                                      .arena_bytes = options.arena_bytes});
 }
 

@@ -3,8 +3,8 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/magic.h>
-#include <poll.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <map>
@@ -27,6 +28,9 @@ namespace {
 
 constexpr std::int64_t kGrowSlots = 64;  // slots added to each file at a time
 constexpr std::time_t kYoung = 60;       // seconds
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
 constexpr std::string_view kName = "sentinel-XXXXXX.slow", kEnd = ".slow";
 
 void refuse_memory(const std::string& directory) {
@@ -62,6 +66,16 @@ dev_t device_of(const std::string& directory) {
 
 }  // namespace
 
+const char* print_transfer_error(int error) noexcept {
+  if (error == kOtherBytes)
+    return "the slow tier's file gave back other bytes than were written: another process has "
+           "written to it, or the drive is failing";
+  if (error == kOtherEnd)
+    return "the slow tier's file does not end where it was left: another process has truncated or "
+           "extended it, or this program has closed it";
+  return strerror(error);
+}
+
 std::vector<std::string> split_directories(const std::string& text) {
   if (std::error_code none; std::filesystem::is_directory(text, none)) return {text};
   std::vector<std::string> directories;
@@ -89,7 +103,8 @@ bool is_left_behind(const std::string& path) {
   return left;
 }
 
-SlowFile::SlowFile(const Options& options) : frame_bytes_(options.frame_bytes) {
+SlowFile::SlowFile(const Options& options)
+    : frame_bytes_(options.frame_bytes), checksums_(options.checksums, options.frame_bytes) {
   const auto directories = split_directories(options.directory);
   const std::uint64_t growth = kGrowSlots * frame_bytes_;
   const auto share = std::min<std::uint64_t>(options.need_bytes / directories.size(), ~0ull / 4);
@@ -157,7 +172,7 @@ void SlowFile::forget_names() noexcept {
 SlowFile::~SlowFile() {
   forget_names();
   for (const int file : files_) close(file);
-  for (const auto& child : children_) close(child.alive);
+  for (auto& child : children_) child.life.forget();
 }
 
 // Each file has as much as the one with the least; those on one disk share it.
@@ -176,18 +191,48 @@ std::uint64_t SlowFile::capacity() const {
   return least * files_.size();
 }
 
-// Space is allocated before it is promised: a full disk shows here, not in the middle of a write.
+// Space is allocated before it is promised: a full disk shows here, not in the middle of a write. A
+// file that was truncated meanwhile would be filled with zeros.
 bool SlowFile::grow() noexcept {
-  const auto chunk = static_cast<off_t>(frame_bytes_ * kGrowSlots);
-  const auto begin = static_cast<off_t>(offset(slots_));
-  for (const int file : files_)
-    while (fallocate(file, 0, begin, chunk) != 0 && errno != EOPNOTSUPP)
-      if (errno != EINTR) return false;
+  const auto end = offset(slots_) + frame_bytes_ * kGrowSlots;
   const auto more = kGrowSlots * static_cast<std::int64_t>(files_.size());
+  if (slots_ + more > Checksums::kMostSlots) {
+    errno = EFBIG;
+    return false;
+  }
+  for (std::size_t i = 0; i < files_.size(); ++i)
+    if (!ends_as_left(static_cast<std::int64_t>(i))) {
+      errno = kOtherEnd;
+      return false;
+    }
+  next_end_ = end;
+  for (const int file : files_)
+    if (!extend(file, end)) return false;
+  end_ = end;
   generation_of_.resize(static_cast<std::size_t>(slots_ + more));
   for (auto i = more; i-- > 0;) free_.push_back(slots_ + i);
   slots_ += more;
   return true;
+}
+
+// Where the file system allocates nothing beforehand, the file still ends where it is to end.
+bool SlowFile::extend(int file, std::uint64_t end) const noexcept {
+  const auto begin = static_cast<off_t>(end_.load());
+  const auto more = static_cast<off_t>(end) - begin;
+  while (fallocate(file, 0, begin, more) != 0) {
+    if (errno == EOPNOTSUPP) return ftruncate(file, static_cast<off_t>(end)) == 0;
+    if (errno != EINTR) return false;
+  }
+  return true;
+}
+
+// A file that has grown already while another one of them grows is as it should be.
+bool SlowFile::ends_as_left(std::int64_t slot) const noexcept {
+  const auto least = end_.load();
+  struct stat found {};
+  if (fstat(descriptor(slot), &found) != 0) return false;
+  const auto end = static_cast<std::uint64_t>(found.st_size);
+  return end >= least && end <= next_end_.load();
 }
 
 std::int64_t SlowFile::reserve() noexcept {
@@ -211,20 +256,69 @@ bool SlowFile::child_may_read(std::int64_t slot) const noexcept {
                      [&](const Child& child) { return reserved < child.generation; });
 }
 
-void SlowFile::keep_for_child(int alive) noexcept {
-  const std::lock_guard guard(lock_);
-  reap();
-  children_.push_back({alive, ++generation_});
+// ---------------------------------------------------------------- forked children
+
+int SlowFile::before_fork() noexcept {
+  life_ = ChildLife::begin();
+  if (!life_.begun()) return -errno;
+  const int code = map_files();
+  if (code == 0) return 0;
+  life_.in_parent();
+  life_.forget();
+  return code;
 }
 
-// Forgets children that have gone (their end of the pipe is closed) and frees what was kept for
-// them.
+// Private, for some file systems share no mapping of a file that is written past the page cache.
+int SlowFile::map_files() noexcept {
+  if (slots_ == 0) return 0;
+  mappings_.resize(files_.size());
+  for (std::size_t i = 0; i < files_.size(); ++i) {
+    void* address = mmap(nullptr, end_, PROT_READ, MAP_PRIVATE, files_[i], 0);
+    if (address == MAP_FAILED) {
+      const int code = errno;
+      unmap_files();
+      return -code;
+    }
+    mappings_[i] = {address, end_};
+  }
+  return 0;
+}
+
+void SlowFile::unmap_files() noexcept {
+  for (const auto& [address, bytes] : mappings_)
+    if (address != nullptr) munmap(address, bytes);
+  mappings_.clear();
+}
+
+void SlowFile::after_fork_in_parent() noexcept {
+  unmap_files();
+  life_.in_parent();
+  const std::lock_guard guard(lock_);
+  reap();
+  children_.push_back({std::exchange(life_, {}), ++generation_});
+}
+
+void SlowFile::after_fork_in_child() noexcept { life_.in_child(); }
+
+// Populating tells of a file that ends too early, where a touch would be a signal.
+const void* SlowFile::child_copy(std::int64_t slot) const noexcept {
+  const auto& mapping = mappings_[file(slot)];
+  if (offset(slot) + frame_bytes_ > mapping.bytes) return nullptr;
+  void* copy = static_cast<char*>(mapping.address) + offset(slot);
+  madvise(copy, frame_bytes_, MADV_WILLNEED);
+  return madvise(copy, frame_bytes_, MADV_POPULATE_READ) == 0 ? copy : nullptr;
+}
+
+void SlowFile::let_go(const void* child_copy) const noexcept {
+  madvise(const_cast<void*>(child_copy), frame_bytes_, MADV_DONTNEED);
+}
+
+// Forgets children that have gone and frees what was kept for them.
 void SlowFile::reap() noexcept {
-  std::erase_if(children_, [](const Child& child) {
-    pollfd poll_fd{child.alive, POLLIN, 0};
-    const bool gone = poll(&poll_fd, 1, 0) > 0 && (poll_fd.revents & (POLLHUP | POLLERR)) != 0;
-    if (gone) close(child.alive);
-    return gone;
+  std::erase_if(children_, [](Child& child) {
+    const bool over = child.life.over();
+    if (over) child.life.forget();
+    return over;
   });
   std::erase_if(kept_, [this](std::int64_t slot) {
     if (child_may_read(slot)) return false;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "execute/executors.h"
+#include "execute/stop.h"
 #include "sentinel/error.h"
 
 namespace sentinel {
@@ -89,7 +90,8 @@ class UringExecutor final : public Executor {
     woken_ = true;
     if (!waiting_) return;
     const std::uint64_t one = 1;
-    [[maybe_unused]] const auto n = write(event_, &one, sizeof one);
+    if (write(event_, &one, sizeof one) < 0 && errno == EBADF)
+      stop_training("this program has closed descriptors that it did not open");
   }
 
  private:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Gathers what run.sh needs where nothing can be installed: GoogleTest's sources, {fmt}'s headers and liburing, from
-# Debian's googletest, libfmt-dev and liburing-dev; and, of the build that is here (SENTINEL_BUILD, build/ if not given),
+# Gathers what run.sh needs where nothing can be installed: GoogleTest's sources, {fmt}'s and xxHash's headers and
+# liburing, from Debian's googletest, libfmt-dev, liburing-dev and libxxhash-dev; and, of the build that is here (SENTINEL_BUILD, build/ if not given),
 # brought up to date, the command, the library, what both are linked with, and the hash of their sources, without which
 # run.sh takes none of it. Into FOLDER (gpu-travel in the build if not given, where run.sh looks for it).
 set -euo pipefail
@@ -8,9 +8,9 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build=${SENTINEL_BUILD:-$root/build}
 folder=${1:-$build/gpu-travel}
 uring=/usr/lib/$(uname -m)-linux-gnu/liburing.a
-for part in /usr/src/googletest /usr/include/fmt /usr/include/liburing.h "$uring"; do
+for part in /usr/src/googletest /usr/include/fmt /usr/include/liburing.h "$uring" /usr/include/xxhash.h; do
   if [ ! -e "$part" ]; then
-    echo "$part is missing; install googletest, libfmt-dev and liburing-dev" >&2
+    echo "$part is missing; install googletest, libfmt-dev, liburing-dev and libxxhash-dev" >&2
     exit 1
   fi
 done
@@ -21,7 +21,7 @@ if [ -x "$build/bin/sentinel" ]; then
 fi
 rm -rf "$folder"
 mkdir -p "$folder"
-cp -r /usr/src/googletest /usr/include/{fmt,liburing,liburing.h} "$uring" "$folder/"
+cp -r /usr/src/googletest /usr/include/{fmt,liburing,liburing.h} /usr/include/xxh*.h "$uring" "$folder/"
 if [ -x "$build/bin/sentinel" ]; then
   mkdir -p "$folder/runtime/bin" "$folder/runtime/lib" "$folder/runtime/needs"
   strip -o "$folder/runtime/bin/sentinel" "$build/bin/sentinel"

@@ -29,7 +29,8 @@ struct Declare {
     return app.add_option(row.names, *into, row.meaning)->delimiter(',')->allow_extra_args(false);
   }
   CLI::Option* operator()(std::string* into) const {
-    return app.add_option(row.names, *into, row.meaning);
+    if (row.alone.empty()) return app.add_option(row.names, *into, row.meaning);
+    return app.add_flag(row.names + "{" + row.alone + "}", *into, row.meaning);
   }
   // A number below zero would come out as a very large one.
   CLI::Option* operator()(std::uint64_t* into) const {

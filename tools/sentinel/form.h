@@ -28,6 +28,7 @@ struct Row {
   Target into;          // holds the default
   bool required = false;
   std::vector<std::string> choices = {};  // the only values accepted, where there are few
+  std::string alone = "";  // what the option means without a value; one follows "=" then
 
   bool is_option() const { return names.front() == '-'; }
 };

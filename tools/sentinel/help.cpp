@@ -18,7 +18,8 @@ constexpr std::size_t kColumn = 24;
 std::string row_help(const Row& row) {
   std::string left = row.names;
   if (const auto comma = left.find(','); comma != std::string::npos) left.insert(comma + 1, " ");
-  if (row.is_option() && !row.value.empty()) left += " " + row.value;
+  if (row.is_option() && !row.value.empty())
+    left += row.alone.empty() ? " " + row.value : "[=" + row.value + "]";
   std::string text = fmt::format("  {:<{}}", left, kColumn - 2);
   if (left.size() + 4 > kColumn) text = fmt::format("  {}\n{:{}}", left, "", kColumn);
   text += row.meaning;

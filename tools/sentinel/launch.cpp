@@ -29,6 +29,7 @@ struct LaunchRow {
   const char *names, *variable, *value;
   Verbs verbs;
   Kind kind = Kind::text;
+  const char* alone = "";
 };
 
 constexpr LaunchRow kLaunchRows[] = {
@@ -51,6 +52,7 @@ constexpr LaunchRow kLaunchRows[] = {
     {"--io", "SENTINEL_IO", "BACKEND", kRun},
     {"--move", "SENTINEL_MOVE", "HOW", kRun},
     {"--depth", "SENTINEL_DEPTH", "N", kRun},
+    {"--checksum", "SENTINEL_CHECKSUM", "LEVEL", kRun, Kind::text, "full"},
     {"--rated-tb", "SENTINEL_RATED_TB", "N", kRun},
     {"--window", "SENTINEL_WINDOW", "PAGES", kBoth},
     {"--exact", "SENTINEL_EXACT", "", kBoth, Kind::flag},
@@ -69,7 +71,11 @@ Row row_of(const LaunchRow& row, Launch& launch) {
     return {row.names, "", meaning.substr(meaning.starts_with(set_to) ? set_to.size() : 0),
             &launch.flags[row.variable]};
   }
-  return {row.names, row.value, option->meaning, &launch.values[row.variable]};
+  return {.names = row.names,
+          .value = row.value,
+          .meaning = option->meaning,
+          .into = &launch.values[row.variable],
+          .alone = row.alone};
 }
 
 void set(const char* variable, const std::string& value) {

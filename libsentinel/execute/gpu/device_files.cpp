@@ -95,6 +95,8 @@ void move(const char* call, std::uint64_t granule, F&& part) {
 }  // namespace
 
 Error file_error(const std::string& attempted, int code) {
+  if (code == kOtherBytes || code == kOtherEnd)
+    return Error(fmt::format("{}: {}", attempted, print_transfer_error(code)));
   if (code < DeviceFiles::kOwnErrors) return Error(attempted, code);
   return Error(fmt::format("{}: cuFile's error {}", attempted, code));
 }

@@ -55,10 +55,12 @@ HostStore::HostStore(Driver& driver, std::mutex& mutex, std::uint64_t granule,
                     "it {} or more",
                     print_bytes(options.bytes), print_bytes(kLeast * granule)));
   ahead_ = ahead(options, granule);
-  file_ = std::make_unique<SlowFile>(SlowFile::Options{.directory = options.directory,
-                                                       .frame_bytes = granule,
-                                                       .allow_memory = options.allow_memory,
-                                                       .named = !options.cufile.empty()});
+  file_ = std::make_unique<SlowFile>(SlowFile::Options{
+      .directory = options.directory,
+      .frame_bytes = granule,
+      .allow_memory = options.allow_memory,
+      .named = !options.cufile.empty(),
+      .checksums = options.cufile.empty() ? options.checksums : ChecksumLevel::off});
   if (!options.cufile.empty()) device_ = driver_.open_files(file_->files(), options.cufile);
   file_->forget_names();  // where the call throws, file_ does
   if (device_) try_files(driver_, *device_, *file_, granule);
@@ -137,8 +139,7 @@ void HostStore::sink(Place* place) {
 }
 
 bool HostStore::here(const Place* place) const {
-  return (device_ && !ending_) ||
-         (place->memory != nullptr && place->way != Place::Way::up);
+  return (device_ && !ending_) || (place->memory != nullptr && place->way != Place::Way::up);
 }
 
 void HostStore::write(Place* place, std::uint32_t owner, void* device) {

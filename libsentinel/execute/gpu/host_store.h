@@ -36,7 +36,8 @@ struct HostOptions {
   bool allow_memory = false;
   IoBackend io = IoBackend::automatic;
   std::size_t depth = 8;
-  std::string inject;  // of ExecutorOptions
+  std::string inject;                                // of ExecutorOptions
+  ChecksumLevel checksums = ChecksumLevel::sampled;  // off where the device moves bytes itself
   std::string cufile;  // its library: the device reads and writes the file; empty: it does not
 };
 
@@ -80,7 +81,7 @@ class HostStore {
   void write(Place*, std::uint32_t owner, void* device);
   void fill(Place*, void* device, bool now);
   bool take_back(Place*);  // false: its write has begun; else the place is given
-  void hasten(Place*);  // is being filled, and somebody waits
+  void hasten(Place*);     // is being filled, and somebody waits
 
   void* memory(const Place* place) const;  // null: it lies below, or will
   // Its contents, the owner's, are complete and may go down. `sinks`: that is where they belong.

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <thread>
@@ -43,6 +44,61 @@ TEST_F(FaultLoopTest, WithoutHandlersFaultsAreResolvedPlainly) {
   const Mapping anonymous = Mapping::anonymous(2);
   ASSERT_EQ(loop->register_range(anonymous.address(), anonymous.bytes(), true, false), 0);
   EXPECT_EQ(touch(anonymous.page(1)), 0);
+}
+
+// The status of a child in which `body` runs, for it closes what this process has open.
+template <class Body>
+int status_of(Body&& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    body();
+    _exit(1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST_F(FaultLoopTest, HiddenDescriptorsCannotBeClosed) {
+  EXPECT_EQ(status_of([] {
+              const auto own = FaultLoop::open({.keeper = false}).release();
+              const Mapping memory = Mapping::anonymous(4);
+              if (own->register_range(memory.address(), memory.bytes(), true, false) != 0) _exit(2);
+              if (own->hide_descriptors() != 0) _exit(3);
+              close_range(0, ~0u, 0);
+              if (touch(memory.page(0)) == 0 && own->faults() == 1) _exit(0);
+            }),
+            0);
+}
+
+// The thread that serves holds no end of a pipe that the program has closed.
+TEST_F(FaultLoopTest, HidingKeepsNothingElseOpen) {
+  EXPECT_EQ(status_of([] {
+              int pipe[2];
+              if (::pipe(pipe) != 0) _exit(2);
+              const auto own = FaultLoop::open({.keeper = false}).release();
+              if (own->hide_descriptors() != 0) _exit(3);
+              close(pipe[1]);
+              char byte = 0;
+              if (read(pipe[0], &byte, 1) == 0) _exit(0);
+            }),
+            0);
+}
+
+// Without the keeper the kernel would drop the guard, and the touch would find zeros.
+TEST_F(FaultLoopTest, AProgramThatClosesTheDescriptorReadsNoZeros) {
+  constexpr int kLost = 7;
+  EXPECT_EQ(status_of([] {
+              const auto own = FaultLoop::open().release();
+              own->set_missing_handler([](void*, const Fault&) noexcept {}, nullptr);
+              own->set_lost_handler([](void*) noexcept { _exit(kLost); }, nullptr);
+              const Mapping memory = Mapping::anonymous(4);
+              if (own->register_range(memory.address(), memory.bytes(), true, false) != 0) _exit(2);
+              usleep(50000);  // the loop waits for faults
+              close_range(3, ~0u, 0);
+              touch(memory.page(0));
+            }),
+            kLost);
 }
 
 struct Seen {

@@ -181,9 +181,10 @@ TEST_P(ExecutorContract, APartOfASlotIsRead) {
   out.get()[kFrame / 2] = 1;
   out.get()[kFrame / 2 + 4095] = 2;
   EXPECT_EQ(finish({true, slot, out.get(), 1}).error, 0);
-  EXPECT_EQ(finish({false, slot, in.get(), 2, kFrame / 2, 4096}).error, 0);
-  EXPECT_EQ(std::memcmp(in.get(), out.get() + kFrame / 2, 4096), 0);
-  EXPECT_EQ(in.get()[4096], 0);
+  constexpr auto kPart = Checksums::kBytes;
+  EXPECT_EQ(finish({false, slot, in.get(), 2, kFrame / 2, kPart}).error, 0);
+  EXPECT_EQ(std::memcmp(in.get(), out.get() + kFrame / 2, kPart), 0);
+  EXPECT_EQ(in.get()[kPart], 0);
 }
 
 TEST_P(ExecutorContract, AsManyInFlightAsItsDepth) {
@@ -222,7 +223,52 @@ TEST_P(ExecutorContract, AReadThatEndsShortFails) {
   ASSERT_EQ(finish({true, slot, out.get(), 1}).error, 0);
   ASSERT_EQ(ftruncate(file_.descriptor(slot), static_cast<off_t>(file_.offset(slot) + kFrame / 2)),
             0);
-  EXPECT_EQ(finish({false, slot, in.get(), 2}).error, EIO);
+  EXPECT_EQ(finish({false, slot, in.get(), 2}).error, kOtherEnd);
+}
+
+// Where the end is at fault, the sentence says so, whatever was read; and the file does not grow
+// over what it has lost.
+TEST_P(ExecutorContract, AFileThatEndsElsewhereIsNoticedAtEveryLevel) {
+  for (const auto level : {ChecksumLevel::off, ChecksumLevel::sampled, ChecksumLevel::full}) {
+    auto of_level = options();
+    of_level.checksums = level;
+    SlowFile file(of_level);
+    executor_ = make_executor(file, {.backend = GetParam(), .depth = 4, .frame_bytes = kFrame});
+    const auto slot = file.reserve();
+    const auto out = frame_of(7), in = frame_of(0);
+    ASSERT_EQ(finish({true, slot, out.get(), 1}).error, 0);
+    struct stat found {};
+    ASSERT_EQ(fstat(file.descriptor(slot), &found), 0);
+    for (const auto end : {found.st_size - 4096, found.st_size + 4096, off_t{0}}) {
+      ASSERT_EQ(ftruncate(file.descriptor(slot), end), 0);
+      EXPECT_EQ(finish({false, slot, in.get(), 2}).error, kOtherEnd);
+    }
+    std::int64_t next = 0;
+    while ((next = file.reserve()) >= 0) {
+    }
+    EXPECT_EQ(next, -kOtherEnd);
+    executor_.reset();
+  }
+}
+
+// By another process, or by the drive: a block that was swapped with another, or zeroed.
+TEST_P(ExecutorContract, OtherBytesThanWereWrittenAreNoticed) {
+  const auto first = file_.reserve(), second = file_.reserve();
+  const auto out = frame_of(7), other = frame_of(9), in = frame_of(0), zeros = frame_of(0);
+  ASSERT_EQ(finish({true, first, out.get(), 1}).error, 0);
+  ASSERT_EQ(finish({true, second, other.get(), 2}).error, 0);
+  const auto overwrite = [&](std::int64_t slot, const Frame& with) {
+    ASSERT_EQ(
+        pwrite(file_.descriptor(slot), with.get(), kFrame, static_cast<off_t>(file_.offset(slot))),
+        static_cast<ssize_t>(kFrame));
+  };
+  overwrite(first, other);
+  overwrite(second, zeros);
+  EXPECT_EQ(finish({false, first, in.get(), 3}).error, kOtherBytes);
+  EXPECT_EQ(finish({false, second, in.get(), 4}).error, kOtherBytes);
+  EXPECT_EQ(finish({.slot = second, .frame = in.get(), .cookie = 5, .unchecked = true}).error, 0);
+  overwrite(first, out);
+  EXPECT_EQ(finish({false, first, in.get(), 6}).error, 0);
 }
 
 TEST_P(ExecutorContract, AFailedTransferSaysWhy) {
@@ -257,6 +303,25 @@ TEST(Executors, InjectedFaultsHitTheTransferNamed) {
     }
     EXPECT_EQ(done[0].error, expected);
   }
+}
+
+TEST(Executors, AFlippedBitIsNoticed) {
+  SlowFile file(options());
+  const auto executor = make_executor(
+      file,
+      {.backend = IoBackend::uring, .depth = 2, .frame_bytes = kFrame, .inject = "read:2:flip"});
+  const auto frame = frame_of(1);
+  const auto slot = file.reserve();
+  std::array<Completion, 2> done;
+  const auto finish = [&](const Transfer& transfer) {
+    EXPECT_EQ(executor->submit(transfer), 0);
+    while (executor->wait(done) == 0) {
+    }
+    return done[0].error;
+  };
+  EXPECT_EQ(finish({true, slot, frame.get(), 1}), 0);
+  EXPECT_EQ(finish({false, slot, frame.get(), 2}), 0);
+  EXPECT_EQ(finish({false, slot, frame.get(), 3}), kOtherBytes);
 }
 
 TEST(Executors, WhatIsNoFaultIsRefused) {

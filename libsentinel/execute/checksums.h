@@ -1,0 +1,56 @@
+// Checksums of what lies in the slots of a slow file, so that bytes which come back differ from
+// those that were written in no step unnoticed: another process may have written to the file, or
+// truncated it, and a drive may return other bytes than it was given.
+//
+// One sum for every 32 KiB, the least that is read at once. `full` covers every byte; `sampled`
+// covers 64 bytes of every 4 KiB, so it notices a block that was swapped or zeroed, and one flipped
+// bit in 64. The hash is XXH3 with 64 bits: it is as fast as reading from memory, and two different
+// contents have the same sum with a probability of 2^-64. It is no protection against somebody who
+// may write to this process's memory.
+//
+// Lock-free: a slot's sums are taken between its reservation and its write, and compared while it
+// is reserved; a comparison of a slot that is somebody else's meanwhile says nothing. Nothing here
+// allocates or fails; a forked child compares with its own copy.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace sentinel {
+
+enum class ChecksumLevel : std::uint8_t { off, sampled, full };
+ChecksumLevel parse_checksum_level(const std::string&);  // off, sampled, full; throws Error
+
+class Checksums {
+ public:
+  static constexpr std::uint64_t kBytes = 32u << 10;
+  static constexpr std::int64_t kMostSlots = 1 << 23;  // 16 TiB in frames of 2 MiB
+
+  // Throws Error where there are no addresses for the sums: 4 GiB of them, used as slots are.
+  Checksums(ChecksumLevel, std::uint64_t frame_bytes);
+  ~Checksums();
+  Checksums(const Checksums&) = delete;
+  Checksums& operator=(const Checksums&) = delete;
+
+  ChecksumLevel level() const { return level_; }
+
+  // Of a whole frame that is about to be written to the slot. Nobody writes to it meanwhile.
+  void take(std::int64_t slot, const void* frame) noexcept;
+  // Whether these bytes are those at `first` in the frame that the slot's sums are of. `first` is a
+  // multiple of kBytes; `bytes` is one, too, or reaches to the frame's end.
+  bool match(std::int64_t slot, std::uint64_t first, const void* bytes,
+             std::uint64_t count) const noexcept;
+
+ private:
+  std::uint64_t sum(const char* bytes, std::uint64_t count) const noexcept;
+  std::uint64_t* sums(std::int64_t slot) const noexcept {
+    return table_ + static_cast<std::uint64_t>(slot) * per_slot_;
+  }
+
+  ChecksumLevel level_;
+  std::uint64_t frame_bytes_, per_slot_;
+  std::uint64_t* table_ = nullptr;  // zero pages until they are used
+};
+
+}  // namespace sentinel

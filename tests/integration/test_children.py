@@ -1,0 +1,136 @@
+"""Forked children find every tensor of their parent as it was, whatever descriptors they close, or end with an error;
+and the parent's numbers stay what they are."""
+import pathlib
+import signal
+import subprocess
+import time
+
+import pytest
+
+import training
+
+CHILDREN = pathlib.Path(__file__).resolve().parent / "scripts" / "children.py"
+ALL_RIGHT = ["keeps", "closes", "writes", "threads", "later", "twice", "daemon", "outlives", "system_call",
+             "process_fork", "process_forkserver", "process_spawn", "pool", "subprocess"]
+
+
+@pytest.fixture(scope="module")
+def losses(python, tmp_path_factory):
+    """losses(how): what the training prints without Sentinel."""
+    done = {}
+
+    def lines(how):
+        steps = "later" if how == "later" else "keeps"
+        if steps not in done:
+            report = tmp_path_factory.mktemp("plain") / "report"
+            outcome = training.finish([python, CHILDREN, steps, "--report", report])
+            assert outcome.status == 0, outcome.err
+            done[steps] = steps_of(outcome)
+        return done[steps]
+    return lines
+
+
+def steps_of(outcome):
+    return [line for line in outcome.out.splitlines() if line.startswith("step")]
+
+
+def with_children(sentinel, python, how, report, *options):
+    return sentinel("run", "--fast", "36M", *options, "--", python, CHILDREN, how, "--report", report)
+
+
+def read_report(report):
+    for _ in range(100):  # of a child that nobody waits for
+        if report.exists() and report.read_text().endswith("\n"):
+            return report.read_text().split("\n")[:-1]
+        time.sleep(0.1)
+    return []
+
+
+@pytest.mark.parametrize("how", ALL_RIGHT)
+def test_children_read_what_their_parent_has(how, sentinel, python, losses, tmp_path):
+    report = tmp_path / "report"
+    outcome = with_children(sentinel, python, how, report)
+    assert outcome.status == 0, outcome.err
+    assert steps_of(outcome) == losses(how)
+    assert outcome.out.splitlines()[-1] == "parent 0 wrong"
+    told = read_report(report)
+    assert told and set(told) == {"wrong 0"}, told
+    ended = [line for line in outcome.out.splitlines() if line.startswith("child ended")]
+    assert set(ended) <= {"child ended by 0"}, ended
+
+
+@pytest.mark.parametrize("options", [("--move", "copy"), ("--io", "threads"), ("--checksum",), ("--checksum=off",)],
+                         ids=" ".join)
+@pytest.mark.parametrize("how", ["closes", "twice"])
+def test_by_every_way_of_moving(how, options, sentinel, python, losses, tmp_path):
+    report = tmp_path / "report"
+    outcome = with_children(sentinel, python, how, report, *options)
+    assert outcome.status == 0, outcome.err
+    assert steps_of(outcome) == losses(how)
+    assert set(read_report(report)) == {"wrong 0"}
+
+
+@pytest.mark.parametrize("how", ["raw", "bare"])
+def test_a_child_that_no_handler_knows_of_has_no_tensors(how, sentinel, python, losses, tmp_path):
+    """clone() and _Fork() run no handlers of fork(): a touch is SIGSEGV, and never zeros."""
+    report = tmp_path / "report"
+    outcome = with_children(sentinel, python, how, report)
+    assert outcome.status == 0, outcome.err
+    assert steps_of(outcome) == losses(how)
+    assert f"child ended by signal {signal.SIGSEGV.value}" in outcome.out
+    assert read_report(report) == []
+    assert outcome.out.splitlines()[-1] == "parent 0 wrong"
+
+
+def test_a_child_that_only_executes_is_left_alone(sentinel, python, losses, tmp_path):
+    outcome = with_children(sentinel, python, "spawned", tmp_path / "report")
+    assert outcome.status == 0, outcome.err
+    assert steps_of(outcome) == losses("spawned") and "child ended by 0" in outcome.out
+
+
+def test_a_child_keeps_no_pipe_of_the_programs_open(sentinel, python, tmp_path):
+    """The thread that serves a child holds two descriptors of its own: who waits for the end of a pipe that the child
+    has closed is told of it while the child lives."""
+    script = tmp_path / "pipes.py"
+    script.write_text(f"""
+import os, sys, time
+sys.path.insert(0, {str(CHILDREN.parent)!r})
+import children
+training = children.Training(8192, 1 << 20)
+for _ in range(6):
+    training.step()
+here, there = os.pipe()
+child = os.fork()
+if child == 0:
+    os.close(there)
+    wrong = training.wrong()
+    time.sleep(20)
+    os._exit(wrong)
+os.close(there)
+begun = time.monotonic()
+assert os.read(here, 1) == b""
+print("told after", time.monotonic() - begun < 10)
+os.kill(child, 9)
+""")
+    outcome = sentinel("run", "--fast", "36M", "--", python, script)
+    assert outcome.status == 0, outcome.err
+    assert "told after True" in outcome.out
+
+
+def test_a_training_that_closes_its_own_descriptors_stops(sentinel, python, tmp_path):
+    script = tmp_path / "closes_own.py"
+    script.write_text(f"""
+import os, sys
+sys.path.insert(0, {str(CHILDREN.parent)!r})
+import children
+training = children.Training(8192, 1 << 20)
+for _ in range(6):
+    training.step()
+os.closerange(3, 4096)
+print("wrong", training.wrong(), flush=True)
+""")
+    outcome = sentinel("run", "--fast", "36M", "--", python, script)
+    assert outcome.status == 125, outcome.out + outcome.err
+    assert "No wrong number was computed" in outcome.err and "wrong" not in outcome.out
+    lost = subprocess.run(["pgrep", "-f", str(script)], capture_output=True, text=True)
+    assert lost.stdout == ""
