@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <mutex>
@@ -113,6 +114,13 @@ void check_slow_tier(const SessionOptions& options, const std::optional<Profile>
   }
 }
 
+// Once, for the program as well.
+void say_not_kept(const Error& error, bool quiet) {
+  if (!quiet && std::getenv("SENTINEL_CACHE_TOLD") == nullptr)
+    say(fmt::format("{}; the machine will be measured again next time", error.what()));
+  setenv("SENTINEL_CACHE_TOLD", "1", 1);
+}
+
 Machine measure_once(const SessionOptions& options) {
   if (!options.machine.empty()) return sim::find_machine(options.machine);
   if (is_measured(options)) return known_machine(options);
@@ -123,10 +131,9 @@ Machine measure_once(const SessionOptions& options) {
                                            : "memory and " + options.slow_directory));
   const auto machine = measure_machine(options);
   try {
-    sim::write_machine(sim::local_machine_path(local_machine(options)), machine);
+    sim::write_local_machine(local_machine(options), machine);
   } catch (const Error& error) {
-    if (!options.quiet)
-      say(fmt::format("{}; the machine will be measured again next time", error.what()));
+    say_not_kept(error, options.quiet);
   }
   return machine;
 }

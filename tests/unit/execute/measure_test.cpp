@@ -35,7 +35,7 @@ class IsMeasured : public testing::Test {
     return {.name = "local", .source = source, .tiers = {{.name = "dram"}, {.name = "ssd"}}};
   }
   void write(const std::string& source) {
-    sim::write_machine(sim::local_machine_path(), machine(source));
+    sim::write_local_machine("local", machine(source));
   }
   std::string here() const {
     struct stat status {};
