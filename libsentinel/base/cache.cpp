@@ -60,15 +60,14 @@ std::string mode_text(const struct stat& found) {
 // `own`: the cache itself, which is nobody else's. Its parents may be root's, and sticky.
 void require_folder(const Descriptor& folder, const struct stat& found, bool own) {
   if (found.st_uid != geteuid() && (own || found.st_uid != 0))
-    refuse(fmt::format("{} belongs to user {}, not to user {} who runs this; name a folder of your "
-                       "own with XDG_CACHE_HOME",
-                       name_of(folder), found.st_uid, geteuid()),
-           EPERM);
+    refuse(
+        fmt::format("{} belongs to user {}, not to user {} who runs this; name a folder of your "
+                    "own with XDG_CACHE_HOME",
+                    name_of(folder), found.st_uid, geteuid()));
   const bool sticky = (found.st_mode & S_ISVTX) != 0 && !own;
   if ((found.st_mode & kOthersWrite) != 0 && !sticky)
     refuse(fmt::format("others may write to {} (mode {}): chmod go-w {}", name_of(folder),
-                       mode_text(found), name_of(folder)),
-           EPERM);
+                       mode_text(found), name_of(folder)));
 }
 
 // Whoever may write to one of these folders decides which folder the path leads to.
@@ -105,23 +104,20 @@ Descriptor open_checked(const fs::path& path, Absent absent, bool own) {
   if (!folder && errno == ENOENT && absent == Absent::make && path != "/")
     return make_folder(path, own);
   if (!folder && (errno == ELOOP || errno == ENOTDIR))
-    refuse(path.string() + " is no folder, or a symbolic link; name a folder with XDG_CACHE_HOME",
-           ENOTDIR);
+    refuse(path.string() + " is no folder, or a symbolic link; name a folder with XDG_CACHE_HOME");
   if (!folder) refuse(path.string(), errno);
   require_chain(folder, own);
   return folder;
 }
 
 void require_file(const struct stat& found, const std::string& attempt, bool may_be_roots) {
-  if (!S_ISREG(found.st_mode)) throw Error(attempt + ": it is not a regular file", EPERM);
+  if (!S_ISREG(found.st_mode)) throw Error(attempt + ": it is not a regular file");
   if (found.st_uid != geteuid() && !(may_be_roots && found.st_uid == 0))
     throw Error(fmt::format("{}: it belongs to user {}, not to user {} who runs this; remove it",
-                            attempt, found.st_uid, geteuid()),
-                EPERM);
+                            attempt, found.st_uid, geteuid()));
   if ((found.st_mode & kOthersWrite) != 0)
     throw Error(fmt::format("{}: others may write to it (mode {}): look at it, then chmod go-w",
-                            attempt, mode_text(found)),
-                EPERM);
+                            attempt, mode_text(found)));
 }
 
 Descriptor open_file(int folder, const std::string& name, const std::string& attempt,

@@ -26,8 +26,7 @@ const char* what_is(mode_t mode) {
 [[noreturn]] void too_large(std::uint64_t bytes, const std::string& attempt,
                             const InputKind& kind) {
   throw Error(fmt::format("{}: it has {}, and {} have at most {}; {}", attempt, print_bytes(bytes),
-                          kind.plural, print_bytes(kind.bytes), kind.advice),
-              EFBIG);
+                          kind.plural, print_bytes(kind.bytes), kind.advice));
 }
 
 }  // namespace

@@ -31,8 +31,7 @@ void require_trusted(const fs::path& path, const struct stat& found, const std::
   if (found.st_uid == geteuid() || found.st_uid == 0) return;
   if (stat(folder_of(path).c_str(), &folder) == 0 && folder.st_uid == found.st_uid) return;
   throw Error(fmt::format("{}: {} belongs to user {}; name another file, or remove that one first",
-                          attempt, path.string(), found.st_uid),
-              EPERM);
+                          attempt, path.string(), found.st_uid));
 }
 
 // Of /dev/stdout, too: a pipe or a device has no other name.

@@ -46,18 +46,16 @@ SideFiles side_files(const std::string& file, const struct stat& profile,
   beside.journal = belongs(file + kJournal, profile, found) && found.st_size > 0;
   if (!beside.any()) return beside;
   if (profile.st_uid != geteuid())
-    throw Error(fmt::format("{}: user {} is recording it, or the recording was killed; read it as "
-                            "that user, or copy it and its -wal file to a folder of your own",
-                            attempt, profile.st_uid),
-                EPERM);
+    throw Error(
+        fmt::format("{}: user {} is recording it, or the recording was killed; read it as "
+                    "that user, or copy it and its -wal file to a folder of your own",
+                    attempt, profile.st_uid));
   if (beside.journal && names_another_file(file + kJournal))
     throw Error(fmt::format("{}: {}{} is no journal of a recording; remove that file", attempt,
-                            file, kJournal),
-                EPERM);
+                            file, kJournal));
   if (!belongs(file + kShared, profile, found) && lstat((file + kShared).c_str(), &found) == 0)
     throw Error(fmt::format("{}: {}{} belongs to user {}; remove that file", attempt, file, kShared,
-                            found.st_uid),
-                EPERM);
+                            found.st_uid));
   return beside;
 }
 
