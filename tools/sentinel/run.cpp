@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 
+#include "base/output.h"
 #include "base/units.h"
 #include "execute/backing.h"
 #include "execute/gpu/host_store.h"
@@ -150,6 +151,7 @@ void check_summary(const std::string& path) {
   const auto folder = fs::absolute(path).parent_path();
   if (access(folder.c_str(), W_OK) != 0)
     throw Error(fmt::format("cannot write the summary into {}", folder.string()), errno);
+  output_place(path, fmt::format("cannot write the summary to {}", path));
   if (fs::exists(path) && !fs::is_regular_file(path))
     throw Error(fmt::format("{} is no file; name another one for the summary", path));
 }
