@@ -1,6 +1,5 @@
 // From a profile to a plan, and going on under it.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <utility>

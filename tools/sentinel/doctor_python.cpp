@@ -147,10 +147,18 @@ Finding blas(const Found& torch) {
           target.empty() ? remedy : ""};
 }
 
+Finding cache_folder() try {
+  cache::open_folder(cache::Absent::leave);
+  return {"cache", true, cache::place(), ""};
+} catch (const Error& error) {
+  if (error.code() == ENOENT) return {"cache", true, cache::place() + ", not made yet", ""};
+  return {"cache", false, error.what(), "until then each run measures, and compiles its adaptor"};
+}
+
 }  // namespace
 
 Findings look_at_frameworks() {
-  Findings findings;
+  Findings findings{cache_folder()};
   for (const auto& python : pythons()) {
     for (const auto* framework : {&kTorch, &kTensorflow}) {
       const auto found = find(*framework, python);
@@ -160,7 +168,7 @@ Findings look_at_frameworks() {
       if (framework == &kTorch) findings.push_back(blas(found));
     }
   }
-  if (findings.empty())
+  if (findings.size() == 1)
     findings.push_back({"Python", false, "no python3 was found", "apt install python3-torch"});
   return findings;
 }

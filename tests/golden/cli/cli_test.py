@@ -755,6 +755,9 @@ class Machine(Case):
             for finding in area:
                 self.assertTrue(finding["detail"] or finding["available"], finding)
         self.assertIn("userfaultfd", self.run_it("doctor").stdout)
+        (self.folder / "cache/sentinel").mkdir(parents=True)
+        (self.folder / "cache/sentinel").chmod(0o770)
+        self.assertIn(f"chmod go-w {self.folder}/cache/sentinel", self.run_it("doctor").stdout)
         self.assertEqual(self.run_it("doctor", "--slow", "/nowhere").returncode, 0)
         self.environment["SENTINEL_DEPTH"] = "many"
         areas = json.loads(self.run_it("doctor", "--json").stdout).values()
