@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/cache.h"
 #include "execute/session.h"
 #include "sentinel/adaptor.h"
 #include "sentinel/error.h"
@@ -64,6 +65,15 @@ int begin_alone() {
   } catch (const std::exception& error) {
     return failed(error.what(), EINVAL);
   }
+}
+
+template <class Open>
+int descriptor(Open open) try {
+  return open().release();
+} catch (const sentinel::Error& error) {
+  return failed(error.what(), error.code() != 0 ? error.code() : EPERM);
+} catch (const std::exception& error) {
+  return failed(error.what(), ENOMEM);
 }
 
 Phase phase_of(int phase) {
@@ -177,6 +187,12 @@ void sentinel_gpu_memory(int device, size_t figures[5], int reset) {
   figures[0] = memory.live_bytes, figures[1] = memory.most_live_bytes;
   figures[2] = memory.held_bytes, figures[3] = memory.most_held_bytes;
   figures[4] = memory.budget_bytes;
+}
+int sentinel_cache_open(void) {
+  return descriptor([] { return sentinel::cache::open_folder(sentinel::cache::Absent::make); });
+}
+int sentinel_library_open(int folder, const char* name) {
+  return descriptor([=] { return sentinel::cache::open_library(folder, name); });
 }
 void sentinel_op_end(void) { current()->op_end(); }
 void sentinel_layer_start(const char* name, int phase) { current()->layer(name, phase_of(phase)); }

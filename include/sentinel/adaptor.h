@@ -65,6 +65,14 @@ SENTINEL_API void sentinel_unmanaged_free(int device, void* memory);
  * on the device that is managed it stays the program's. */
 SENTINEL_API void sentinel_gpu_memory(int device, size_t figures[5], int reset);
 
+/* Where compiled adaptors lie, for the adaptors' Python sides; both give a descriptor for the
+ * caller to close, or a negative errno with sentinel_last_error(). The user's cache, made where
+ * there is none; refused where others could write to it. A library in a folder, to be loaded
+ * through /proc/self/fd; -ENOENT: there is none; else refused, being another user's or writable by
+ * others. */
+SENTINEL_API int sentinel_cache_open(void);
+SENTINEL_API int sentinel_library_open(int folder, const char* name);
+
 /* A layer begins. `name` is copied. */
 SENTINEL_API void sentinel_layer_start(const char* name, int phase);
 

@@ -4,7 +4,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -258,7 +257,7 @@ Machine known_machine(const SessionOptions& options) {
 
 bool is_measured(const SessionOptions& options) {
   const auto name = local_machine(options);
-  if (access(sim::local_machine_path(name).c_str(), R_OK) != 0) return false;
+  if (!sim::has_local_machine(name)) return false;
   if (options.nodes || options.gpu) return true;
   try {
     return sim::find_machine(name).source == measured_on(options.slow_directory);

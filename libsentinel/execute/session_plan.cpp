@@ -1,6 +1,5 @@
 // From a profile to a plan, and going on under it.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -48,8 +47,7 @@ void Session::start_from_files() {
 // measures it now.
 Machine Session::machine() const {
   const auto local = local_machine(options_);
-  const bool measured =
-      !options_.machine.empty() || access(sim::local_machine_path(local).c_str(), R_OK) == 0;
+  const bool measured = !options_.machine.empty() || sim::has_local_machine(local);
   auto machine = measured ? sim::find_machine(options_.machine.empty() ? local : options_.machine)
                           : measure_machine(options_);
   if (options_.host_bytes != 0) put_drive_below(machine, options_);

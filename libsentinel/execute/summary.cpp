@@ -1,15 +1,13 @@
 #include "execute/summary.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/output.h"
 #include "base/units.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
@@ -166,13 +164,8 @@ void Summary::write(const std::string& path,
   }
   json["steps"] = Json::array();
   for (const auto& row : steps) json["steps"].push_back(json_of(row));
-  const auto text = json.dump(1) + "\n";
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (fd < 0) throw Error(fmt::format("could not write the summary to {}", path), errno);
-  const auto written = ::write(fd, text.data(), text.size());
-  const int code = written == static_cast<ssize_t>(text.size()) ? 0 : written < 0 ? errno : ENOSPC;
-  close(fd);
-  if (code != 0) throw Error(fmt::format("could not write the summary to {}", path), code);
+  write_file(path, json.dump(1) + "\n", fmt::format("could not write the summary to {}", path),
+             Readers::owner);
 }
 
 }  // namespace sentinel

@@ -2,19 +2,15 @@
 
 #include <fmt/format.h>
 #include <toml++/toml.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <initializer_list>
-#include <iterator>
 #include <sstream>
 
+#include "base/cache.h"
+#include "base/input.h"
 #include "base/units.h"
 #include "sentinel/error.h"
 
@@ -147,18 +143,36 @@ Machine read_machine(const Section& s) {
   return machine;
 }
 
-std::string read_all(const std::string& path, const std::string& hint) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  if (!in || !(text << in.rdbuf()))
-    throw Error(fmt::format("cannot read machine description {}{}", path, hint));
-  return text.str();
+constexpr InputKind kDescriptions{"machine descriptions", 1_MiB, "name another file"};
+
+std::string attempt(const std::string& path) {
+  return fmt::format("cannot read machine description {}", path);
+}
+
+Machine read_local_machine(const std::string& name) {
+  const auto path = local_machine_path(name);
+  std::string text;
+  try {
+    text = cache::read(name + ".toml", attempt(path));
+  } catch (const Error& error) {
+    if (error.code() != ENOENT) throw;
+    throw Error(attempt(path) + "; `sentinel bench --tiers` measures this machine and writes it",
+                ENOENT);
+  }
+  auto machine = parse_machine(text, path);
+  machine.exclusive = true;  // as engines are, whatever older files say
+  return machine;
 }
 
 std::string known_names() {
   std::string names;
   for (const BuiltinMachine& m : builtin_machines()) names += std::string(m.name) + ", ";
   return names + "local, or the path of a TOML file";
+}
+
+// A name in the cache, and not the path of another file.
+bool is_local(const std::string& name) {
+  return (name == "local" || name.starts_with("local-")) && name.find('/') == name.npos;
 }
 
 std::string toml_text(std::string_view text) {
@@ -191,16 +205,10 @@ Machine parse_machine(std::string_view text, const std::string& where) {
 Machine find_machine(const std::string& name) {
   for (const BuiltinMachine& m : builtin_machines())
     if (m.name == name) return parse_machine(m.toml, name);
-  if (name == "local" || name.starts_with("local-")) {
-    const std::string path = local_machine_path(name);
-    auto machine = parse_machine(
-        read_all(path, "; `sentinel bench --tiers` measures this machine and writes it"), path);
-    machine.exclusive = true;  // as engines are, whatever older files say
-    return machine;
-  }
+  if (is_local(name)) return read_local_machine(name);
   if (name.find('/') == std::string::npos && !name.ends_with(".toml"))
     throw Error(fmt::format("there is no machine \"{}\"; known are {}", name, known_names()));
-  return parse_machine(read_all(name, ""), name);
+  return parse_machine(read_input(name, attempt(name), kDescriptions), name);
 }
 
 std::string machine_to_toml(const Machine& machine) {
@@ -225,27 +233,22 @@ std::string machine_to_toml(const Machine& machine) {
   return text;
 }
 
-void write_machine(const std::string& path, const Machine& machine) {
-  const auto parent = std::filesystem::path(path).parent_path();
-  std::error_code ec;
-  if (!parent.empty()) std::filesystem::create_directories(parent, ec);
-  if (ec) throw Error(fmt::format("cannot create {}", parent.string()), ec.value());
-  const auto fresh = fmt::format("{}.{}", path, getpid());  // others may be reading the old one
-  std::ofstream out(fresh, std::ios::trunc);
-  out << machine_to_toml(machine);
-  out.close();
-  if (out && std::rename(fresh.c_str(), path.c_str()) == 0) return;
-  const int code = errno;
-  std::remove(fresh.c_str());
-  throw Error(fmt::format("cannot write machine description {}", path), code);
+void write_local_machine(const std::string& name, const Machine& machine) {
+  cache::write(name + ".toml", machine_to_toml(machine),
+               fmt::format("cannot write machine description {}", local_machine_path(name)));
+}
+
+bool has_local_machine(const std::string& name) {
+  try {
+    cache::read(name + ".toml", "");
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 std::string local_machine_path(const std::string& name) {
-  const auto file = "/sentinel/" + name + ".toml";
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  if (cache && *cache) return cache + file;
-  const char* home = std::getenv("HOME");
-  return std::string(home && *home ? home : "/tmp") + "/.cache" + file;
+  return cache::place() + "/" + name + ".toml";
 }
 
 }  // namespace sentinel::sim

@@ -31,11 +31,12 @@ Machine find_machine(const std::string& name_or_path);
 
 Machine parse_machine(std::string_view toml, const std::string& where);
 std::string machine_to_toml(const Machine&);
-void write_machine(const std::string& path, const Machine&);  // creates the directory; throws Error
 
-// $XDG_CACHE_HOME/sentinel/local.toml, else ~/.cache/sentinel/local.toml. Machines of other tiers
-// of this computer have names of their own: "local-node0-node1".
-std::string local_machine_path(const std::string& name = "local");
+// This computer, as it was measured, in the user's cache (base/cache.h). Machines of other tiers of
+// this computer have names of their own: "local-node0-node1".
+void write_local_machine(const std::string& name, const Machine&);  // throws Error
+bool has_local_machine(const std::string& name);
+std::string local_machine_path(const std::string& name = "local");  // for people to read
 
 double parse_bandwidth(std::string_view text);  // "3.2GB/s" -> bytes per second; throws Error
 

@@ -1,27 +1,32 @@
 #include "trace/gz_lines.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <cerrno>
 
+#include "base/input.h"
+#include "base/units.h"
 #include "sentinel/error.h"
 
 namespace sentinel {
 namespace {
 
 constexpr std::size_t chunk = 256 << 10;
+constexpr InputKind kTraces{"traces", GzLines::max_bytes, "import one step of it"};
 
 }  // namespace
 
+gzFile open_gz(const std::string& path, const std::string& attempt) {
+  auto input = open_input(path, attempt, kTraces);
+  const gzFile file = gzdopen(input.get(), "rb");
+  if (file == nullptr) throw Error(attempt, ENOMEM);
+  input.release();
+  return file;
+}
+
 GzLines::GzLines(const std::string& path) : path_(path) {
   const std::string attempt = fmt::format("cannot read trace {}", path);
-  struct stat found {};
-  if (stat(path.c_str(), &found) != 0) throw Error(attempt, errno);
-  if (S_ISDIR(found.st_mode)) throw Error(attempt, EISDIR);
-  if (!S_ISREG(found.st_mode)) throw Error(attempt + ": it is not a regular file");
-  file_ = gzopen(path.c_str(), "rbe");
-  if (file_ == nullptr) throw Error(attempt, errno);
+  file_ = open_gz(path, attempt);
   gzbuffer(file_, chunk);
 }
 
@@ -43,7 +48,8 @@ bool GzLines::fill() {
   buffer_.resize(had + static_cast<std::size_t>(got));
   read_ += static_cast<std::uint64_t>(got);
   if (read_ > max_bytes)
-    throw Error(fmt::format("{}: the file is over {} bytes", place(), max_bytes));
+    throw Error(fmt::format("{}: the trace has over {} unpacked; {}", place(),
+                            print_bytes(max_bytes), kTraces.advice));
   return got > 0;
 }
 

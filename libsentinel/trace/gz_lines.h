@@ -11,6 +11,8 @@
 
 namespace sentinel {
 
+gzFile open_gz(const std::string& path, const std::string& attempt);  // throws Error
+
 class GzLines {
  public:
   explicit GzLines(const std::string& path);  // throws Error

@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <bit>
-#include <cerrno>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/input.h"
+#include "base/units.h"
 #include "sentinel/error.h"
 
 namespace sentinel {
@@ -16,7 +15,8 @@ namespace {
 using Ref = PlainData::Ref;
 using Kind = PlainData::Kind;
 
-constexpr std::uint64_t max_file = std::uint64_t{1} << 30;
+constexpr InputKind kSnapshots{"snapshots", 1_GiB,
+                               "record fewer steps, or leave out the stacks (stacks=\"python\")"};
 constexpr std::size_t max_depth = 1000;
 
 // Called by the parser for each piece, so that no depth of nesting needs a stack of calls.
@@ -146,18 +146,7 @@ PlainFile parse_plain(std::string_view bytes, const std::string& where) {
 }
 
 PlainFile read_plain_file(const std::string& path) {
-  const auto attempt = fmt::format("cannot read {}", path);
-  std::error_code code;
-  const auto status = std::filesystem::status(path, code);
-  if (!std::filesystem::exists(status)) throw Error(attempt, ENOENT);
-  if (!std::filesystem::is_regular_file(status)) throw Error(attempt + ": it is no regular file");
-  if (std::filesystem::file_size(path, code) > max_file)
-    throw Error(fmt::format("{}: it is over {} bytes", attempt, max_file));
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw Error(attempt, errno);
-  const std::string bytes{std::istreambuf_iterator<char>(in), {}};
-  if (in.bad()) throw Error(attempt, EIO);
-  return parse_plain(bytes, path);
+  return parse_plain(read_input(path, fmt::format("cannot read {}", path), kSnapshots), path);
 }
 
 }  // namespace sentinel

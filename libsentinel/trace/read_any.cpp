@@ -14,8 +14,7 @@ bool looks_like_trace(const std::string& path) {
   struct stat found {};
   if (stat(path.c_str(), &found) != 0 || !S_ISREG(found.st_mode) || found.st_size == 0)
     return false;
-  const gzFile file = gzopen(path.c_str(), "rbe");
-  if (file == nullptr) return false;
+  const gzFile file = open_gz(path, "cannot read " + path);
   char first = 0;
   const bool is_text = gzread(file, &first, 1) == 1 && first == '{';
   const bool is_gzip = gzdirect(file) == 0;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cctype>
 #include <cerrno>
 
 #include "sentinel/error.h"
@@ -35,6 +36,15 @@ const char* advice(int result) {
   }
 }
 
+std::string uri_of(const std::string& path) {
+  std::string uri = "file:";
+  for (const char c : path)
+    uri += std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '/'
+               ? std::string(1, c)
+               : fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  return uri;
+}
+
 }  // namespace
 
 Database::Database(const std::string& path, int flags, std::string attempt)
@@ -44,6 +54,11 @@ Database::Database(const std::string& path, int flags, std::string attempt)
   const int os_error = db_ == nullptr ? ENOMEM : sqlite3_system_errno(db_);
   sqlite3_close(db_);
   throw Error(fmt::format("{}: {}", attempt_, advice(result)), os_error);
+}
+
+Database Database::unchanging(const std::string& path, std::string attempt) {
+  return {uri_of(path) + "?immutable=1", SQLITE_OPEN_READONLY | SQLITE_OPEN_URI,
+          std::move(attempt)};
 }
 
 Database::~Database() { sqlite3_close(db_); }

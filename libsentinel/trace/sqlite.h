@@ -14,8 +14,10 @@ namespace sentinel::sqlite {
 
 class Database {
  public:
-  // `attempt` begins every message: "cannot read profile run.sntl".
+  // `attempt` begins every message: "cannot read profile run.sntl". An unchanging file is read
+  // without locks, and nothing that lies beside it counts.
   Database(const std::string& path, int flags, std::string attempt);
+  static Database unchanging(const std::string& path, std::string attempt);
   ~Database();
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;

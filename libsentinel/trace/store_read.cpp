@@ -4,8 +4,11 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "base/input.h"
+#include "base/units.h"
 #include "sentinel/error.h"
 #include "trace/schema.h"
+#include "trace/side_files.h"
 #include "trace/sqlite.h"
 #include "trace/store.h"
 #include "trace/validate.h"
@@ -17,18 +20,18 @@ constexpr std::string_view magic{"SQLite format 3\0", 16};
 
 std::string attempt(const std::string& path) { return fmt::format("cannot read profile {}", path); }
 
-// SQLite opens whatever the path names, a FIFO too, and would wait there for ever.
-std::string require_file(const std::string& path) {
-  struct stat found {};
+constexpr InputKind kProfiles{"profiles", 4_GiB, "record a shorter step"};
+
+// SQLite opens whatever the path names, a FIFO too, and would wait there for ever. To open it here
+// as well would drop the locks of a writer in the same program.
+std::string require_file(const std::string& path, struct stat& found) {
   if (stat(path.c_str(), &found) != 0)
     throw Error(errno == ENOENT
                     ? fmt::format("{}: make one with \"sentinel record -o {} -- COMMAND\"",
                                   attempt(path), path)
                     : attempt(path),
                 errno);
-  if (S_ISDIR(found.st_mode))
-    throw Error(attempt(path) + ": name the file, not its folder", EISDIR);
-  if (!S_ISREG(found.st_mode)) throw Error(attempt(path) + ": it is not a regular file");
+  require_input(found, attempt(path), kProfiles);
   return std::filesystem::absolute(path).string();
 }
 
@@ -41,10 +44,18 @@ std::uint64_t big_endian(const unsigned char* bytes, int count) {
 // A writer killed as it finished leaves a journal that a read-only connection may not apply. The
 // writer that still lives is not disturbed: SQLite asks for its locks.
 void apply_journal(const std::string& file, const std::string& path) {
-  if (!std::filesystem::exists(file + "-journal")) return;
   sqlite::Database db(file, SQLITE_OPEN_READWRITE, attempt(path));
   sqlite3_busy_timeout(db.raw(), 5000);
   db.try_exec("PRAGMA trusted_schema = OFF; PRAGMA schema_version");
+}
+
+// Where nothing of its own lies beside the file, nothing else there counts either.
+sqlite::Database open_profile(const std::string& file, const struct stat& found,
+                              const std::string& path) {
+  const auto beside = side_files(file, found, attempt(path));
+  if (beside.journal && is_stored_profile(path)) apply_journal(file, path);
+  if (!beside.any()) return sqlite::Database::unchanging(file, attempt(path));
+  return {file, SQLITE_OPEN_READONLY, attempt(path)};
 }
 
 using Header = std::array<unsigned char, 100>;
@@ -241,8 +252,8 @@ void read_natural(sqlite::Database& db, Profile& profile) {
 Profile read_tables(sqlite::Database& db) {
   Profile profile;
   profile.meta = read_meta(db);
-  for (const auto read :
-       {read_layers, read_ops, read_operands, read_tensors, read_again, read_accesses, read_natural})
+  for (const auto read : {read_layers, read_ops, read_operands, read_tensors, read_again,
+                          read_accesses, read_natural})
     read(db, profile);
   validate(profile);
   return profile;
@@ -265,16 +276,17 @@ class StepLimit {
 }  // namespace
 
 bool is_stored_profile(const std::string& path) {
-  sqlite::Database db(require_file(path), SQLITE_OPEN_READONLY, attempt(path));
+  struct stat found {};
+  auto db = sqlite::Database::unchanging(require_file(path, found), attempt(path));
   std::int64_t bytes = 0;
   const Header header = db.header(bytes);
   return has_magic(header) && big_endian(&header[68], 4) == schema::application_id;
 }
 
 Profile read_profile(const std::string& path) {
-  const std::string file = require_file(path);
-  if (is_stored_profile(path)) apply_journal(file, path);
-  sqlite::Database db(file, SQLITE_OPEN_READONLY, attempt(path));
+  struct stat found {};
+  const std::string file = require_file(path, found);
+  auto db = open_profile(file, found, path);
   const StepLimit limit(db);
   try {
     require_whole(db, path);

@@ -8,11 +8,13 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <initializer_list>
 #include <thread>
 
+#include "base/descriptor.h"
+#include "base/output.h"
 #include "sentinel/error.h"
 #include "trace/schema.h"
+#include "trace/side_files.h"
 #include "trace/sqlite.h"
 #include "trace/store.h"
 #include "trace/validate.h"
@@ -34,14 +36,9 @@ void require_unused(const std::string& path) {
   old.try_exec("ROLLBACK");
 }
 
-void remove_files(const std::string& path, std::initializer_list<const char*> suffixes) {
-  for (const char* suffix : suffixes)
-    if (unlink((path + suffix).c_str()) != 0 && errno != ENOENT) throw Error(attempt(path), errno);
-}
-
 // Absolute, so that neither ":memory:" nor "file:x?mode=…" means anything but a file.
 std::string allowed_place(const std::string& path) {
-  const std::string place = std::filesystem::absolute(path).string();
+  const std::string place = output_place(std::filesystem::absolute(path).string(), attempt(path));
   struct stat found {};
   if (stat(place.c_str(), &found) != 0) return place;
   if (S_ISDIR(found.st_mode)) throw Error(attempt(path), EISDIR);
@@ -51,16 +48,19 @@ std::string allowed_place(const std::string& path) {
     throw Error(attempt(path) +
                 ": the file exists and is not a Sentinel profile; it is left as it is: name "
                 "another one");
-  require_unused(place);
+  if (found.st_uid == geteuid() && side_files(place, found, attempt(path)).any())
+    require_unused(place);
   return place;
 }
 
+// With SQLite's files beside it: nobody can put others there.
 void create_private(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0) throw Error(attempt(path), errno);
-  const int failed = fchmod(fd, 0600) == 0 ? 0 : errno;
-  close(fd);
-  if (failed != 0) throw Error(attempt(path), failed);
+  if (unlink(path.c_str()) != 0 && errno != ENOENT)
+    throw Error(fmt::format("{} is in the way", path), errno);
+  claim_side_files(path, attempt(path));
+  const Descriptor made(
+      open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!made || fchmod(made.get(), 0600) != 0) throw Error(attempt(path), errno);
 }
 
 void write_meta(sqlite::Database& db, ProfileMeta meta, bool complete, const std::string& reason) {
@@ -80,7 +80,6 @@ void write_meta(sqlite::Database& db, ProfileMeta meta, bool complete, const std
 std::string make_file(const std::string& path, const ProfileMeta& meta) {
   const std::string place = allowed_place(path);
   const std::string fresh = place + ".new";
-  remove_files(fresh, {"", "-wal", "-shm"});
   create_private(fresh);
   {
     sqlite::Database db(fresh, SQLITE_OPEN_READWRITE, attempt(path));
@@ -89,7 +88,8 @@ std::string make_file(const std::string& path, const ProfileMeta& meta) {
     write_meta(db, meta, false, unfinished);
     db.exec("COMMIT; PRAGMA journal_mode = WAL");
   }
-  remove_files(place, {"-wal", "-shm", "-journal"});
+  remove_side_files(fresh, attempt(path));
+  claim_side_files(place, attempt(path));
   if (rename(fresh.c_str(), place.c_str()) != 0) throw Error(attempt(path), errno);
   return place;
 }
@@ -153,8 +153,8 @@ struct ProfileWriter::State {
 
   void leave_to_parent() {
     db.abandon();
-    for (auto* statement : {&add_layer, &add_op, &add_operand, &set_tensor, &drop_again,
-                            &add_again, &add_access, &add_natural})
+    for (auto* statement : {&add_layer, &add_op, &add_operand, &set_tensor, &drop_again, &add_again,
+                            &add_access, &add_natural})
       if (*statement) (*statement)->abandon();
   }
 

@@ -1,15 +1,16 @@
 #include <fmt/format.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <sstream>
 #include <unordered_set>
 
+#include "base/output.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
 #include "trace/tensor_trace.h"
@@ -161,11 +162,14 @@ void Export::run() {
 }
 
 void write_compressed(const std::string& path, const std::string& text) {
-  const gzFile file = gzopen(path.c_str(), "wbe");
-  if (file == nullptr) throw Error("cannot write trace " + path, errno);
+  const auto attempt = "cannot write trace " + path;
+  Output out(path, attempt, Readers::everybody);
+  const gzFile file = gzdopen(dup(out.fd()), "wb");
+  if (file == nullptr) throw Error(attempt, errno);
   const std::size_t written = gzfwrite(text.data(), 1, text.size(), file);
   const int closed = gzclose(file);
-  if (written != text.size() || closed != Z_OK) throw Error("cannot write trace " + path, errno);
+  if (written != text.size() || closed != Z_OK) throw Error(attempt, errno);
+  out.keep();
 }
 
 }  // namespace
@@ -179,10 +183,7 @@ void write_tensor_trace(const Profile& profile, const std::string& path) {
   std::ostringstream text;
   write_tensor_trace(profile, text);
   if (path.ends_with(".gz")) return write_compressed(path, text.str());
-  std::ofstream out(path, std::ios::binary);
-  out << text.str();
-  out.close();
-  if (!out) throw Error("cannot write trace " + path, errno);
+  write_file(path, text.str(), "cannot write trace " + path, Readers::everybody);
 }
 
 }  // namespace sentinel

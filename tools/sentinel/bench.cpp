@@ -154,6 +154,16 @@ int live(const Settings& s) {
   return bench_live(slow_directory(s.slow), arguments);
 }
 
+// Where the figures went. Where they cannot be kept they are printed all the same.
+std::string keep(const Machine& machine) try {
+  sim::write_local_machine("local", machine);
+  return fmt::format("\nThe machine \"local\" is described in {}; plans for this machine use it.\n",
+                     sim::local_machine_path());
+} catch (const Error& error) {
+  say(fmt::format("{}; plans for this machine will not find these figures", error.what()));
+  return "";
+}
+
 int bench(Settings s) {
   for (const auto* given : {&s.models, &s.shares, &s.only, &s.rounds, &s.output, &s.picture})
     if (!given->empty())
@@ -170,12 +180,9 @@ int bench(Settings s) {
     figures.pairs = measure_node_pairs(parse_bytes(s.size), progress);
     if (!s.tiers_only) figures.samples = sweep(s, progress);
   }
-  sim::write_machine(sim::local_machine_path(), figures.machine);
+  const auto kept = keep(figures.machine);
   if (s.json) return print(json_of(slow, figures).dump(1) + "\n");
-  return print(
-      text_of(slow, figures.machine, figures.samples) + text_of(figures.pairs) +
-      fmt::format("\nThe machine \"local\" is described in {}; plans for this machine use it.\n",
-                  sim::local_machine_path()));
+  return print(text_of(slow, figures.machine, figures.samples) + text_of(figures.pairs) + kept);
 }
 
 }  // namespace

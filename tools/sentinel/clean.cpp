@@ -1,6 +1,9 @@
 // What a killed run leaves behind. The slow tier's file has no name, but for the moment in which a
 // GPU's driver is told of it (--io cufile). What may stay as well are beginnings of files, SQLite's
 // journals beside a profile, and adaptors of an older Sentinel.
+//
+// Only regular files of the user's own are touched, by their names in the folders that were opened:
+// in /var/tmp anybody can put a link at such a name.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -13,10 +16,12 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/cache.h"
+#include "base/descriptor.h"
 #include "execute/slow_file.h"
 #include "sentinel/error.h"
-#include "sim/machine_file.h"
 #include "terminal.h"
+#include "trace/side_files.h"
 #include "trace/sqlite.h"
 #include "trace/store.h"
 #include "verbs.h"
@@ -33,12 +38,30 @@ struct Settings {
 
 enum class Remedy { remove, fold };  // fold: a journal into the profile that it belongs to
 
-struct Remnant {
+struct Folder {
   fs::path path;
+  Descriptor open;
+};
+
+// A regular file of the user's own, and no link: `found` is of itself.
+struct Entry {
+  std::shared_ptr<Folder> folder;
+  std::string name;
+  struct stat found {};
+  fs::path path() const { return folder->path / name; }
+};
+
+struct Remnant {
+  Entry entry;
   const char* what;
   Remedy remedy = Remedy::remove;
 };
 using Remnants = std::vector<Remnant>;
+
+bool is_own_file(const Folder& folder, const std::string& name, struct stat& found) {
+  return fstatat(folder.open.get(), name.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0 &&
+         S_ISREG(found.st_mode) && found.st_uid == geteuid();
+}
 
 bool profile_at(const fs::path& path) {
   try {
@@ -48,9 +71,12 @@ bool profile_at(const fs::path& path) {
   }
 }
 
-// A live writer holds a write transaction.
+// A live writer holds a write transaction. SQLite is given only what it may apply.
 bool being_written(const fs::path& path) {
   try {
+    struct stat found {};
+    if (lstat(path.c_str(), &found) != 0 || found.st_uid != geteuid()) return true;
+    side_files(path, found, "");
     sqlite::Database db(path, SQLITE_OPEN_READWRITE, "");
     const int result = db.try_exec("BEGIN IMMEDIATE");
     if (result == SQLITE_OK) db.try_exec("ROLLBACK");
@@ -60,7 +86,7 @@ bool being_written(const fs::path& path) {
   }
 }
 
-// The process that a temporary name ends with: "torch-….so.4711", "plan.json.4711.tmp".
+// The process that a temporary name ends with: "torch-….so.4711", "plan.json.1f2e3d4c.4711.tmp".
 bool writer_gone(std::string name) {
   if (name.ends_with(".tmp")) name.resize(name.size() - 4);
   const auto digits = name.substr(name.rfind('.') + 1);
@@ -69,43 +95,42 @@ bool writer_gone(std::string name) {
   return kill(std::stoi(digits), 0) != 0 && errno == ESRCH;
 }
 
-void beside_profiles(const fs::path& path, Remnants& found) {
-  const auto name = path.string();
-  if (name.ends_with(".new") && profile_at(path) && !being_written(path))
-    found.push_back({path, "the beginning of a profile"});
+void beside_profiles(const Entry& entry, Remnants& found) {
+  const auto name = entry.path().string();
+  if (name.ends_with(".new") && profile_at(name) && !being_written(name))
+    found.push_back({entry, "the beginning of a profile"});
   if (name.ends_with(".json") || !name.ends_with("-wal")) return;
   const fs::path owner = name.substr(0, name.size() - 4);
   if (profile_at(owner) && !being_written(owner))
     found.push_back(
-        {path, "journal of a recording that was killed; put into its profile", Remedy::fold});
+        {entry, "journal of a recording that was killed; put into its profile", Remedy::fold});
 }
 
-void unfinished_plans(const fs::path& path, Remnants& found) {
-  if (path.string().ends_with(".tmp") && writer_gone(path.filename()))
-    found.push_back({path, "the beginning of a plan"});
+void unfinished_files(const Entry& entry, Remnants& found) {
+  if (entry.name.ends_with(".tmp") && writer_gone(entry.name))
+    found.push_back({entry, "the beginning of a file"});
 }
 
 // "torch-2.13.0-….so", and the mark that one of TensorFlow's has been tried, "….so.works".
-void stale_adaptors(const fs::path& path, Remnants& found) {
-  const auto name = path.filename().string();
+void stale_adaptors(const Entry& entry, Remnants& found) {
+  const auto& name = entry.name;
   const auto of = [&](const char* part) { return name.find(part) != name.npos; };
   const char* source = name.starts_with("torch-")                       ? "torch.cpp"
                        : !name.starts_with("tensorflow-") || !of(".so") ? nullptr
                        : of("-ops-")                                    ? "tensorflow_ops.cpp"
                                                                         : "tensorflow.cpp";
   if (source == nullptr) return;
-  if (of(".so.") && writer_gone(name)) found.push_back({path, "an adaptor that was not finished"});
+  if (of(".so.") && writer_gone(name)) found.push_back({entry, "an adaptor that was not finished"});
   const auto sources =
       fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "lib/sentinel/source";
-  if (!fs::exists(sources / source) ||
-      fs::last_write_time(path) >= fs::last_write_time(sources / source))
-    return;
-  if (name.ends_with(".so")) found.push_back({path, "an adaptor of another version"});
-  if (name.ends_with(".so.works")) found.push_back({path, "of an adaptor of another version"});
+  struct stat made {};
+  if (stat((sources / source).c_str(), &made) != 0 || entry.found.st_mtime >= made.st_mtime) return;
+  if (name.ends_with(".so")) found.push_back({entry, "an adaptor of another version"});
+  if (name.ends_with(".so.works")) found.push_back({entry, "of an adaptor of another version"});
 }
 
-void slow_files(const fs::path& path, Remnants& found) {
-  if (is_left_behind(path)) found.push_back({path, "a file of the slow tier"});
+void slow_files(const Entry& entry, Remnants& found) {
+  if (is_left_behind(entry.path())) found.push_back({entry, "a file of the slow tier"});
 }
 
 std::string slow_directories() {
@@ -113,32 +138,64 @@ std::string slow_directories() {
   return set != nullptr && *set != '\0' ? set : "/var/tmp";
 }
 
+Folder open_folder(const std::string& path) {
+  return {path, Descriptor(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC))};
+}
+
 template <class... Look>
-void look_into(const fs::path& folder, Remnants& found, Look... look) {
+void look_into(Folder opened, Remnants& found, Look... look) {
+  const auto folder = std::make_shared<Folder>(std::move(opened));
+  if (!folder->open) return;
   std::error_code none;
-  for (const auto& entry : fs::directory_iterator(folder, none))
-    if (entry.is_regular_file(none)) (look(entry.path(), found), ...);
+  for (const auto& each :
+       fs::directory_iterator(fmt::format("/proc/self/fd/{}", folder->open.get()), none)) {
+    Entry entry{folder, each.path().filename()};
+    if (is_own_file(*folder, entry.name, entry.found)) (look(entry, found), ...);
+  }
+}
+
+// A cache that is not used has nothing of ours.
+void look_into_cache(Remnants& found) try {
+  auto folder = cache::open_folder(cache::Absent::leave);
+  look_into({cache::place(), std::move(folder)}, found, stale_adaptors, unfinished_files);
+} catch (const Error& error) {
+  if (error.code() != ENOENT) say(error.what());
 }
 
 Remnants remnants(const Settings& s) {
   Remnants found;
-  for (const auto& folder : s.folders) {
-    if (!fs::is_directory(folder)) throw Error(fmt::format("{} is not a directory", folder));
-    look_into(folder, found, beside_profiles, unfinished_plans, slow_files);
+  for (const auto& path : s.folders) {
+    auto folder = open_folder(path);
+    if (!folder.open) throw Error(fmt::format("{} is not a directory that can be read", path));
+    look_into(std::move(folder), found, beside_profiles, unfinished_files, slow_files);
   }
-  for (const auto& folder : split_directories(slow_directories()))
-    if (std::ranges::find(s.folders, folder) == s.folders.end())
-      look_into(folder, found, slow_files);
-  look_into(fs::path(sim::local_machine_path()).parent_path(), found, stale_adaptors);
+  for (const auto& path : split_directories(slow_directories()))
+    if (std::ranges::find(s.folders, path) == s.folders.end())
+      look_into(open_folder(path), found, slow_files);
+  look_into_cache(found);
   return found;
 }
 
+// By its name in the folder that was opened, if it still is the user's own file.
+void remove(const Folder& folder, const std::string& name) {
+  struct stat found {};
+  if (!is_own_file(folder, name, found)) return;
+  if (unlinkat(folder.open.get(), name.c_str(), 0) != 0 && errno != ENOENT)
+    throw Error(fmt::format("cannot remove {}", (folder.path / name).string()), errno);
+}
+
 void settle(const Remnant& remnant) {
-  if (remnant.remedy == Remedy::remove) return static_cast<void>(fs::remove(remnant.path));
-  const auto name = remnant.path.string();
-  sqlite::Database db(name.substr(0, name.size() - 4), SQLITE_OPEN_READWRITE,
-                      "cannot put the journal into " + name);
-  db.exec("PRAGMA journal_mode=DELETE");
+  const auto& [folder, name, found] = remnant.entry;
+  if (remnant.remedy == Remedy::fold) {
+    const auto path = remnant.entry.path().string();
+    sqlite::Database db(path.substr(0, path.size() - 4), SQLITE_OPEN_READWRITE,
+                        "cannot put the journal into " + path);
+    db.exec("PRAGMA journal_mode=DELETE");
+    return;
+  }
+  remove(*folder, name);
+  if (!name.ends_with(".new")) return;
+  for (const char* suffix : {"-wal", "-shm", "-journal"}) remove(*folder, name + suffix);
 }
 
 int clean(const Settings& s) {
@@ -146,8 +203,7 @@ int clean(const Settings& s) {
   std::string text;
   for (const auto& remnant : found) {
     if (!s.dry_run) settle(remnant);
-    text +=
-        fmt::format("{}: {}\n", fs::path(remnant.path).lexically_normal().string(), remnant.what);
+    text += fmt::format("{}: {}\n", remnant.entry.path().lexically_normal().string(), remnant.what);
   }
   const char* end = found.empty() ? "Nothing was left behind.\n"
                     : s.dry_run   ? "Nothing was changed: leave out --dry-run.\n"

@@ -11,8 +11,9 @@
 #include <set>
 #include <sstream>
 
+#include "base/cache.h"
 #include "doctor.h"
-#include "sim/machine_file.h"
+#include "sentinel/error.h"
 
 namespace sentinel::cli {
 namespace {
@@ -97,12 +98,18 @@ bool holds_adaptor(const fs::path& folder, const std::string& beginning) {
   return false;
 }
 
+bool cache_holds_adaptor(const std::string& beginning) try {
+  const auto folder = cache::open_folder(cache::Absent::leave);
+  return holds_adaptor(fmt::format("/proc/self/fd/{}", folder.get()), beginning);
+} catch (const Error&) {
+  return false;
+}
+
 Finding adaptor(const Framework& framework, const Found& found) {
   const auto home = fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "lib/sentinel";
-  const auto cache = fs::path(sim::local_machine_path()).parent_path();
   const auto name = fmt::format("adaptor for {} {}", framework.name, found.version);
   const auto beginning = fmt::format("{}-{}-", framework.adaptors, found.version);
-  if (holds_adaptor(home / "adaptors", beginning) || holds_adaptor(cache, beginning))
+  if (holds_adaptor(home / "adaptors", beginning) || cache_holds_adaptor(beginning))
     return {name, true, "built", ""};
   const bool compiler = !output_of("command -v \"${CXX:-c++}\"").empty();
   return {name, false,
@@ -140,10 +147,18 @@ Finding blas(const Found& torch) {
           target.empty() ? remedy : ""};
 }
 
+Finding cache_folder() try {
+  cache::open_folder(cache::Absent::leave);
+  return {"cache", true, cache::place(), ""};
+} catch (const Error& error) {
+  if (error.code() == ENOENT) return {"cache", true, cache::place() + ", not made yet", ""};
+  return {"cache", false, error.what(), "until then each run measures, and compiles its adaptor"};
+}
+
 }  // namespace
 
 Findings look_at_frameworks() {
-  Findings findings;
+  Findings findings{cache_folder()};
   for (const auto& python : pythons()) {
     for (const auto* framework : {&kTorch, &kTensorflow}) {
       const auto found = find(*framework, python);
@@ -153,7 +168,7 @@ Findings look_at_frameworks() {
       if (framework == &kTorch) findings.push_back(blas(found));
     }
   }
-  if (findings.empty())
+  if (findings.size() == 1)
     findings.push_back({"Python", false, "no python3 was found", "apt install python3-torch"});
   return findings;
 }

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/output.h"
 #include "execute/backing.h"
 #include "inputs.h"
 #include "plan/plan_file.h"
@@ -26,13 +27,16 @@ struct Settings {
 };
 
 // A plan may be replaced, nothing else.
-void require_writable_plan(const std::string& path) try {
-  if (std::filesystem::exists(path)) plan::read_plan(path);
-} catch (const Error&) {
-  throw Error(
-      fmt::format("{} exists and is not a plan; it is left as it is: name another one with "
-                  "-o",
-                  path));
+void require_writable_plan(const std::string& path) {
+  output_place(path, fmt::format("cannot write plan {}", path));
+  try {
+    if (std::filesystem::exists(path)) plan::read_plan(path);
+  } catch (const Error&) {
+    throw Error(
+        fmt::format("{} exists and is not a plan; it is left as it is: name another one with "
+                    "-o",
+                    path));
+  }
 }
 
 Plan make_plan(const Settings& s, const Profile& profile) {

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <string_view>
 
+#include "base/output.h"
 #include "sentinel/error.h"
 #include "trace/store.h"
 
@@ -49,6 +50,7 @@ void require_writable_profile(const fs::path& pattern) {
   if (access(folder.c_str(), W_OK) != 0)
     throw Error(fmt::format("cannot write into {}; name another place with -o", folder.string()),
                 errno);
+  output_place(pattern, fmt::format("cannot write profile {}", pattern.string()));
   for (const auto& [path, stamp] : files_of(pattern))
     if (!fs::is_regular_file(path) || (fs::file_size(path) != 0 && !is_stored_profile(path)))
       throw Error(fmt::format(

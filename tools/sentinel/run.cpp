@@ -2,11 +2,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <mutex>
 #include <optional>
 
+#include "base/output.h"
 #include "base/units.h"
 #include "execute/backing.h"
 #include "execute/gpu/host_store.h"
@@ -113,6 +115,13 @@ void check_slow_tier(const SessionOptions& options, const std::optional<Profile>
   }
 }
 
+// Once, for the program as well.
+void say_not_kept(const Error& error, bool quiet) {
+  if (!quiet && std::getenv("SENTINEL_CACHE_TOLD") == nullptr)
+    say(fmt::format("{}; the machine will be measured again next time", error.what()));
+  setenv("SENTINEL_CACHE_TOLD", "1", 1);
+}
+
 Machine measure_once(const SessionOptions& options) {
   if (!options.machine.empty()) return sim::find_machine(options.machine);
   if (is_measured(options)) return known_machine(options);
@@ -123,10 +132,9 @@ Machine measure_once(const SessionOptions& options) {
                                            : "memory and " + options.slow_directory));
   const auto machine = measure_machine(options);
   try {
-    sim::write_machine(sim::local_machine_path(local_machine(options)), machine);
+    sim::write_local_machine(local_machine(options), machine);
   } catch (const Error& error) {
-    if (!options.quiet)
-      say(fmt::format("{}; the machine will be measured again next time", error.what()));
+    say_not_kept(error, options.quiet);
   }
   return machine;
 }
@@ -143,6 +151,7 @@ void check_summary(const std::string& path) {
   const auto folder = fs::absolute(path).parent_path();
   if (access(folder.c_str(), W_OK) != 0)
     throw Error(fmt::format("cannot write the summary into {}", folder.string()), errno);
+  output_place(path, fmt::format("cannot write the summary to {}", path));
   if (fs::exists(path) && !fs::is_regular_file(path))
     throw Error(fmt::format("{} is no file; name another one for the summary", path));
 }

@@ -2,15 +2,16 @@
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <string_view>
 
+#include "base/output.h"
 #include "sentinel/error.h"
 
 namespace sentinel::cli {
@@ -30,6 +31,14 @@ int width() {
   return columns <= 0 ? RenderStyle{}.width : std::clamp(columns, kNarrowest, kWidest);
 }
 
+// /dev/stdout, for one.
+bool is_stdout(const std::string& path) {
+  struct stat named {
+  }, out{};
+  return stat(path.c_str(), &named) == 0 && fstat(STDOUT_FILENO, &out) == 0 &&
+         named.st_dev == out.st_dev && named.st_ino == out.st_ino;
+}
+
 }  // namespace
 
 void say(const std::string& text) { std::fprintf(stderr, "sentinel: %s\n", text.c_str()); }
@@ -41,12 +50,8 @@ int print(const std::string& text) {
 }
 
 int print_to(const std::string& path, const std::string& text) {
-  if (path.empty() || path == "-") return print(text);
-  errno = 0;
-  std::ofstream file(path, std::ios::binary);
-  file.write(text.data(), static_cast<std::streamsize>(text.size()));
-  file.close();
-  if (!file) throw Error(fmt::format("could not write {}", path), errno);
+  if (path.empty() || path == "-" || is_stdout(path)) return print(text);
+  write_file(path, text, fmt::format("could not write {}", path), Readers::everybody);
   return 0;
 }
 

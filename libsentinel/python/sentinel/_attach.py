@@ -2,7 +2,9 @@
 for the framework that is found, and finding where a training step ends. Each adaptor registers itself
 with `before` and `after`; nothing of a framework is imported before the program does."""
 import atexit
+import contextlib
 import ctypes
+import errno
 import hashlib
 import importlib.abc
 import os
@@ -38,9 +40,9 @@ def claim(framework):
     if _claimed is None and wanted == framework:
         _claimed = framework
         return True
-    if _claimed is not None and not os.environ.get("SENTINEL_QUIET"):
-        sys.stderr.write(f"sentinel: {_claimed} trains under Sentinel in this process, so {framework} is left "
-                         f"alone; SENTINEL_FRAMEWORK={framework} makes it the other way round\n")
+    if _claimed is not None:
+        _tell(f"{_claimed} trains under Sentinel in this process, so {framework} is left alone; "
+              f"SENTINEL_FRAMEWORK={framework} makes it the other way round")
     return False
 
 
@@ -72,6 +74,11 @@ def watch_imports():
     sys.meta_path.insert(0, _Finder())
 
 
+def _tell(message):
+    if not os.environ.get("SENTINEL_QUIET"):
+        sys.stderr.write(f"sentinel: {message}\n")
+
+
 def stop(message):
     """Nothing has been trained yet: the program ends, and says why."""
     sys.stderr.write(f"sentinel: {message}\n")
@@ -84,6 +91,36 @@ def load_library():
     core = ctypes.CDLL(os.environ["SENTINEL_LIBRARY"], mode=ctypes.RTLD_GLOBAL)
     core.sentinel_last_error.restype = ctypes.c_char_p
     return core
+
+
+class Library:
+    """A compiled adaptor that was looked at: descriptors of its folder and of itself, which stay open. `path` leads
+    to that very file, as long as this process lives."""
+
+    def __init__(self, folder, file, name):
+        self.folder, self.file, self.name = folder, file, name
+        self.path = f"/proc/self/fd/{file}"
+
+
+def _open_library(core, folder, name):
+    """None where there is none, or one that must not be loaded: it is code."""
+    file = core.sentinel_library_open(folder, name.encode())
+    if file >= 0:
+        return Library(folder, file, name)
+    if file != -errno.ENOENT:
+        _tell(core.sentinel_last_error().decode(errors="replace"))
+    return None
+
+
+def _open_cache(core):
+    """Its descriptor, or None. The reason is told once, in the programs that this one starts as well."""
+    folder = core.sentinel_cache_open()
+    if folder >= 0:
+        return folder
+    if not os.environ.get("SENTINEL_CACHE_TOLD"):
+        _tell(core.sentinel_last_error().decode(errors="replace"))
+    os.environ["SENTINEL_CACHE_TOLD"] = "1"
+    return None
 
 
 def start(core, attach):
@@ -113,27 +150,61 @@ class Build:
                 digest.update(file.read())
         return f"{self._prefix}-{digest.hexdigest()[:12]}.so"
 
-    def find(self, home):
-        """The adaptor's path, compiled first where it has not been. Raises RuntimeError, OSError."""
-        cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "sentinel")
-        name = self._name(home)
-        for folder in (os.path.join(home, "adaptors"), cache):
-            if os.path.exists(os.path.join(folder, name)):
-                return os.path.join(folder, name)
-        os.makedirs(cache, mode=0o700, exist_ok=True)
-        if not os.environ.get("SENTINEL_QUIET"):
-            sys.stderr.write(f"sentinel: building the adaptor for {self.framework}, once\n")
-        return self.build(home, cache)
+    def find(self, core, home):
+        """The Library, compiled first where it has not been. Without a cache it is compiled for this process
+        alone, in a folder that nobody else can write to. Raises RuntimeError, OSError."""
+        name, cache = self._name(home), _open_cache(core)
+        found = self._prebuilt(core, os.path.join(home, "adaptors"), name)
+        if found is None and cache is not None:
+            found = _open_library(core, cache, name)
+        if found is not None:
+            return found
+        _tell(f"building the adaptor for {self.framework}, {'once' if cache is not None else 'for this run'}")
+        if cache is not None:  # others write to none of the folders that this path leads through
+            self.build(home, os.readlink(f"/proc/self/fd/{cache}"))
+            return self._built(core, cache, name)
+        import tempfile
+        with tempfile.TemporaryDirectory(prefix="sentinel-") as place:
+            folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            self.build(home, place)
+            return self._built(core, folder, name)
 
-    def build(self, home, folder):
-        """Raises RuntimeError with the compiler's first words."""
-        os.makedirs(folder, exist_ok=True)
-        path = os.path.join(folder, self._name(home))
-        partial = f"{path}.{os.getpid()}"
+    def _prebuilt(self, core, place, name):
+        try:
+            folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            return None
+        return _open_library(core, folder, name)
+
+    def _built(self, core, folder, name):
+        found = _open_library(core, folder, name)
+        if found is None:
+            raise RuntimeError("the adaptor was built and cannot be opened")
+        return found
+
+    def build(self, home, place):
+        """The adaptor's path in that folder. Raises RuntimeError with the compiler's first words."""
+        os.makedirs(place, exist_ok=True)
+        name = self._name(home)
+        partial = f"{name}.{os.urandom(4).hex()}.{os.getpid()}"  # as `sentinel clean` knows it
+        folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            self._compile(home, os.path.join(place, partial))
+            file = os.open(partial, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder)
+            os.fchmod(file, 0o755)  # whatever the umask: what others may write to is not loaded
+            os.close(file)
+            os.replace(partial, name, src_dir_fd=folder, dst_dir_fd=folder)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(partial, dir_fd=folder)
+            os.close(folder)
+        return os.path.join(place, name)
+
+    def _compile(self, home, output):
         library = os.path.dirname(home)
         command = [os.environ.get("CXX", "c++"), "-shared", "-fPIC", "-O2", "-DNDEBUG", "-fvisibility=hidden",
                    "-I" + os.path.join(home, "source"), *self.arguments(os.path.join(home, "source")),
-                   "-o", partial, "-L" + library, "-Wl,-rpath," + library, "-lsentinel"]
+                   "-o", output, "-L" + library, "-Wl,-rpath," + library, "-lsentinel"]
         try:
             result = subprocess.run(command, capture_output=True, text=True)
         except OSError as error:
@@ -141,8 +212,6 @@ class Build:
                 from None
         if result.returncode != 0:
             raise RuntimeError(f"the adaptor does not compile against {self.framework}:\n{result.stderr[:2000]}")
-        os.replace(partial, path)
-        return path
 
 
 class Steps:

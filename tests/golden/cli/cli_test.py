@@ -9,6 +9,8 @@ import json
 import os
 import pathlib
 import pickle
+import pwd
+import shutil
 import signal
 import subprocess
 import sys
@@ -180,6 +182,164 @@ class WrongUsage(Case):
                 ("machine", "compare", "p.sentinel", "--machine", "best")]:
             with self.subTest(arguments):
                 self.fails(1, words, *arguments)
+
+
+class Inputs(Case):
+    """Whatever is named to be read: regular files alone, up to a size."""
+
+    def every_way(self, name):
+        self.profile()
+        self.file("plan.json", "{}")
+        run = ("run", "--fast", "64M")
+        return [(1, ("report", name)), (1, ("plan", name, "-o", "out")), (1, ("explain", name)),
+                (1, ("simulate", name, "--machine", "v100-16gb")),
+                (1, ("simulate", "trace.jsonl", "--machine", name)),
+                (1, ("compare", name, "--machine", "v100-16gb")), (1, ("compare", "trace.jsonl", "--machine", name)),
+                (1, ("plan", "trace.jsonl", "--machine", name, "-o", "out")),
+                (1, ("import", name, "-o", "out")),
+                (1, ("import", name, "--format", "pytorch-snapshot", "-o", "out")),
+                (1, ("export", name, "-o", "out")),
+                (125, (*run, "--profile", name, "--", "true")), (125, ("run", "--plan", name, "--", "true")),
+                (125, (*run, "--machine", name, "--profile", "p.sentinel", "--", "true"))]
+
+    def refused(self, name, words):
+        for status, command in self.every_way(name):
+            with self.subTest(command):
+                began = time.monotonic()
+                result = subprocess.run([SENTINEL, *command], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                                        cwd=self.folder, env=self.environment, timeout=5)
+                self.assertLess(time.monotonic() - began, 1)
+                self.assertEqual(result.returncode, status, result.stderr)
+                self.assertIn(words, result.stderr)
+                self.assertIn(name.removeprefix("./"), result.stderr)
+                self.assertFalse((self.folder / "out").exists())
+
+    def test_named_pipes(self):
+        os.mkfifo(self.folder / "pipe.toml")
+        self.refused("./pipe.toml", "it is a pipe, not a regular file")
+
+    def test_devices(self):
+        self.refused("/dev/zero", "it is a device, not a regular file")
+
+    def test_folders(self):
+        (self.folder / "folder.toml").mkdir()
+        self.refused("./folder.toml", "name the file, not its folder")
+
+    def test_giants(self):
+        with open(self.folder / "giant.toml", "wb") as giant:
+            giant.truncate(1 << 40)
+        self.refused("./giant.toml", "it has 1.00 TiB, and ")
+
+    def test_a_shells_substitution(self):
+        result = subprocess.run(["bash", "-c", f'"{SENTINEL}" explain <(cat plan.json)'], capture_output=True,
+                                text=True, cwd=self.folder, env=self.environment, timeout=5)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("write what it gives to a file", result.stderr)
+
+
+class Outputs(Case):
+    def commands(self, name):
+        profile = self.profile()
+        return [("import", "trace.jsonl", "-o", name), ("export", profile, "-o", name),
+                ("export", profile, "-o", name + ".gz"), ("report", profile, "-o", name),
+                ("plan", profile, "--machine", "v100-16gb", "--policy", "sentinel", "-o", name),
+                ("simulate", profile, "--machine", "v100-16gb", "--sweep", "fast=1M", "--html", name)]
+
+    def test_streams(self):
+        profile = self.profile()
+        whole = self.run_it("report", profile).stdout
+        self.assertEqual(self.run_it("report", profile, "-o", "/dev/stdout").stdout, whole)
+        self.assertEqual(self.run_it("report", profile, "-o", "/dev/stderr").stderr, whole)
+        self.assertEqual(self.run_it("report", profile, "-o", "/dev/null").returncode, 0)
+        piped = subprocess.run(["bash", "-c", f'"{SENTINEL}" report {profile} -o >(cat) | cat'], capture_output=True,
+                               text=True, cwd=self.folder, env=self.environment, timeout=5)
+        self.assertEqual(piped.stdout, whole)
+
+    def test_anothers_links_in_a_shared_folder(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can give files to another user")
+        shared = self.folder / "shared"
+        shared.mkdir()
+        shared.chmod(0o1777)
+        self.file("mine", "mine")
+        for name in ("out", "out.gz"):
+            (shared / name).symlink_to(self.folder / "mine")
+            os.chown(shared / name, 65534, 65534, follow_symlinks=False)
+        for command in self.commands("shared/out"):
+            with self.subTest(command):
+                result = self.run_it(*command)
+                self.assertEqual(result.returncode, 1, result.stderr)
+                self.assertEqual((self.folder / "mine").read_text(), "mine")
+                self.assertIn("shared/out", result.stderr)
+
+    def test_anothers_links_are_told_before_a_training(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can give files to another user")
+        (self.folder / "shared").mkdir()
+        (self.folder / "shared").chmod(0o1777)
+        (self.folder / "shared/out").symlink_to(self.folder / "mine")
+        os.chown(self.folder / "shared/out", 65534, 65534, follow_symlinks=False)
+        for options in (("record", "-o"), ("run", "--summary"), ("run", "-o")):
+            with self.subTest(options):
+                self.fails(125, "belongs to user 65534", *options, "shared/out", "--", "echo", "trains")
+                self.assertFalse((self.folder / "mine").exists())
+
+    def test_nothing_is_left_beside_them(self):
+        for command in self.commands("out"):
+            with self.subTest(command):
+                (self.folder / "made").mkdir()
+                result = subprocess.run([SENTINEL, *(word.replace("out", "made/out") for word in command)],
+                                        capture_output=True, text=True, cwd=self.folder, env=self.environment)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertEqual(len(list((self.folder / "made").iterdir())), 1)
+                shutil.rmtree(self.folder / "made")
+
+
+class Cache(Case):
+    def setUp(self):
+        super().setUp()
+        self.cache = self.folder / "cache/sentinel"
+        self.profile()
+
+    def test_without_a_home(self):
+        """The cache is then in the home of the passwd entry, not in /tmp, where anybody may have prepared it."""
+        home = pwd.getpwuid(os.geteuid()).pw_dir
+        for unset in ([], ["HOME="], ["HOME=relative", "XDG_CACHE_HOME=relative"]):
+            result = subprocess.run(["env", "-i", *unset, SENTINEL, "simulate", "trace.jsonl", "--machine",
+                                     "local-none"], capture_output=True, text=True, cwd=self.folder, timeout=20)
+            self.assertEqual(result.returncode, 1)
+            self.assertIn(f"{home}/.cache/sentinel/local-none.toml", result.stderr)
+
+    def test_a_folder_that_others_write_to(self):
+        self.cache.mkdir(parents=True)
+        (self.cache / "local.toml").write_text(MACHINE)
+        command = ("simulate", "trace.jsonl", "--machine", "local")
+        self.assertEqual(self.run_it(*command).returncode, 0)
+        self.cache.chmod(0o775)
+        result = self.fails(1, f"chmod go-w {self.cache}", *command)
+        self.assertIn("mode 0775", result.stderr)
+
+    def test_a_run_goes_on_without(self):
+        """The machine is measured and not kept; this is said once."""
+        self.cache.mkdir(parents=True)
+        self.cache.chmod(0o777)
+        result = self.run_it("run", "--fast", "64M", "--slow", str(self.folder), "--", "echo", "trained")
+        self.assertEqual((result.returncode, result.stdout), (0, "trained\n"), result.stderr)
+        self.assertEqual(result.stderr.count("chmod go-w"), 1, result.stderr)
+        self.assertEqual(list(self.cache.iterdir()), [])
+
+    def test_another_users_home(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can give files to another user")
+        home = self.folder / "home"
+        home.mkdir()
+        os.chown(home, 65534, 65534)
+        del self.environment["XDG_CACHE_HOME"]
+        self.environment["HOME"] = str(home)
+        result = self.run_it("run", "--fast", "64M", "--slow", str(self.folder), "--", "echo", "trained")
+        self.assertEqual((result.returncode, result.stdout), (0, "trained\n"), result.stderr)
+        self.assertEqual(result.stderr.count("belongs to user 65534"), 1, result.stderr)
+        self.assertEqual(list(home.iterdir()), [])
 
 
 class Reports(Case):
@@ -595,6 +755,9 @@ class Machine(Case):
             for finding in area:
                 self.assertTrue(finding["detail"] or finding["available"], finding)
         self.assertIn("userfaultfd", self.run_it("doctor").stdout)
+        (self.folder / "cache/sentinel").mkdir(parents=True)
+        (self.folder / "cache/sentinel").chmod(0o770)
+        self.assertIn(f"chmod go-w {self.folder}/cache/sentinel", self.run_it("doctor").stdout)
         self.assertEqual(self.run_it("doctor", "--slow", "/nowhere").returncode, 0)
         self.environment["SENTINEL_DEPTH"] = "many"
         areas = json.loads(self.run_it("doctor", "--json").stdout).values()
@@ -621,6 +784,29 @@ class Machine(Case):
         self.assertTrue((self.folder / "sentinel-backup.tar").exists())
         self.assertFalse((self.folder / "plan.json.999999999.tmp").exists())
         self.assertTrue((self.folder / "notes.new").exists())
+        self.assertEqual(self.run_it("clean").stdout, "Nothing was left behind.\n")
+
+    def test_clean_touches_only_own_files(self):
+        self.file("mine", "mine")
+        (self.folder / "a.json.999999999.tmp").symlink_to("mine")
+        (self.folder / "b.json.999999999.tmp").mkdir()
+        os.mkfifo(self.folder / "c.json.999999999.tmp")
+        names = ["a", "b", "c"]
+        if os.geteuid() == 0:
+            self.file("d.json.999999999.tmp", "theirs")
+            os.chown(self.folder / "d.json.999999999.tmp", 65534, 65534)
+            names.append("d")
+        self.assertEqual(self.run_it("clean").stdout, "Nothing was left behind.\n")
+        for name in names:
+            self.assertTrue(os.path.lexists(self.folder / f"{name}.json.999999999.tmp"))
+
+    def test_clean_applies_no_journal_of_another(self):
+        profile = self.profile()
+        self.file(profile + "-wal", "")
+        self.file(profile + "-journal", "hot")
+        if os.geteuid() != 0:
+            self.skipTest("only root can give files to another user")
+        os.chown(self.folder / (profile + "-wal"), 65534, 65534)
         self.assertEqual(self.run_it("clean").stdout, "Nothing was left behind.\n")
 
 

@@ -34,9 +34,7 @@ class IsMeasured : public testing::Test {
   static Machine machine(const std::string& source) {
     return {.name = "local", .source = source, .tiers = {{.name = "dram"}, {.name = "ssd"}}};
   }
-  void write(const std::string& source) {
-    sim::write_machine(sim::local_machine_path(), machine(source));
-  }
+  void write(const std::string& source) { sim::write_local_machine("local", machine(source)); }
   std::string here() const {
     struct stat status {};
     EXPECT_EQ(stat(options_.slow_directory.c_str(), &status), 0);

@@ -101,7 +101,7 @@ TEST(MachineFile, LocalIsReadFromTheCacheAndItsAbsenceExplained) {
   }
   Machine m = find_machine("v100-16gb");
   m.name = "local";
-  write_machine(local_machine_path(), m);
+  write_local_machine("local", m);
   EXPECT_EQ(find_machine("local").name, "local");
   ::unsetenv("XDG_CACHE_HOME");
   std::filesystem::remove_all(dir);

@@ -68,18 +68,22 @@ def _load(adaptor, libraries):
 
 def _checked(adaptor, libraries):
     """Tries the adaptor in a process of its own, once for each adaptor. Raises RuntimeError."""
-    mark = f"{adaptor}.works"
-    if os.path.exists(mark) and os.path.getmtime(mark) >= os.path.getmtime(adaptor):
-        return
+    mark = f"{adaptor.name}.works"
+    with contextlib.suppress(OSError):
+        tried = os.stat(mark, dir_fd=adaptor.folder, follow_symlinks=False)
+        if tried.st_mtime >= os.fstat(adaptor.file).st_mtime:
+            return
     environment = {**os.environ, "SENTINEL_MODE": "arena", "TF_CPP_MIN_LOG_LEVEL": "2"}
     script = os.path.join(os.environ["SENTINEL_PYTHON_DIR"], "sentinel", "_tensorflow.py")
-    tried = subprocess.run([sys.executable, "-S", script, "check", adaptor, *libraries], capture_output=True,
-                           text=True, env=environment)
+    tried = subprocess.run([sys.executable, "-S", script, "check", adaptor.path, *libraries], capture_output=True,
+                           text=True, env=environment, pass_fds=[adaptor.file])
     if tried.returncode != 0:
         raise RuntimeError("tried in a process of its own it does not work: "
                            f"{tried.stderr.strip()[-2000:] or f'status {tried.returncode}'}")
     with contextlib.suppress(OSError):  # it is tried again next time
-        open(mark, "w").close()
+        made = os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600, dir_fd=adaptor.folder)
+        os.utime(made)
+        os.close(made)
 
 
 def _check(adaptor, *libraries):
@@ -113,9 +117,9 @@ def attach(spec):
         _attach.stop("TF_CPU_ALLOCATOR_USE_BFC packs all tensors into one piece of memory; unset it")
     try:
         core = _attach.load_library()
-        path = build_for(folder, version).find(os.environ["SENTINEL_HOME"])
-        _checked(path, libraries)
-        adaptor = _load(path, libraries)
+        built = build_for(folder, version).find(core, os.environ["SENTINEL_HOME"])
+        _checked(built, libraries)
+        adaptor = _load(built.path, libraries)
     except (OSError, RuntimeError, KeyError) as error:
         _attach.stop(f"could not load the TensorFlow adaptor: {error}")
     if not _attach.start(core, adaptor.sentinel_tensorflow_attach):  # an allocator and nothing else

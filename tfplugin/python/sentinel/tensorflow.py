@@ -11,7 +11,7 @@ All of it does nothing where the program does not run under Sentinel."""
 import functools
 import os
 
-from . import _tensorflow
+from . import _attach, _tensorflow
 
 
 @functools.cache
@@ -19,7 +19,7 @@ def _ops():
     import tensorflow as tf
     folder = os.path.dirname(tf.__file__)
     build = _tensorflow.build_for(folder, _tensorflow.version_of(folder), "ops")
-    ops = tf.load_op_library(build.find(os.environ["SENTINEL_HOME"]))
+    ops = tf.load_op_library(build.find(_attach.load_library(), os.environ["SENTINEL_HOME"]).path)
     for name in ("SentinelStartProfile", "SentinelEndProfile", "SentinelAddLayer"):
         tf.RegisterGradient(name)(lambda op, gradient: gradient)
     return ops

@@ -36,7 +36,7 @@ def attach(torch):
     # What the program's children load is their own decision: only this process is attached here.
     try:
         core = _attach.load_library()
-        adaptor = ctypes.CDLL(_build_for(torch).find(os.environ["SENTINEL_HOME"]))
+        adaptor = ctypes.CDLL(_build_for(torch).find(core, os.environ["SENTINEL_HOME"]).path)
     except (OSError, RuntimeError, KeyError) as error:
         _attach.stop(f"could not load the PyTorch adaptor: {error}")
     on_gpu = "fast=gpu" in os.environ.get("SENTINEL_TIERS", "")

@@ -1,0 +1,29 @@
+// SQLite's files beside a profile: FILE-wal and FILE-shm of a recording under way, FILE-journal of
+// one that was killed as it finished.
+//
+// SQLite takes them by name alone. Whoever may put a file beside a profile, as in /tmp, could
+// change the profile by a journal, and a journal can name one more file, which SQLite removes. So
+// only files of the profile's owner count, and a writer makes them before SQLite looks for them.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <string>
+
+namespace sentinel {
+
+struct SideFiles {
+  bool wal = false, journal = false;  // journal: with something in it
+  bool any() const { return wal || journal; }
+};
+
+// Of `profile`, which lies at `file`. Others' files do not count. Throws Error that begins with
+// `attempt` where those that do cannot be handed to SQLite.
+SideFiles side_files(const std::string& file, const struct stat& profile,
+                     const std::string& attempt);
+
+// Makes them anew, empty and the user's own. Throws Error.
+void claim_side_files(const std::string& file, const std::string& attempt);
+void remove_side_files(const std::string& file, const std::string& attempt);
+
+}  // namespace sentinel
