@@ -13,6 +13,7 @@
 #include "base/units.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
+#include "trace/json.h"
 
 namespace sentinel {
 
@@ -166,7 +167,7 @@ void Summary::write(const std::string& path,
   }
   json["steps"] = Json::array();
   for (const auto& row : steps) json["steps"].push_back(json_of(row));
-  const auto text = json.dump(1) + "\n";
+  const auto text = json_text(json, 1) + "\n";
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) throw Error(fmt::format("could not write the summary to {}", path), errno);
   const auto written = ::write(fd, text.data(), text.size());

@@ -89,7 +89,7 @@ void harden(sqlite::Database& db) {
 void check_pages(sqlite::Database& db) {
   sqlite::Statement check(db, "PRAGMA quick_check(1)");
   const std::string found = check.step() ? check.text(0) : "nothing could be checked";
-  if (found != "ok") throw Error(found);
+  if (found != "ok") throw Error("its pages contradict one another");
 }
 
 template <class T>
@@ -241,8 +241,8 @@ void read_natural(sqlite::Database& db, Profile& profile) {
 Profile read_tables(sqlite::Database& db) {
   Profile profile;
   profile.meta = read_meta(db);
-  for (const auto read :
-       {read_layers, read_ops, read_operands, read_tensors, read_again, read_accesses, read_natural})
+  for (const auto read : {read_layers, read_ops, read_operands, read_tensors, read_again,
+                          read_accesses, read_natural})
     read(db, profile);
   validate(profile);
   return profile;

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/text.h"
 #include "execute/slow_file.h"
 #include "sentinel/error.h"
 #include "sim/machine_file.h"
@@ -146,8 +147,8 @@ int clean(const Settings& s) {
   std::string text;
   for (const auto& remnant : found) {
     if (!s.dry_run) settle(remnant);
-    text +=
-        fmt::format("{}: {}\n", fs::path(remnant.path).lexically_normal().string(), remnant.what);
+    text += fmt::format("{}: {}\n", printable(fs::path(remnant.path).lexically_normal().string()),
+                        remnant.what);
   }
   const char* end = found.empty() ? "Nothing was left behind.\n"
                     : s.dry_run   ? "Nothing was changed: leave out --dry-run.\n"
