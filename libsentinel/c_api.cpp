@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/cache.h"
+#include "base/failure.h"
 #include "execute/session.h"
 #include "sentinel/adaptor.h"
 #include "sentinel/error.h"
@@ -51,7 +52,7 @@ int begin(sentinel::SessionOptions options, const char* framework,
   } catch (const sentinel::Error& error) {
     return failed(error.what(), error.code() != 0 ? error.code() : EINVAL);
   } catch (const std::exception& error) {
-    return failed(error.what(), ENOMEM);
+    return failed(sentinel::in_words(error), ENOMEM);
   }
 }
 
@@ -63,7 +64,7 @@ int begin_alone() {
     if (options.output.empty()) options.output = "profile.sentinel";
     return begin(std::move(options), "c");
   } catch (const std::exception& error) {
-    return failed(error.what(), EINVAL);
+    return failed(sentinel::in_words(error), EINVAL);
   }
 }
 
@@ -96,7 +97,7 @@ int sentinel_attach(const char* framework, int order) {
                            order == SENTINEL_IN_ANY_ORDER ? OpOrder::any : OpOrder::sequence);
     return code == 0 && !watches ? 1 : code;
   } catch (const std::exception& error) {
-    return failed(error.what(), EINVAL);
+    return failed(sentinel::in_words(error), EINVAL);
   }
 }
 
@@ -107,7 +108,7 @@ int sentinel_start_profile(void) {
     const int code = current()->start_profile();
     return code == 0 ? 0 : failed("a profile has been started already", -code);
   } catch (const std::exception& error) {
-    return failed(error.what(), EIO);
+    return failed(sentinel::in_words(error), EIO);
   }
 }
 
@@ -119,7 +120,7 @@ int sentinel_end_profile(void) {
   } catch (const sentinel::Error& error) {
     return failed(error.what(), error.code() != 0 ? error.code() : EIO);
   } catch (const std::exception& error) {
-    return failed(error.what(), EIO);
+    return failed(sentinel::in_words(error), EIO);
   }
 }
 
@@ -175,7 +176,7 @@ int sentinel_unmanaged_malloc(int device, size_t bytes, void** memory) {
     if (*memory != nullptr || bytes == 0) return 0;
     return failed(current()->why_unmanaged_full(device, bytes), ENOMEM);
   } catch (const std::exception& error) {
-    return failed(error.what(), EIO);
+    return failed(sentinel::in_words(error), EIO);
   }
 }
 void sentinel_unmanaged_free(int device, void* memory) {

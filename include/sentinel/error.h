@@ -11,7 +11,8 @@ namespace sentinel {
 
 class Error : public std::runtime_error {
  public:
-  // `attempted` is a sentence without a final stop; `code` an errno value or 0.
+  // `attempted` is a sentence without a final stop; `code` an errno value or 0. It may quote what a
+  // file holds: what() is printable() (base/text.h) whatever that was.
   explicit Error(const std::string& attempted, int code = 0);
   int code() const noexcept { return code_; }
 

@@ -2,10 +2,13 @@
 
 #include <cstring>
 
+#include "base/text.h"
+
 namespace sentinel {
 
 Error::Error(const std::string& attempted, int code)
-    : std::runtime_error(code == 0 ? attempted : attempted + ": " + std::strerror(code)),
+    : std::runtime_error(code == 0 ? printable(attempted)
+                                   : printable(attempted) + ": " + std::strerror(code)),
       code_(code) {}
 
 }  // namespace sentinel

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/failure.h"
+#include "base/text.h"
 #include "execute/frame_engine.h"
 #include "execute/gpu/pageable_engine.h"
 #include "execute/gpu/pool_engine.h"
@@ -235,11 +237,11 @@ void Session::after_fork_in_child() noexcept {
 }
 
 void Session::say(const std::string& text) const {
-  if (!options_.quiet) std::fprintf(stderr, "sentinel: %s\n", text.c_str());
+  if (!options_.quiet) std::fprintf(stderr, "sentinel: %s\n", printable(text).c_str());
 }
 
 void Session::refuse(const std::exception& error) {
-  std::fprintf(stderr, "sentinel: %s\n", error.what());
+  std::fprintf(stderr, "sentinel: %s\n", in_words(error).c_str());
   std::fflush(nullptr);
   _exit(125);
 }

@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
+#include "trace/json.h"
 
 namespace sentinel {
 
@@ -164,8 +165,8 @@ void Summary::write(const std::string& path,
   }
   json["steps"] = Json::array();
   for (const auto& row : steps) json["steps"].push_back(json_of(row));
-  write_file(path, json.dump(1) + "\n", fmt::format("could not write the summary to {}", path),
-             Readers::owner);
+  write_file(path, json_text(json, 1) + "\n",
+             fmt::format("could not write the summary to {}", path), Readers::owner);
 }
 
 }  // namespace sentinel

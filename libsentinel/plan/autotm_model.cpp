@@ -13,6 +13,8 @@ namespace sentinel::plan {
 namespace {
 
 constexpr std::uint32_t kNone = UINT32_MAX;
+constexpr double kSolverShare =
+    0.8;  // of the time that is left: CBC ends late, and then the plan is made
 
 }  // namespace
 
@@ -109,13 +111,21 @@ void AutoTmModel::refuse_what_cannot_fit() const {
                           print_bytes(options_.fast_bytes)));
 }
 
-// The largest storages, as many as the program may have.
+double AutoTmModel::seconds_left() const {
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
+  return std::max(0.0, options_.time_limit_s - passed.count());
+}
+
+// The largest storages, as many as the program may have: its presolve and first relaxation take
+// their time whatever is left of it.
 std::vector<std::uint32_t> AutoTmModel::modelled() const {
   std::vector<std::uint32_t> order(storages_.size());
   std::iota(order.begin(), order.end(), 0u);
   std::ranges::stable_sort(order, [&](auto a, auto b) { return bytes(a) > bytes(b); });
+  const double share = std::min(1.0, options_.time_limit_s / kSecondsOfMost);
+  const auto most = static_cast<std::size_t>(share * static_cast<double>(kMostBinaries));
   std::size_t binaries = 0, n = 0;
-  while (n < order.size() && binaries + 2 * uses_[order[n]].size() <= kMostBinaries)
+  while (n < order.size() && binaries + 2 * uses_[order[n]].size() <= most)
     binaries += 2 * uses_[order[n++]].size();
   order.resize(n);
   std::ranges::sort(order);
@@ -269,8 +279,7 @@ std::uint64_t AutoTmModel::solve() {
     for (std::uint32_t i = 0; i < storages_.size(); ++i)
       for (std::size_t u = 0; u < uses_[i].size(); ++u) take(i, u);
   const auto chosen = modelled();
-  const SearchLimits limits{.nodes = options_.effort > 0 ? options_.effort : kNodes,
-                            .seconds = options_.time_limit_s};
+  SearchLimits limits{.nodes = options_.effort > 0 ? options_.effort : kNodes};
   // Capacity rows count what the modelled uses take themselves.
   const Level taken = held_;
   if (!in_place_) {
@@ -280,6 +289,7 @@ std::uint64_t AutoTmModel::solve() {
   }
   const IntegerProgram program = build(chosen);
   held_ = taken;
+  limits.seconds = kSolverShare * seconds_left();
   if (const auto solution = plan::solve(program, limits)) take_solution(chosen, *solution);
   fill_greedily();
   return limits.nodes;

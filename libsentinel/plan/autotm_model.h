@@ -2,6 +2,7 @@
 // is decided greedily beside it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct AutoTmUse {
 class AutoTmModel {
  public:
   static constexpr std::size_t kMostBinaries = 10000;
+  static constexpr double kSecondsOfMost = 5;  // with less time in proportion fewer
   static constexpr std::size_t kMostRows = 400;
   static constexpr std::uint64_t kNodes = 20;  // of the search tree, unless an effort is asked for
 
@@ -56,6 +58,7 @@ class AutoTmModel {
   std::uint32_t next(std::uint32_t i, std::size_t u) const;  // position of the use after u
   void raise(std::uint32_t i, std::uint32_t begin, std::uint32_t end, std::int64_t sign);
   bool fits(std::uint32_t begin, std::uint32_t end, std::uint64_t more) const;
+  double seconds_left() const;
   std::vector<std::uint32_t> modelled() const;
   IntegerProgram build(const std::vector<std::uint32_t>& chosen);
   void add_storage(IntegerProgram&, std::uint32_t i);
@@ -65,6 +68,7 @@ class AutoTmModel {
   void take_solution(const std::vector<std::uint32_t>& chosen, const std::vector<double>&);
   void fill_greedily();
 
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   const Machine& machine_;
   const PlanOptions& options_;
   std::uint32_t ops_;

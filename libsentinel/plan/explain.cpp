@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <iterator>
 #include <map>
 
+#include "base/checked.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
@@ -20,7 +21,8 @@ using Text = fmt::memory_buffer;
 
 template <class... Args>
 void line(Text& text, fmt::format_string<Args...> format, Args&&... args) {
-  fmt::format_to(std::back_inserter(text), format, std::forward<Args>(args)...);
+  // Names and reasons are of files.
+  text.append(printable(fmt::format(format, std::forward<Args>(args)...)));
   text.push_back('\n');
 }
 
@@ -95,7 +97,8 @@ void describe_movers(Text& text, const Plan& plan, const Profile& profile) {
   std::map<std::uint32_t, std::uint64_t> moved;
   for (const Move& m : plan.moves)
     if (m.direction != Direction::copy && m.tensor.index() < profile.tensors.size())
-      moved[m.tensor.value] += profile.tensors[m.tensor.index()].bytes;
+      moved[m.tensor.value] =
+          saturated_sum(moved[m.tensor.value], profile.tensors[m.tensor.index()].bytes);
   std::vector<std::pair<std::uint64_t, std::uint32_t>> order;
   for (const auto& [tensor, bytes] : moved) order.push_back({bytes, tensor});
   std::sort(order.begin(), order.end(), [](auto a, auto b) {

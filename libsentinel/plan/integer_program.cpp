@@ -32,9 +32,7 @@ class Cbc {
  private:
   Cbc() {
     void* library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-      throw Error(
-          fmt::format("integer programs need CBC (package coinor-libcbc3): {}", ::dlerror()));
+    if (!library) throw Error("integer programs need CBC: install the package coinor-libcbc3");
     load(library, "Cbc_newModel", new_model);
     load(library, "Cbc_deleteModel", delete_model);
     load(library, "Cbc_loadProblem", load_problem);
@@ -104,8 +102,8 @@ std::optional<std::vector<double>> solve(const IntegerProgram& program,
   };
   set("log", "0");
   set("threads", "0");
-  set("timeMode", "cpu");  // what else the machine does must not change a plan
-  set("sec", fmt::format("{:.3f}", std::max(limits.seconds, 0.1)));
+  set("timeMode", "elapsed");
+  set("sec", fmt::format("{:.3f}", std::max(limits.seconds, 0.05)));
   set("maxN", fmt::format("{}", limits.nodes));
   set("ratioGap", fmt::format("{}", limits.gap));
   cbc.solve(model.get());

@@ -24,7 +24,7 @@ struct IntegerProgram {                                   // minimise cost * x
 
 struct SearchLimits {
   std::uint64_t nodes = 0;  // of the search tree
-  double seconds = 0;       // of the processor; only cuts
+  double seconds = 0;       // only cuts; what CBC has begun it may end some way beyond
   double gap = 0.01;        // relative; a solution this near to the bound is good enough
 };
 

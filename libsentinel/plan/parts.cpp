@@ -3,11 +3,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+
+#include "sentinel/error.h"
 
 namespace sentinel::plan {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
+// Beyond those of the whole profile: in all, and as operands and counts of ops.
+constexpr double kMostParts = 1 << 20, kMostNamed = 1 << 24;
+
+// Of one tensor, before rounding to pages.
+double parts_of(const Tensor& tensor, std::uint64_t part_bytes) {
+  if (tensor.foreign || tensor.bytes <= part_bytes) return 1;
+  return std::ceil(static_cast<double>(tensor.bytes) /
+                   static_cast<double>(std::max(part_bytes, kPage)));
+}
 
 struct Cut {
   std::uint32_t first = 0, parts = 1;  // new ids
@@ -96,7 +108,25 @@ std::vector<std::uint32_t> first_parts(const Profile& profile, std::uint64_t par
   return Cutter(profile, part_bytes == 0 ? UINT64_MAX : part_bytes).first_parts();
 }
 
+std::optional<std::string> parts_refused(const Profile& profile, std::uint64_t part_bytes) {
+  if (part_bytes == 0) return std::nullopt;
+  double parts = 0, named = 0;
+  for (const Tensor& t : profile.tensors) parts += parts_of(t, part_bytes) - 1;
+  const auto name = [&](TensorId t) {
+    named += parts_of(profile.tensors[t.index()], part_bytes) - 1;
+  };
+  for (const Op& op : profile.ops) {
+    std::ranges::for_each(op.in, name);
+    std::ranges::for_each(op.out, name);
+  }
+  for (const AccessCount& a : profile.accesses) name(a.tensor);
+  if (parts <= kMostParts && named <= kMostNamed) return std::nullopt;
+  return fmt::format("parts of {} bytes would cut the step's {} tensors into {:.3g}", part_bytes,
+                     profile.tensors.size(), parts + static_cast<double>(profile.tensors.size()));
+}
+
 Profile in_parts(const Profile& profile, std::uint64_t part_bytes) {
+  if (const auto refused = parts_refused(profile, part_bytes)) throw Error(*refused);
   return part_bytes == 0 ? profile : Cutter(profile, part_bytes).cut();
 }
 

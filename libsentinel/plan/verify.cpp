@@ -1,18 +1,24 @@
 #include "plan/verify.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
+#include "base/checked.h"
 #include "plan/layout.h"
 #include "plan/parts.h"
 #include "plan/replay.h"
 #include "plan/storage.h"
 #include "plan/two_steps.h"
 #include "plan/violations.h"
+#include "trace/validate.h"
 
 namespace sentinel::plan {
 namespace {
+
+constexpr std::uint64_t kMostBytes = max_total_bytes;
+constexpr std::uint64_t kMostGranule = std::uint64_t{1} << 40;
 
 void check_ids(const Plan& plan, const Profile& profile, Violations& bad) {
   const auto op_ok = [&](OpId op) { return op.index() < profile.ops.size(); };
@@ -48,7 +54,35 @@ void check_ids(const Plan& plan, const Profile& profile, Violations& bad) {
       bad.add("tensor {} is placed in group {}, which does not exist", p.tensor.value,
               p.group.value);
   }
+  for (const Group& g : plan.groups)
+    if (std::max(g.first_layer, g.last_layer).index() >= profile.layers.size())
+      bad.add("the group at {} lives from layer {} to {}; the step has {} layers", g.offset,
+              g.first_layer.value, g.last_layer.value, profile.layers.size());
+}
+
+// Nothing after this adds up numbers that could wrap together.
+void check_numbers(const Plan& plan, Violations& bad) {
   if (plan.granule_bytes == 0) bad.add("granule_bytes is 0");
+  if (plan.granule_bytes > kMostGranule) bad.add("granule_bytes is {}", plan.granule_bytes);
+  const std::pair<const char*, std::uint64_t> sizes[] = {
+      {"fast_bytes", plan.fast_bytes},
+      {"part_bytes", plan.part_bytes},
+      {"region_bytes", plan.region_bytes},
+      {"reserved_bytes", plan.reserved_bytes},
+      {"peak_fast_bytes", plan.peak_fast_bytes},
+      {"frame_pool_bytes", plan.frame_pool_bytes},
+      {"smallest_budget", plan.smallest_budget},
+      {"smallest_unstreamed_budget", plan.smallest_unstreamed_budget},
+      {"paper_bound", plan.paper_bound}};
+  for (const auto& [name, bytes] : sizes)
+    if (bytes > kMostBytes) bad.add("{} is {}, more than any memory has", name, bytes);
+  const auto time_ok = [](double us) { return std::isfinite(us) && us >= 0 && us < 1e15; };
+  if (!time_ok(plan.predicted_step_us)) bad.add("predicted_step_us is no time");
+  for (const Move& m : plan.moves)
+    if (!time_ok(m.delay_us)) bad.add("a move of tensor {} is delayed by no time", m.tensor.value);
+  for (const IntervalPoint& p : plan.curve)
+    if (!time_ok(p.exposed_us) || !std::isfinite(p.reserved_bytes))
+      bad.add("the curve's point of {} layers is no time or no size", p.layers);
 }
 
 void check_groups(const Plan& plan, Violations& bad) {
@@ -57,17 +91,19 @@ void check_groups(const Plan& plan, Violations& bad) {
   for (const Group& g : plan.groups) {
     if (g.offset % plan.granule_bytes != 0 || g.bytes % plan.granule_bytes != 0)
       bad.add("the group at {} is not granule aligned", g.offset);
-    if (g.pool == Pool::short_lived) reserved += g.bytes;
+    if (g.pool == Pool::short_lived) reserved = saturated_sum(reserved, g.bytes);
+    if (!ByteRange{g.offset, g.bytes}.within(plan.region_bytes))
+      bad.add("the region has {} bytes, the group at {} has {} more", plan.region_bytes, g.offset,
+              g.bytes);
     order.push_back(&g);
   }
+  if (!bad.empty()) return;
   std::sort(order.begin(), order.end(), [](auto* a, auto* b) { return a->offset < b->offset; });
   std::uint64_t end = 0;
   for (const Group* g : order) {
     if (g->offset < end) bad.add("groups overlap at {}", g->offset);
     end = std::max(end, g->offset + g->bytes);
   }
-  if (end > plan.region_bytes)
-    bad.add("the region has {} bytes, its groups need {}", plan.region_bytes, end);
   if (reserved != plan.reserved_bytes)
     bad.add("reserved_bytes is {}, the short-lived groups have {}", plan.reserved_bytes, reserved);
 }
@@ -89,7 +125,7 @@ void check_placements(const Plan& plan, const Profile& profile,
     if (s.persistent || found == of.end()) continue;
     const Placement& p = *found->second;
     const Group& g = plan.groups[p.group.index()];
-    if (p.offset < g.offset || p.offset + s.bytes > g.offset + g.bytes)
+    if (!ByteRange{p.offset, s.bytes}.within(ByteRange{g.offset, g.bytes}))
       bad.add("{} lies outside its group", named(profile, s.tensor));
     if ((g.pool == Pool::short_lived) != s.short_lived())
       bad.add("{}: short- and long-lived tensors share a group", named(profile, s.tensor));
@@ -189,16 +225,19 @@ void check_tiers(const Plan& plan, const Machine& machine, Violations& bad) {
 
 std::vector<std::string> verify(const Plan& plan, const Profile& profile, const Machine* machine) {
   if (plan.part_bytes != 0) {
+    if (const auto refused = parts_refused(profile, plan.part_bytes)) return {*refused};
     Plan whole = plan;
     whole.part_bytes = 0;
     return verify(whole, in_parts(profile, plan.part_bytes), machine);
   }
   Violations bad;
+  check_numbers(plan, bad);
   check_ids(plan, profile, bad);
   if (machine != nullptr) check_tiers(plan, *machine, bad);
   if (profile.ops.empty() || !bad.empty()) return bad.take();
   const auto all = storages(profile);
   check_groups(plan, bad);
+  if (!bad.empty()) return bad.take();
   check_placements(plan, profile, all, bad);
   check_triggers(plan, profile, all, bad);
   for (const std::string& illegal : illegal_replays(plan, profile)) bad.add("{}", illegal);

@@ -12,8 +12,10 @@
 namespace sentinel::plan {
 
 // What is wrong with the plan, in words; empty if nothing is. At most twenty entries. Checked:
-// - ids and triggers exist;
-// - groups are granule aligned and disjoint, each placement lies in its group; short- and
+// - ids, layers and triggers exist, and no number is beyond what a plan can mean, so that no sum of
+//   them wraps;
+// - groups are granule aligned, disjoint and in the region, each placement lies in its group;
+// short- and
 //   long-lived tensors and different lifetimes share no granule (paper, IV-B; lifetime_slack());
 // - tensors alive at the same time overlap nowhere;
 // - in the steady state, with moves in flight counted, no op holds more than fast_bytes;

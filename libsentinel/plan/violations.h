@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
 #include "sentinel/profile.h"
 
 namespace sentinel::plan {
@@ -17,7 +18,7 @@ class Violations {
   template <class... Args>
   void add(fmt::format_string<Args...> format, Args&&... args) {
     if (list_.size() < kMostViolations)
-      list_.push_back(fmt::format(format, std::forward<Args>(args)...));
+      list_.push_back(printable(fmt::format(format, std::forward<Args>(args)...)));
   }
   bool empty() const { return list_.empty(); }
   std::vector<std::string> take() { return std::move(list_); }

@@ -1,5 +1,6 @@
-// Comma-separated values after RFC 4180, with one addition: a text that a spreadsheet would take
-// for a formula is led by an apostrophe.
+// Comma-separated values after RFC 4180, with two additions: a text that a spreadsheet would take
+// for a formula is led by an apostrophe, and texts are printable() (base/text.h), for a terminal
+// may show them.
 #pragma once
 
 #include <string>

@@ -96,6 +96,16 @@ void add_unplaced(const StepView& step, Sharing& sharing) {
   }
 }
 
+// Nothing is listed page by page beyond this: a file may say that a tensor is of any size.
+constexpr std::uint64_t kMostResidents = std::uint64_t{1} << 26;
+
+bool too_many_pages(const StepView& step) {
+  std::uint64_t residents = 0;  // each tensor's pages fit 48 bits, and there are at most 2^26
+  for (const auto& at : step.profile.natural)
+    if (!step.profile.tensors[at.tensor.index()].foreign) residents += step.pages(at.tensor) + 1;
+  return residents > kMostResidents;
+}
+
 }  // namespace
 
 Sharing sharing_of(const StepView& step) {
@@ -107,6 +117,10 @@ Sharing sharing_of(const StepView& step) {
   }
   if (!step.counted) {
     sharing.absent_reason = "memory accesses were not counted";
+    return sharing;
+  }
+  if (too_many_pages(step)) {
+    sharing.absent_reason = "the tensors lie on more pages than can be looked at one by one";
     return sharing;
   }
   add_unplaced(step, sharing);

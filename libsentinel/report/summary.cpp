@@ -44,7 +44,7 @@ void print_table(const Scene& scene, const ObservationTable& table, std::ostream
 
 // An imported trace has no program to run again: its next step is the simulator.
 void print_next(const Scene& scene, std::ostream& out) {
-  const auto& file = scene.options.file;
+  const auto file = printable(scene.options.file);
   const auto& meta = scene.step.profile.meta;
   out << '\n' << bold("Next", scene.style.colour) << '\n';
   out << "  sentinel report " << file << " heatmap --format html > heatmap.html\n";

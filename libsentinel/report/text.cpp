@@ -8,38 +8,7 @@ namespace {
 
 bool continues(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
-// Bytes of the well-formed UTF-8 sequence that `text` begins with, 0 if it begins with none.
-std::size_t sequence(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text[0]);
-  const std::size_t length = lead < 0x80    ? 1
-                             : lead < 0xC2  ? 0
-                             : lead < 0xE0  ? 2
-                             : lead < 0xF0  ? 3
-                             : lead <= 0xF4 ? 4
-                                            : 0;
-  if (length == 0 || length > text.size()) return 0;
-  return std::all_of(text.begin() + 1, text.begin() + length, continues) ? length : 0;
-}
-
-// C0, DEL, and the C1 controls (U+0080 to U+009F) that some terminals obey.
-bool control(std::string_view one) {
-  const auto lead = static_cast<unsigned char>(one[0]);
-  if (one.size() == 1) return lead < 0x20 || lead == 0x7F;
-  return lead == 0xC2 && static_cast<unsigned char>(one[1]) < 0xA0;
-}
-
 }  // namespace
-
-std::string printable(std::string_view text) {
-  std::string out;
-  while (!text.empty()) {
-    const auto length = sequence(text);
-    const auto one = text.substr(0, std::max<std::size_t>(1, length));
-    out += length == 0 || control(one) ? "?" : one;
-    text.remove_prefix(one.size());
-  }
-  return out;
-}
 
 std::size_t columns_of(std::string_view text) {
   return text.size() - static_cast<std::size_t>(std::ranges::count_if(text, continues));

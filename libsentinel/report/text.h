@@ -1,5 +1,5 @@
-// Text for a terminal: names made harmless, columns aligned by what the eye sees (code points,
-// not bytes), colours only where wanted.
+// Text for a terminal: columns aligned by what the eye sees (code points, not bytes), colours only
+// where wanted. Names are made harmless by printable(), of base/text.h.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,9 @@
 #include <string_view>
 #include <vector>
 
-namespace sentinel {
+#include "base/text.h"
 
-// `text` with control characters and broken UTF-8 replaced by '?', so that a tensor's name can
-// neither move the cursor nor colour the screen.
-std::string printable(std::string_view text);
+namespace sentinel {
 
 std::size_t columns_of(std::string_view text);  // code points
 // With '~' for what is cut from the middle: names begin with a layer and end with an op.

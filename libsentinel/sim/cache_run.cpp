@@ -79,6 +79,14 @@ DirectMappedCache::Misses DirectMappedCache::access(std::uint64_t address, std::
     pass(begin, begin + n, address / bytes_, write, misses);
     address += n;
     bytes -= n;
+    if (n < bytes_ || bytes < bytes_) continue;
+    // A whole cacheful after another of the same access: nothing hits, and what the one before
+    // wrote goes. All but the last are alike.
+    const std::uint64_t alike = (bytes / bytes_ - 1) * bytes_;
+    misses.filled += alike;
+    misses.written_back += write ? alike : 0;
+    address += alike;
+    bytes -= alike;
   }
   return misses;
 }

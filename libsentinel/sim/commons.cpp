@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/units.h"
 #include "plan/rates.h"
 #include "sentinel/error.h"
@@ -120,7 +121,8 @@ void Commons::advance_to(double us) {
 
 void Commons::count(Account& account, std::uint32_t from, std::uint32_t to,
                     std::uint64_t bytes) const {
-  account.moved[from * machine_.tiers.size() + to] += bytes;
+  auto& moved = account.moved[from * machine_.tiers.size() + to];
+  moved = saturated_sum(moved, bytes);
 }
 
 std::vector<Traffic> Commons::traffic(const Account& account) const {

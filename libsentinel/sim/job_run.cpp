@@ -73,7 +73,8 @@ void JobRun::populate() {
 void JobRun::begin_step() {
   const std::uint64_t peak = result_.peak_fast_bytes;
   auto times = std::move(result_.step_times_us);
-  result_ = SimResult{.ideal_us = ideal_us(profile_), .peak_fast_bytes = peak};
+  result_ = SimResult{.ideal_us = noisy_ideal_us(profile_, noise_, seed_, index_, step_),
+                      .peak_fast_bytes = peak};
   result_.step_times_us = std::move(times);
   commons_.begin_step(account_);
   computed_us_.clear();
@@ -339,10 +340,13 @@ void JobRun::note_uses() {
   account_.timeline.uses.push_back(use);
 }
 
+double JobRun::op_us(OpId op, bool replay) const {
+  return profile_.ops[op.index()].us * noise_factor(noise_, seed_, index_, step_, op.value, replay);
+}
+
 double JobRun::compute_us() const {
   const Task& task = tasks_[task_];
-  const double us = profile_.ops[task.op.index()].us *
-                    noise_factor(noise_, seed_, index_, step_, task.op.value, task.replay);
+  const double us = op_us(task.op, task.replay);
   double in = 0, out = 0, both = 0, moved = 0;
   for (const Operand& o : streamed_) {
     const std::uint32_t tier = residence_.tier(o.storage);
@@ -397,7 +401,7 @@ void JobRun::end_task() {
 
 void JobRun::end_op() {
   const double now = commons_.now_us();
-  const double late = now - op_begin_us_ - profile_.ops[op_].us - replayed_us_ - shared_us_;
+  const double late = now - op_begin_us_ - op_us(OpId(op_)) - replayed_us_ - shared_us_;
   result_.shared_us += shared_us_;
   result_.op_stall_us.push_back(late);
   if (late > 0) account_.timeline.waits.push_back({op_begin_us_, op_begin_us_ + late, OpId(op_)});

@@ -71,6 +71,7 @@ class JobRun {
   bool use_in_place(const Operand&);
   void make(const Operand&);
   void note_uses();
+  double op_us(OpId, bool replay = false) const;  // alone on the machine, in this step
   double compute_us() const;
   void issue();
   void apply(const Move&);

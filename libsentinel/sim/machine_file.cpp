@@ -17,6 +17,12 @@
 namespace sentinel::sim {
 namespace {
 
+// Within these, all times and sums of them are numbers, and no sum of sizes wraps.
+constexpr double kMostNumber = 1e15;     // microseconds, among others
+constexpr double kMostBandwidth = 1e18;  // bytes per second
+constexpr double kMostCapacity = 0x1p60, kMostGranule = 0x1p40;
+constexpr std::size_t kMostTiers = 16, kMostLinks = 64;
+
 // One table of the file; every getter throws Error with file and line.
 class Section {
  public:
@@ -39,14 +45,19 @@ class Section {
   double number(std::string_view key) const {
     const toml::node* node = table_.get(key);
     if (!node) return 0;
-    return positive(*node, key);
+    return limited(key, positive(*node, key), kMostNumber);
   }
 
-  std::uint64_t size(std::string_view key) const {
-    return static_cast<std::uint64_t>(
-        quantity(key, [](std::string_view s) { return static_cast<double>(parse_bytes(s)); }));
+  std::uint64_t size(std::string_view key, double most = kMostCapacity) const {
+    const double bytes =
+        quantity(key, [](std::string_view s) { return static_cast<double>(parse_bytes(s)); });
+    return static_cast<std::uint64_t>(limited(key, bytes, most));
   }
-  double bandwidth(std::string_view key) const { return quantity(key, parse_bandwidth); }
+  double bandwidth(std::string_view key) const {
+    const double bw = limited(key, quantity(key, parse_bandwidth), kMostBandwidth);
+    if (bw > 0 && bw < 1) fail(*table_.get(key), fmt::format("\"{}\" is below 1 B/s", key));
+    return bw;
+  }
 
   bool flag(std::string_view key) const {
     const toml::node* node = table_.get(key);
@@ -85,6 +96,13 @@ class Section {
     if (!value || !std::isfinite(*value) || *value < 0 || *value >= 0x1p63)
       fail(node, fmt::format("\"{}\" must be a number that is not negative", key));
     return *value;
+  }
+
+  double limited(std::string_view key, double value, double most) const {
+    if (value > most)
+      fail(*table_.get(key),
+           fmt::format("\"{}\" is larger than {:g}, which no machine has", key, most));
+    return value;
   }
 
   template <class Parse>
@@ -134,11 +152,15 @@ Machine read_machine(const Section& s) {
                   .fault_us = s.number("fault_us"),
                   .exclusive = s.flag("exclusive"),
                   .cpu_s_per_gb = s.number("cpu_s_per_gb")};
-  if (const auto batch = s.size("fault_batch")) machine.fault_batch_bytes = batch;
-  if (const auto granule = s.size("granule")) machine.granule_bytes = granule;
+  if (const auto batch = s.size("fault_batch", kMostGranule)) machine.fault_batch_bytes = batch;
+  if (const auto granule = s.size("granule", kMostGranule)) machine.granule_bytes = granule;
   if (machine.granule_bytes % 4096 != 0) s.fail("\"granule\" must be a multiple of 4 KiB");
   for (const Section& tier : s.sections("tier")) machine.tiers.push_back(read_tier(tier));
   if (machine.tiers.size() < 2) s.fail("a machine has at least two tiers, the fastest first");
+  if (machine.tiers.size() > kMostTiers)
+    s.fail(fmt::format("a machine has at most {} tiers", kMostTiers));
+  if (s.sections("link").size() > kMostLinks)
+    s.fail(fmt::format("a machine has at most {} links", kMostLinks));
   for (const Section& link : s.sections("link")) machine.links.push_back(read_link(link, machine));
   return machine;
 }
@@ -198,7 +220,8 @@ Machine parse_machine(std::string_view text, const std::string& where) {
     const toml::table table = toml::parse(text, where);
     return read_machine(Section(table, where));
   } catch (const toml::parse_error& e) {
-    throw Error(fmt::format("{}:{}: {}", where, e.source().begin.line, e.description()));
+    throw Error(fmt::format("{}:{}: this is not TOML from column {} on", where,
+                            e.source().begin.line, e.source().begin.column));
   }
 }
 

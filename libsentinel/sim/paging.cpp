@@ -1,12 +1,16 @@
 #include "sim/paging.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <functional>
 #include <random>
 #include <string_view>
 #include <utility>
 
+#include "base/units.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
 #include "sim/addresses.h"
@@ -34,15 +38,39 @@ UnifiedMemory::Range range_of(const Addresses& addresses, std::uint32_t storage)
   return {r.begin, r.bytes, r.tensor};
 }
 
+using Clock = std::chrono::steady_clock;
+
+// Blocks are followed one by one: a step is refused that would name far more of them, again and
+// again, than its file has characters.
+void require_followed(const Addresses& addresses, std::size_t ops) {
+  double bytes = 0;
+  const auto add = [&](std::uint32_t storage) {
+    bytes += static_cast<double>(addresses.range(storage).bytes);
+  };
+  for (std::size_t k = 0; k < ops; ++k) {
+    for (const auto& operand : addresses.operands(OpId(k))) add(operand.storage);
+    std::ranges::for_each(addresses.births(OpId(k)), add);
+  }
+  if (addresses.reserved_bytes() <= kMostAddresses && bytes <= kMostStepBytes) return;
+  throw Error(fmt::format(
+      "the step names {} in {} of addresses, in blocks of {}: more than can be followed one by "
+      "one (at most {} in {})",
+      print_bytes(static_cast<std::uint64_t>(std::min(bytes, 0x1p63))),
+      print_bytes(addresses.reserved_bytes()), print_bytes(kBlockBytes),
+      print_bytes(kMostStepBytes), print_bytes(kMostAddresses)));
+}
+
 class PagedRun {
  public:
   PagedRun(const Profile& profile, const Machine& machine, Pager& pager, const SimOptions& options)
       : profile_(profile),
         pager_(pager),
         options_(options),
+        begin_(Clock::now()),
         commons_(machine, options),
         memory_(commons_, pager, options.fast_bytes),
         addresses_(profile) {
+    require_followed(addresses_, profile.ops.size());
     for (std::uint32_t s : addresses_.carried()) memory_.hand_out(range_of(addresses_, s));
   }
 
@@ -61,7 +89,9 @@ class PagedRun {
 
  private:
   bool worn_out() const {
-    return touched_bytes_ >= kMostTouchedBytes || times_.size() * profile_.ops.size() >= kMostOps;
+    const std::chrono::duration<double> passed = Clock::now() - begin_;
+    return touched_bytes_ >= kMostTouchedBytes || times_.size() * profile_.ops.size() >= kMostOps ||
+           (options_.time_limit_s > 0 && passed.count() >= options_.time_limit_s);
   }
 
   // Three steps, since a policy may need to see two before it acts on them. One that learns has to
@@ -76,7 +106,8 @@ class PagedRun {
   }
 
   void step() {
-    result_ = SimResult{.ideal_us = ideal_us(profile_)};
+    result_ = SimResult{
+        .ideal_us = noisy_ideal_us(profile_, options_.noise, options_.seed, 0, times_.size())};
     commons_.begin_step(memory_.account());
     begin_us_ = commons_.now_us();
     for (std::size_t k = 0; k < profile_.ops.size(); ++k) run_op(OpId(k));
@@ -112,8 +143,7 @@ class PagedRun {
       memory_.take_back(range_of(addresses_, s));
       addresses_.free(s);
     }
-    const double late = commons_.now_us() - begin_us - profile_.ops[op.index()].us -
-                        (result_.shared_us - before_us);
+    const double late = commons_.now_us() - begin_us - op_us(op) - (result_.shared_us - before_us);
     result_.op_stall_us.push_back(late);
     if (late > 0) memory_.account().timeline.waits.push_back({begin_us, begin_us + late, op});
   }
@@ -138,9 +168,13 @@ class PagedRun {
     result_.streamed_ops += bytes > options_.fast_bytes ? 1 : 0;
   }
 
+  double op_us(OpId op) const {
+    return profile_.ops[op.index()].us *
+           noise_factor(options_.noise, options_.seed, 0, times_.size(), op.value);
+  }
+
   void compute(OpId op) {
-    double us = profile_.ops[op.index()].us;
-    us *= noise_factor(options_.noise, options_.seed, 0, times_.size(), op.value);
+    const double us = op_us(op);
     const double alone = commons_.now_us() + us;
     double share = commons_.compute_share(), end = commons_.now_us() + us / share;
     while (commons_.now_us() < end) {
@@ -155,6 +189,7 @@ class PagedRun {
   const Profile& profile_;
   Pager& pager_;
   const SimOptions options_;
+  Clock::time_point begin_;
   Commons commons_;
   UnifiedMemory memory_;
   Addresses addresses_;

@@ -9,8 +9,8 @@
 // Such policies learn: after SimOptions::steps the simulation goes on until three steps in a row
 // take the same time within 0.1 % and a policy with tables faults, where its tables suffice, on no
 // more than 0.01 % of the blocks of the first step; for at most kMoreSteps and until kMostOps ops,
-// or ops that name kMostTouchedBytes, have run; not where a single step was asked for. The last
-// step is the one reported.
+// or ops that name kMostTouchedBytes, have run, or the time limit has passed; not where a single
+// step was asked for. The last step is the one reported.
 #pragma once
 
 #include "sentinel/paging.h"
@@ -21,9 +21,11 @@ namespace sentinel::sim {
 constexpr std::uint32_t kMoreSteps = 40;
 constexpr std::uint64_t kMostTouchedBytes = 32ull << 40;
 constexpr std::uint64_t kMostOps = 1 << 20;
+// Of one step: more is refused.
+constexpr std::uint64_t kMostStepBytes = 16ull << 40, kMostAddresses = 4ull << 40;
 
-// Throws Error where fast memory holds less than a block, where the slow tier of a hardware cache
-// is not byte-addressable, and what the policy throws.
+// Throws Error where fast memory holds less than a block, where a step names too much, where the
+// slow tier of a hardware cache is not byte-addressable, and what the policy throws.
 SimResult simulate(const Profile&, const Machine&, PagedPolicy&, const PlanOptions&,
                    const SimOptions&);
 

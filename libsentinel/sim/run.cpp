@@ -51,6 +51,7 @@ Run run(Policy& policy, const Profile& profile, const Machine& machine, PlanOpti
     return run_planned(*planned, profile, machine, plan_options, options);
   if (auto* online = dynamic_cast<OnlinePolicy*>(&policy))
     return run_online(*online, profile, machine, plan_options, options);
+  options.time_limit_s = plan_options.time_limit_s;
   if (auto* paged = dynamic_cast<PagedPolicy*>(&policy))
     return {.result = simulate(profile, machine, *paged, plan_options, options)};
   throw Error(fmt::format("policy {} is of a kind that cannot be simulated", policy.name()));

@@ -33,8 +33,9 @@ struct SimOptions {
   std::span<const Placement> placements = {};  // empty: every tensor on granules of its own
   std::span<const TensorId> absent = {};       // where the first step begins, outside fast memory
   double noise = 0;  // each op takes its time times a number drawn from [1 - noise, 1 + noise]
-  std::uint64_t seed = 0;  // of the noise
-  bool timeline = false;   // fill SimResult::timeline
+  std::uint64_t seed = 0;   // of the noise
+  bool timeline = false;    // fill SimResult::timeline
+  double time_limit_s = 0;  // of policies that learn: beyond `steps`, none begins after it; 0: none
 };
 
 // The last step as it went: times in us since its start.
@@ -85,6 +86,7 @@ struct Paging {
 };
 
 struct SimResult {
+  // The ideal is of the same step: with noise, of the times that its ops met.
   double step_us = 0, ideal_us = 0, stall_us = 0, recompute_us = 0;
   // How much longer ops computed because other jobs did, or moving took processors' time.
   double shared_us = 0;

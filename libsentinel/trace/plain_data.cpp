@@ -8,6 +8,7 @@
 #include "base/input.h"
 #include "base/units.h"
 #include "sentinel/error.h"
+#include "trace/json.h"
 
 namespace sentinel {
 namespace {
@@ -18,11 +19,12 @@ using Kind = PlainData::Kind;
 constexpr InputKind kSnapshots{"snapshots", 1_GiB,
                                "record fewer steps, or leave out the stacks (stacks=\"python\")"};
 constexpr std::size_t max_depth = 1000;
+constexpr std::size_t max_searched = 256;  // keys: each look passes over all of them
 
 // Called by the parser for each piece, so that no depth of nesting needs a stack of calls.
 class Builder : public nlohmann::json_sax<nlohmann::json> {
  public:
-  explicit Builder(PlainData& data) : data_(data) {}
+  Builder(PlainData& data, std::string_view text) : data_(data), text_(text) {}
   Ref root() const { return root_; }
 
   bool null() override { return put(data_.add()); }
@@ -46,7 +48,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   bool start_array(std::size_t) override { return open(Kind::list); }
   bool end_array() override { return close(); }
   bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception& e) override {
-    throw Error(fmt::format("this is not JSON: {}", e.what()));
+    throw Error(fmt::format("this is not JSON: {}", json_fault(e, text_)));
   }
 
  private:
@@ -70,6 +72,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   }
 
   PlainData& data_;
+  std::string_view text_;
   Ref root_ = 0;
   std::vector<Ref> open_;
 };
@@ -100,6 +103,9 @@ std::span<const Ref> PlainData::list(Ref r) const {
 std::optional<Ref> PlainData::find(Ref dictionary, std::string_view key) const {
   if (kind(dictionary) != Kind::dictionary) return std::nullopt;
   const auto items = list(dictionary);
+  if (items.size() / 2 > max_searched)
+    throw Error(
+        fmt::format("a dictionary of {} keys stands where one of a few belongs", items.size() / 2));
   for (std::size_t i = items.size() / 2; i-- > 0;)
     if (kind(items[2 * i]) == Kind::text && text(items[2 * i]) == key) return items[2 * i + 1];
   return std::nullopt;
@@ -128,7 +134,7 @@ Ref PlainData::add_text(std::string_view text) {
 }
 
 Ref parse_json(std::string_view text, PlainData& into) {
-  Builder builder(into);
+  Builder builder(into, text);
   nlohmann::json::sax_parse(text, &builder);
   return builder.root();
 }

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/checked.h"
 #include "sentinel/error.h"
 #include "trace/plain_data.h"
 #include "trace/signature.h"
@@ -17,6 +18,8 @@ namespace sentinel {
 namespace {
 
 using Ref = PlainData::Ref;
+
+constexpr std::size_t kMostFrames = 1000;  // of one event: Python's own limit
 
 struct Place {  // in the program
   std::string line, caller;
@@ -35,7 +38,8 @@ class Import {
   std::uint64_t natural(Ref dictionary, std::string_view key) const;
   std::string_view text(Ref dictionary, std::string_view key) const;
   Ref busiest_trace();
-  Place place_of(Ref event) const;
+  Place place_of(Ref event);
+  Place read_place(std::span<const Ref> frames) const;
   void event(Ref event);
   void allocate(Ref event, std::uint64_t address);
   void release(Ref event, std::uint64_t address);
@@ -52,8 +56,9 @@ class Import {
   std::vector<double> begin_us_;                      // of each op, as recorded
   std::vector<bool> python_;                          // of each op: it has a frame of Python
   double last_us_ = 0;
-  std::optional<Place> place_;  // of the op that goes on
-  bool freed_ = false;          // in that op
+  std::unordered_map<Ref, Place> places_;  // by list of frames
+  std::optional<Place> place_;             // of the op that goes on
+  bool freed_ = false;                     // in that op
 };
 
 std::span<const Ref> Import::items(Ref dictionary, std::string_view key) const {
@@ -96,9 +101,18 @@ Ref Import::busiest_trace() {
   return *busiest;
 }
 
-Place Import::place_of(Ref event) const {
+// Events share their frames; a file that shares many would take long to read otherwise.
+Place Import::place_of(Ref event) {
+  const auto frames = data_.find(event, "frames");
+  if (!frames) return {};
+  const auto [known, missing] = places_.try_emplace(*frames);
+  if (missing) known->second = read_place(data_.list(*frames));
+  return known->second;
+}
+
+Place Import::read_place(std::span<const Ref> frames) const {
   Place place;
-  for (const Ref frame : items(event, "frames")) {  // the innermost first
+  for (const Ref frame : frames.first(std::min(frames.size(), kMostFrames))) {  // innermost first
     const auto file = text(frame, "filename"), name = text(frame, "name");
     if (file.find("/optim/") != file.npos) place.phase = Phase::optimizer;
     if (name == "backward" && place.phase == Phase::forward) place.phase = Phase::backward;
@@ -183,7 +197,9 @@ void Import::left_from_before() {
         profile_.tensors.push_back({.name = fmt::format("before:{}", profile_.tensors.size()),
                                     .bytes = bytes,
                                     .kind = TensorKind::global});
-      address += bytes;
+      const auto next = checked_sum(address, bytes);
+      if (!next) throw Error("a segment's blocks end beyond all addresses");
+      address = *next;
     }
   }
 }

@@ -73,7 +73,7 @@ void Database::exec(const char* sql) {
 
 void Database::fail(int result) {
   const int os_error = (result & 0xff) == SQLITE_FULL ? ENOSPC : 0;
-  throw Error(fmt::format("{}: {} ({})", attempt_, advice(result), sqlite3_errmsg(db_)), os_error);
+  throw Error(fmt::format("{}: {} (SQLite {})", attempt_, advice(result), result), os_error);
 }
 
 std::array<unsigned char, 100> Database::header(std::int64_t& file_bytes) {

@@ -100,7 +100,7 @@ void harden(sqlite::Database& db) {
 void check_pages(sqlite::Database& db) {
   sqlite::Statement check(db, "PRAGMA quick_check(1)");
   const std::string found = check.step() ? check.text(0) : "nothing could be checked";
-  if (found != "ok") throw Error(found);
+  if (found != "ok") throw Error("its pages contradict one another");
 }
 
 template <class T>

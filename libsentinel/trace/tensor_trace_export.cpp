@@ -13,6 +13,7 @@
 #include "base/output.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
+#include "trace/json.h"
 #include "trace/tensor_trace.h"
 #include "trace/validate.h"
 
@@ -54,7 +55,7 @@ class Export {
  private:
   void line(const Json& json) {
     // Names come from the traced program: what is not UTF-8 in them is replaced, not refused.
-    out_ << json.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
+    out_ << json_text(json) << '\n';
   }
   void header();
   void tensor(std::size_t t);

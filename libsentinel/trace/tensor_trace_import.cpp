@@ -8,6 +8,7 @@
 
 #include "sentinel/error.h"
 #include "trace/gz_lines.h"
+#include "trace/json.h"
 #include "trace/signature.h"
 #include "trace/tensor_trace.h"
 #include "trace/validate.h"
@@ -113,7 +114,7 @@ void Import::tensor(const Json& line) {
     throw Error(fmt::format("tensor {} is defined twice", id));
   Tensor tensor;
   tensor.name = text_or(line, "name", fmt::format("t{}", id));
-  tensor.bytes = natural(field(line, "bytes"), "\"bytes\"", max_total_bytes);
+  tensor.bytes = natural(field(line, "bytes"), "\"bytes\"", max_tensor_bytes);
   tensor.kind = choice<TensorKind>(line, "kind", {"global", "intermediate", "workspace"});
   profile_.tensors.push_back(std::move(tensor));
   used_.push_back(false);
@@ -226,7 +227,8 @@ Profile read_tensor_trace(const std::string& path) {
     if (!begun) throw Error("this is not a tensor trace: it is empty");
     return import.finish();
   } catch (const Json::exception& error) {
-    throw Error(fmt::format("{}: this is not a line of JSON: {}", lines.place(), error.what()));
+    throw Error(
+        fmt::format("{}: this is not a line of JSON: {}", lines.place(), json_fault(error)));
   } catch (const Error& error) {
     if (std::string_view(error.what()).starts_with(path + ":")) throw;
     throw Error(fmt::format("{}: {}", lines.place(), error.what()));

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 
+#include "base/checked.h"
 #include "sentinel/error.h"
 
 namespace sentinel {
@@ -107,7 +108,7 @@ void validate(const Op& op, std::size_t k) {
 
 void validate(const Tensor& tensor, std::size_t t) {
   validate_text(tensor.name, "a tensor's name");
-  require(tensor.bytes <= max_total_bytes, "tensor {} with its {} bytes is too large", t,
+  require(tensor.bytes <= max_tensor_bytes, "tensor {} with its {} bytes is too large", t,
           tensor.bytes);
   require(tensor.kind <= TensorKind::workspace, "tensor {} has an unknown kind", t);
   require(tensor.sample_stride >= 1, "tensor {} has a sample stride of 0", t);
@@ -131,9 +132,12 @@ void validate(const Profile& profile) {
   validate_ops(profile);
   validate_tensors(profile);
   validate_accesses(profile);
-  for (const NaturalPlacement& natural : profile.natural)
+  for (const NaturalPlacement& natural : profile.natural) {
     require(natural.tensor.index() < profile.tensors.size(),
             "the natural address of tensor {} belongs to nothing", natural.tensor.value);
+    require(checked_sum(natural.address, profile.tensors[natural.tensor.index()].bytes).has_value(),
+            "tensor {} would naturally lie beyond all addresses", natural.tensor.value);
+  }
 }
 
 }  // namespace sentinel

@@ -10,9 +10,10 @@
 
 namespace sentinel {
 
-constexpr std::size_t max_records = std::size_t{1} << 26;          // of one kind, in one profile
-constexpr std::size_t max_text = std::size_t{1} << 20;             // bytes of one string
-constexpr std::uint64_t max_total_bytes = std::uint64_t{1} << 60;  // of all tensors together
+constexpr std::size_t max_records = std::size_t{1} << 26;           // of one kind, in one profile
+constexpr std::size_t max_text = std::size_t{1} << 20;              // bytes of one string
+constexpr std::uint64_t max_tensor_bytes = std::uint64_t{1} << 48;  // what processors address
+constexpr std::uint64_t max_total_bytes = std::uint64_t{1} << 60;   // of all tensors together
 
 // Each throws Error, saying which record is wrong and how.
 void validate_text(std::string_view text, std::string_view what);

@@ -13,6 +13,7 @@
 #include "sentinel/error.h"
 #include "sim/machine_file.h"
 #include "terminal.h"
+#include "trace/json.h"
 #include "verbs.h"
 
 namespace sentinel::cli {
@@ -181,7 +182,7 @@ int bench(Settings s) {
     if (!s.tiers_only) figures.samples = sweep(s, progress);
   }
   const auto kept = keep(figures.machine);
-  if (s.json) return print(json_of(slow, figures).dump(1) + "\n");
+  if (s.json) return print(json_text(json_of(slow, figures), 1) + "\n");
   return print(text_of(slow, figures.machine, figures.samples) + text_of(figures.pairs) + kept);
 }
 

@@ -18,6 +18,7 @@
 
 #include "base/cache.h"
 #include "base/descriptor.h"
+#include "base/text.h"
 #include "execute/slow_file.h"
 #include "sentinel/error.h"
 #include "terminal.h"
@@ -203,7 +204,8 @@ int clean(const Settings& s) {
   std::string text;
   for (const auto& remnant : found) {
     if (!s.dry_run) settle(remnant);
-    text += fmt::format("{}: {}\n", remnant.entry.path().lexically_normal().string(), remnant.what);
+    text += fmt::format("{}: {}\n", printable(remnant.entry.path().lexically_normal().string()),
+                        remnant.what);
   }
   const char* end = found.empty() ? "Nothing was left behind.\n"
                     : s.dry_run   ? "Nothing was changed: leave out --dry-run.\n"

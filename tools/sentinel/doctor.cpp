@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "terminal.h"
+#include "trace/json.h"
 #include "verbs.h"
 
 namespace sentinel::cli {
@@ -69,7 +70,8 @@ Json json_of(const std::vector<Area>& areas) {
 
 int doctor(const Settings& s) {
   const auto areas = examine(s);
-  return print(s.json ? json_of(areas).dump(1) + "\n" : text_of(areas, terminal_style().colour));
+  return print(s.json ? json_text(json_of(areas), 1) + "\n"
+                      : text_of(areas, terminal_style().colour));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "base/text.h"
 #include "terminal.h"
 #include "trace/pytorch_snapshot.h"
 #include "trace/store.h"
@@ -20,8 +21,8 @@ int import(const Settings& s) {
       s.format == "tensor-trace" ? read_tensor_trace(s.trace) : read_pytorch_snapshot(s.trace);
   write_profile(s.output, profile);
   return print(fmt::format("{}: {} tensors, {} ops, {} layers\nNext\n  sentinel report {}\n",
-                           s.output, profile.tensors.size(), profile.ops.size(),
-                           profile.layers.size(), s.output));
+                           printable(s.output), profile.tensors.size(), profile.ops.size(),
+                           profile.layers.size(), printable(s.output)));
 }
 
 }  // namespace

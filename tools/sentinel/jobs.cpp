@@ -8,6 +8,7 @@
 #include <memory>
 #include <sstream>
 
+#include "base/failure.h"
 #include "base/units.h"
 #include "form.h"
 #include "inputs.h"
@@ -174,8 +175,8 @@ JobsTrial try_jobs(const JobsScenario& s, const std::string& name) {
     trial.plan_ms =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
     trial.result = simulated(s, prepared);
-  } catch (const Error& error) {
-    trial.reason = error.what();
+  } catch (const std::exception& error) {
+    trial.reason = in_words(error);
   }
   return trial;
 }
@@ -190,8 +191,9 @@ JobsMeasures measures(const JobsTrial& trial) {
   };
   const auto peak = [](const sim::JobsResult& r) { return static_cast<double>(r.peak_fast_bytes); };
   JobsMeasures m;
-  m.msr = 1 - peak(*trial.result) / peak(trial.plain);
-  m.eor = steps(*trial.result) / steps(trial.plain) - 1;
+  // Jobs that use no memory save none, and those that take no time lose none.
+  if (peak(trial.plain) > 0) m.msr = 1 - peak(*trial.result) / peak(trial.plain);
+  if (steps(trial.plain) > 0) m.eor = steps(*trial.result) / steps(trial.plain) - 1;
   if (m.eor > kRounding)
     m.cbr = m.msr / m.eor;
   else if (m.eor > -kRounding)

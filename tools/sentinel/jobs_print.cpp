@@ -6,9 +6,11 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "base/units.h"
 #include "jobs.h"
 #include "sentinel/analysis.h"
+#include "trace/json.h"
 
 namespace sentinel::cli {
 namespace {
@@ -94,7 +96,7 @@ Json trial_json(const JobsScenario& s, const JobsTrial& trial) {
 
 std::string rows(const JobsScenario& s, const JobsTrial& trial, std::size_t width) {
   if (!trial.result)
-    return fmt::format("{:<{}}  not feasible: {}\n", trial.policy, width, trial.reason);
+    return fmt::format("{:<{}}  not feasible: {}\n", trial.policy, width, printable(trial.reason));
   const JobsMeasures m = measures(trial);
   const auto sum = together(*trial.result);
   const auto row = [&](const std::string& label, const sim::SimResult& r, double plain_us) {
@@ -118,10 +120,11 @@ std::string jobs_text(const JobsScenario& s, const std::vector<JobsTrial>& trial
   std::size_t width = 8;
   for (const auto& trial : trials) width = std::max(width, trial.policy.size());
   std::string text = fmt::format("{} jobs on {}: {} of fast memory\n", s.jobs.size(),
-                                 s.machine.name, print_bytes(s.plan.fast_bytes));
+                                 printable(s.machine.name), print_bytes(s.plan.fast_bytes));
   for (std::size_t i = 0; i < s.jobs.size(); ++i)
-    text += fmt::format("  job {}: {}, from {} on, unlimited peak {}\n", i + 1, s.jobs[i].file,
-                        print_us(s.jobs[i].start_us), print_bytes(peak_live_bytes(s.profiles[i])));
+    text += fmt::format("  job {}: {}, from {} on, unlimited peak {}\n", i + 1,
+                        printable(s.jobs[i].file), print_us(s.jobs[i].start_us),
+                        print_bytes(peak_live_bytes(s.profiles[i])));
   text += fmt::format("\n{:<{}}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>6}  {:>6}  {:>6}\n",
                       "policy", width, "step", "unlimited", "stalled", "recompute", "peak fast",
                       "MSR", "EOR", "CBR");
@@ -150,7 +153,7 @@ std::string jobs_json(const JobsScenario& s, const std::string& file,
             {"fast_bytes", s.plan.fast_bytes},
             {"results", Json::array()}};
   for (const auto& trial : trials) json["results"].push_back(trial_json(s, trial));
-  return json.dump(1) + "\n";
+  return json_text(json, 1) + "\n";
 }
 
 }  // namespace sentinel::cli

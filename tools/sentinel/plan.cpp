@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/output.h"
+#include "base/text.h"
 #include "execute/backing.h"
 #include "inputs.h"
 #include "plan/plan_file.h"
@@ -77,12 +78,13 @@ int make(const Settings& s) {
       "{}: policy {}, {} of fast memory (at most {} used), {} moves a step, step predicted "
       "{}\nNext\n"
       "  sentinel explain {}\n",
-      s.output, made.policy, print_bytes(made.fast_bytes), print_bytes(made.peak_fast_bytes),
-      made.moves.size(), print_us(made.predicted_step_us), s.output);
+      printable(s.output), printable(made.policy), print_bytes(made.fast_bytes),
+      print_bytes(made.peak_fast_bytes), made.moves.size(), print_us(made.predicted_step_us),
+      printable(s.output));
   const bool trains = profile.meta.source != "trace" && !profile.meta.command.empty();
   if (runs_here(made))
-    text += fmt::format("  sentinel run --plan {} -- {}\n", s.output,
-                        trains ? profile.meta.command : "CMD");
+    text += fmt::format("  sentinel run --plan {} -- {}\n", printable(s.output),
+                        trains ? printable(profile.meta.command) : "CMD");
   return print(text);
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/text.h"
 #include "bounds.h"
 #include "inputs.h"
 #include "jobs.h"
@@ -150,7 +151,7 @@ std::string rendered(const Settings& s, const Scenario& scenario,
   if (s.json) return trials_json(scenario, s.file, trials);
   if (s.csv) return trials_csv(trials);
   auto text = trials_text(scenario, trials);
-  if (!s.html.empty()) text += fmt::format("The page: {}\n", s.html);
+  if (!s.html.empty()) text += fmt::format("The page: {}\n", printable(s.html));
   return text;
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/failure.h"
 #include "base/units.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
@@ -58,10 +59,13 @@ Trial try_policy(const Scenario& s, const std::string& name) {
         {.steps = s.steps, .noise = s.noise, .seed = s.plan.seed, .timeline = s.strip_parts > 0});
     trial.plan_ms = run.plan_ms;
     trial.result = std::move(run.result);
+    if (!std::isfinite(trial.result->step_us) || !std::isfinite(trial.result->stall_us))
+      throw Error("the step would never end: no figure of it is a number");
     settle_rounding(*trial.result);
     keep_strip(s, trial);
-  } catch (const Error& error) {
-    trial.reason = error.what();
+  } catch (const std::exception& error) {
+    trial.result.reset();
+    trial.reason = in_words(error);
     if (const auto largest = largest_op(s); !largest.fits)
       trial.reason += "; " + too_large(s, largest);
   }

@@ -3,6 +3,7 @@
 
 #include <sstream>
 
+#include "base/checked.h"
 #include "report/csv.h"
 #include "simulation.h"
 
@@ -25,7 +26,7 @@ std::vector<std::string> csv_fields(const Trial& trial) {
   }
   const auto& r = *trial.result;
   std::uint64_t moved = 0;
-  for (const auto& traffic : r.traffic) moved += traffic.bytes;
+  for (const auto& traffic : r.traffic) moved = saturated_sum(moved, traffic.bytes);
   for (const double number :
        {r.step_us, r.ideal_us, r.normalized_throughput(), trial.lower_bound_us,
         trial.swap_lower_bound_us, r.stall_us, r.recompute_us, trial.plan_ms})

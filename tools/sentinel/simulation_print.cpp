@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/checked.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "sentinel/analysis.h"
 #include "simulation.h"
+#include "trace/json.h"
 
 namespace sentinel::cli {
 namespace {
@@ -15,7 +18,7 @@ using Json = nlohmann::ordered_json;
 
 std::uint64_t moved_bytes(const sim::SimResult& result) {
   std::uint64_t bytes = 0;
-  for (const auto& traffic : result.traffic) bytes += traffic.bytes;
+  for (const auto& traffic : result.traffic) bytes = saturated_sum(bytes, traffic.bytes);
   return bytes;
 }
 
@@ -23,7 +26,7 @@ std::string label(const Trial& trial) {
   auto text = trial.policy;
   if (!trial.variant.empty()) text += " " + trial.variant;
   if (!trial.without.empty()) text += " without " + trial.without;
-  return text;
+  return printable(text);
 }
 
 std::string bound(const sim::SimResult& result, double lower_bound_us) {
@@ -32,7 +35,7 @@ std::string bound(const sim::SimResult& result, double lower_bound_us) {
 
 std::string row(const Trial& trial, std::size_t width) {
   if (!trial.result)
-    return fmt::format("{:<{}}  not feasible: {}\n", label(trial), width, trial.reason);
+    return fmt::format("{:<{}}  not feasible: {}\n", label(trial), width, printable(trial.reason));
   const auto& r = *trial.result;
   return fmt::format(
       "{:<{}}  {:>9}  {:>10.3f}  {:>5}  {:>8}  {:>9}  {:>9}  {:>9}  {:>7}  {:>9}\n", label(trial),
@@ -102,10 +105,11 @@ std::string trials_text(const Scenario& s, const std::vector<Trial>& trials) {
   std::string text = fmt::format(
       "{} on {}: {} of fast memory, unlimited peak {}, ideal step {}\n\n"
       "{:<{}}  {:>9}  {:>10}  {:>5}  {:>8}  {:>9}  {:>9}  {:>9}  {:>7}  {:>9}\n",
-      s.profile.meta.model.empty() ? "the step" : s.profile.meta.model, s.machine.name,
-      print_bytes(s.plan.fast_bytes), print_bytes(peak_live_bytes(s.profile)),
-      print_us(ideal_us(s.profile)), "policy", width, "step", "throughput", "bound", "swapping",
-      "stalled", "moved", "peak fast", "faults", "planning");
+      s.profile.meta.model.empty() ? "the step" : printable(s.profile.meta.model),
+      printable(s.machine.name), print_bytes(s.plan.fast_bytes),
+      print_bytes(peak_live_bytes(s.profile)), print_us(ideal_us(s.profile)), "policy", width,
+      "step", "throughput", "bound", "swapping", "stalled", "moved", "peak fast", "faults",
+      "planning");
   for (const auto& trial : trials) text += row(trial, width);
   return text +
          "\nThroughput is relative to unlimited fast memory; no plan for that budget exceeds the "
@@ -126,7 +130,7 @@ std::string trials_json(const Scenario& s, const std::string& file,
             {"fast_bytes", s.plan.fast_bytes},
             {"results", Json::array()}};
   for (const auto& trial : trials) json["results"].push_back(trial_json(trial));
-  return json.dump(1) + "\n";
+  return json_text(json, 1) + "\n";
 }
 
 }  // namespace sentinel::cli

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "base/output.h"
+#include "base/text.h"
 #include "sentinel/error.h"
 
 namespace sentinel::cli {
@@ -41,7 +42,9 @@ bool is_stdout(const std::string& path) {
 
 }  // namespace
 
-void say(const std::string& text) { std::fprintf(stderr, "sentinel: %s\n", text.c_str()); }
+void say(const std::string& text) {
+  std::fprintf(stderr, "sentinel: %s\n", printable(text).c_str());
+}
 
 int print(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
@@ -68,7 +71,7 @@ Progress::~Progress() {
 }
 
 void Progress::now(const std::string& text) {
-  if (shown_) std::fprintf(stderr, "\r\x1b[Ksentinel: %s …", text.c_str());
+  if (shown_) std::fprintf(stderr, "\r\x1b[Ksentinel: %s …", printable(text).c_str());
 }
 
 }  // namespace sentinel::cli

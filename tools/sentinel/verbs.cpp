@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/failure.h"
 #include "help.h"
 #include "sentinel/error.h"
 #include "terminal.h"
@@ -122,7 +123,7 @@ int run_verb(const Verb& verb, std::span<const std::string> arguments) {
     say(std::string("see: sentinel help ") + verb.name);
     return kWrongUsage;
   } catch (const std::exception& error) {
-    say(error.what());
+    say(in_words(error));
     return verb.failure;
   }
 }

@@ -6,10 +6,13 @@
 import csv
 import gzip
 import json
+import math
 import os
 import pathlib
 import pickle
 import pwd
+import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -443,6 +446,17 @@ class Simulations(Case):
         self.assertEqual(step("--noise", "20", "--seed", "1"), step("--noise", "20", "--seed", "1"))
         self.fails(2, "--noise", "simulate", self.profile(), "--machine", "m.toml", "--noise", "100")
 
+    def test_with_noise_what_is_relative_is_relative_to_the_times_that_ops_met(self):
+        self.file("m.toml", MACHINE)
+        for seed in range(8):
+            for row in json.loads(self.run_it("compare", self.profile(), "--machine", "m.toml", "--fast", "8K", "--noise",
+                                              "20", "--seed", str(seed), "--json").stdout)["results"]:
+                if not row["feasible"]:
+                    continue
+                self.assertGreaterEqual(row["lower_bound_us"], row["ideal_us"] * (1 - 1e-9), row)
+                self.assertLessEqual(row["lower_bound_us"], row["step_us"] * (1 + 1e-9), row)
+                self.assertLessEqual(row["normalized_throughput"], 1 + 1e-9, row)
+
     def test_sweep(self):
         self.file("m.toml", MACHINE)
         result = self.run_it("compare", self.profile(), "--machine", "m.toml", "--json", "--sweep",
@@ -678,6 +692,172 @@ class BadInput(Case):
             result = self.run_it("import", "s.pickle", "--format", "pytorch-snapshot", "-o", "p")
             self.assertEqual((result.returncode, result.stderr), (0, ""))
             self.assertIn("1 tensors, 1 ops, 1 layers", result.stdout)
+
+
+class Hostile(Case):
+    """Files made to harm who looks at them: no escape reaches a terminal, memory and time are bounded."""
+
+    STEERS = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e\u2066\r\n=cmd|x"
+    # What moves a cursor, turns the direction of a text, or ends a line that is not over.
+    FORBIDDEN = [chr(c) for c in (*range(0, 10), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F),
+                                  *range(0x2066, 0x206A))]
+
+    def expect_harmless(self, text):
+        found = [repr(c) for c in self.FORBIDDEN if c in text]
+        self.assertEqual(found, [], text[:2000])
+        for line in text.splitlines():  # one that a name began
+            self.assertFalse(line.startswith("=cmd"), text[:2000])
+
+    def nasty_trace(self):
+        header, *tensors, first, second = map(json.loads, TRACE.splitlines())
+        header.update(model=self.STEERS, source=self.STEERS)
+        for line in tensors:
+            line["name"] = self.STEERS
+        for line in (first, second):
+            line.update(name=self.STEERS, op=self.STEERS, layer_name=self.STEERS)
+        return self.file("n.jsonl", "".join(json.dumps(line) + "\n" for line in (header, *tensors, first, second)))
+
+    def test_names_steer_no_terminal(self):
+        trace = self.nasty_trace()
+        self.file("m.toml", MACHINE.replace('"small"', '"\\u001b[2J"').replace("1MiB", "12KiB"))
+        self.assertEqual(self.run_it("import", trace, "-o", "p").returncode, 0)
+        plan = self.run_it("plan", "p", "--machine", "m.toml", "--policy", "lms", "-o", "plan.json")
+        self.assertEqual(plan.returncode, 0, plan.stderr)
+        asked = [["explain", "plan.json"], ["explain", "plan.json", "1"], ["explain", "plan.json", "none"],
+                 ["simulate", "p", "--machine", "m.toml", "--fast", "4K", "--policy", "all"],
+                 ["simulate", "p", "--machine", "m.toml", "--fast", "4K", "--policy", "all", "--json"],
+                 ["simulate", "p", "--machine", "m.toml", "--fast", "4K", "--policy", "all", "--csv"],
+                 ["simulate", "p", "--machine", "m.toml", "--jobs", "p@0,n.jsonl@0"],
+                 ["simulate", "p", "--machine", "m.toml", "--jobs", "p@0,n.jsonl@0", "--json"],
+                 ["export", "p", "-o", "-"],
+                 ["simulate", self.STEERS, "--machine", "m.toml"], [self.STEERS],
+                 ["simulate", "p", "--machine", self.STEERS], ["report", "p", self.STEERS],
+                 ["simulate", "p", "--machine", "m.toml", "--policy", self.STEERS]]
+        for view in ("summary", "heatmap", "tensors", "layers", "sharing"):
+            for form in ("text", "json", "csv", "html", "perfetto"):
+                asked.append(["report", "p", view, "--format", form, *([] if form != "text" else ["--rows", "9"])])
+        self.expect_harmless(plan.stdout + plan.stderr)
+        for arguments in asked:
+            with self.subTest(arguments):
+                result = self.run_it(*arguments)
+                text = result.stdout
+                if "csv" in arguments[-1]:  # whose lines end so
+                    text = text.replace("\r\n", "\n")
+                self.expect_harmless(text + result.stderr)
+
+    def test_what_errors_quote_steers_no_terminal(self):
+        self.file("m.toml", MACHINE)
+        lines = [json.loads(line) for line in TRACE.splitlines()]
+        for index, field in [(0, "format"), (0, "version"), (1, "kind"), (2, "t"), (3, "phase"), (4, "us")]:
+            changed = [dict(line) for line in lines]
+            changed[index][field] = self.STEERS
+            self.file("bad.jsonl", "\n".join(json.dumps(line, ensure_ascii=False) for line in changed) + "\n")
+            with self.subTest(field):
+                self.expect_harmless(self.fails(1, "bad.jsonl:", "simulate", "bad.jsonl", "--machine", "m.toml").stderr)
+        for text in ('name = "\x1b[2J"', "\x1b[2J = 3", MACHINE + '[[link]]\nname="\\u001b[2J"\ntiers=["\\u001bc"]'):
+            self.file("bad.toml", text)
+            self.expect_harmless(self.fails(1, "bad.toml", "simulate", self.profile(), "--machine", "bad.toml").stderr)
+
+    def bounded(self, *arguments, seconds=60):
+        """Within 2 GiB of addresses."""
+        limit = 2 << 30
+        return subprocess.run([SENTINEL, *arguments], capture_output=True, text=True, cwd=self.folder,
+                              env=self.environment, timeout=seconds,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+
+    def trace_of(self, tensors, ops, us=10):
+        """Tensors as (bytes, kind), ops as (in, out)."""
+        lines = [{"format": "tensor-trace", "version": 1, "source": "x", "model": "m", "batch": 1}]
+        lines += [{"t": t, "bytes": size, "kind": kind} for t, (size, kind) in enumerate(tensors)]
+        lines += [{"k": k, "name": "op", "us": us, "in": read, "out": made, "phase": "forward", "layer": k}
+                  for k, (read, made) in enumerate(ops)]
+        return self.file("h.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+
+    def expect_finite(self, value):
+        if isinstance(value, dict):
+            if value.get("feasible") is False:
+                self.assertTrue(value["reason"])
+            for part in value.values():
+                self.expect_finite(part)
+        elif isinstance(value, list):
+            for part in value:
+                self.expect_finite(part)
+        elif isinstance(value, float):
+            self.assertTrue(math.isfinite(value))
+
+    def test_sizes_decide_neither_memory_nor_time(self):
+        many = 20_000
+        cases = {
+            "one": ([(1 << 48, "global"), (4096, "intermediate")], [([0], [1]), ([1], [0])]),
+            "one of the step": ([(1 << 48, "intermediate"), (4096, "intermediate")],
+                                [([], [0]), ([0], [1]), ([1], []), ([0], [])]),
+            "many made": ([(10 ** 12, "intermediate")] * many,
+                          [(list(range(100 * k - 100, 100 * k)) if k else [], list(range(100 * k, 100 * k + 100)))
+                           for k in range(many // 100)]),
+            "many there": ([(10 ** 12, "global")] * many,
+                           [(list(range(100 * k, 100 * k + 100)), []) for k in range(many // 100)]),
+            "workspaces": ([(1 << 47, "workspace")] * 50, [([], [k]) for k in range(50)])}
+        for name, (tensors, ops) in cases.items():
+            trace = self.trace_of(tensors, ops)
+            for machine in ("a100-g10", "optane"):
+                with self.subTest(name, machine=machine):
+                    result = self.bounded("compare", trace, "--machine", machine, "--fast", "40G",
+                                          "--time-limit", "1", "--json")
+                    self.assertEqual(result.returncode, 0, result.stderr)
+                    for words in ("bad_alloc", "std::", "vector", "not enough memory", "nobody foresaw"):
+                        self.assertNotIn(words, result.stdout + result.stderr)
+                    self.expect_finite(json.loads(result.stdout, parse_constant=self.fail))
+
+    def test_a_time_limit_is_of_the_clock_on_the_wall(self):
+        """Also where a program has an eighth of a processor."""
+        layers, draw = 400, random.Random(3)
+        tensors = [(draw.randrange(1 << 20, 64 << 20), "intermediate" if t % 3 else "global") for t in range(3 * layers)]
+        ops = [({3 * k, max(0, 3 * k - 2), 3 * draw.randrange(max(0, k - 40), k) + 1 if k else 0}, [3 * k + 1])
+               for k in range(layers)]
+        ops += [({3 * k, 3 * k + 1, *([3 * k + 5] if k + 1 < layers else [])}, [3 * k + 2])
+                for k in reversed(range(layers))]
+        trace = self.trace_of(tensors, [(sorted(read), made) for read, made in ops], us=2500)
+        core = {min(os.sched_getaffinity(0))}
+        pinned = lambda: os.sched_setaffinity(0, core)
+        busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"], preexec_fn=pinned) for _ in range(7)]
+        try:
+            result = subprocess.run(
+                [SENTINEL, "simulate", trace, "--machine", "a100-g10", "--fast", "30%", "--policy", "autotm",
+                 "--time-limit", "1", "--json"], capture_output=True, text=True, cwd=self.folder,
+                env=self.environment, timeout=60, preexec_fn=pinned)
+        finally:
+            for process in busy:
+                process.kill()
+                process.wait()
+        row = json.loads(result.stdout)["results"][0]
+        self.assertTrue(row["feasible"], row)
+        self.assertLess(row["plan_ms"], 3000, row)
+
+    def test_a_tensor_larger_than_addresses_is_refused(self):
+        trace = self.trace_of([(10 ** 17, "global")], [([0], [])])
+        for policy in ("lru", "deepum", "sentinel"):
+            result = self.bounded("simulate", trace, "--machine", "a100-g10", "--policy", policy)
+            self.assertEqual(result.returncode, 1)
+            self.assertIn('h.jsonl:2: "bytes" is not a whole number from 0 to 281474976710656', result.stderr)
+
+    def test_a_tensor_that_blocks_cannot_follow_has_a_reason(self):
+        trace = self.trace_of([(1 << 47, "global"), (4096, "intermediate")], [([0], [1]), ([1], [0])])
+        for policy in ("lru", "deepum"):
+            result = self.bounded("simulate", trace, "--machine", "a100-g10", "--policy", policy, "--json")
+            row = json.loads(result.stdout)["results"][0]
+            self.assertFalse(row["feasible"])
+            self.assertIn("more than can be followed", row["reason"])
+
+    def test_parts_of_a_plan_file_are_few(self):
+        trace = self.trace_of([(1 << 40, "global")], [([0], [])])
+        self.assertEqual(self.run_it("import", trace, "-o", "p").returncode, 0)
+        self.assertEqual(self.run_it("plan", "p", "--machine", "a100-g10", "--fast", "2T", "-o", "plan.json",
+                                     "--policy", "sentinel").returncode, 0)
+        plan = json.loads((self.folder / "plan.json").read_text())
+        self.file("bad.json", json.dumps({**plan, "part_bytes": 1}))
+        result = self.bounded("explain", "bad.json")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("parts of 1 bytes would cut", result.stderr)
 
 
 class Commands(Case):

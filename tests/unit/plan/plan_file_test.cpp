@@ -62,9 +62,47 @@ TEST_F(PlanFile, SaysWhatIsWrong) {
   EXPECT_THAT(complaint(R"({"format":"sentinel-plan","version":9})"), HasSubstr("version 9"));
   EXPECT_THAT(complaint(R"({"format":"sentinel-plan","version":3})"),
               HasSubstr("not a readable plan"));
-  EXPECT_THAT(complaint(R"({"format":3,"version":3})"), HasSubstr("not a readable plan"));
+  EXPECT_THAT(complaint(R"({"format":3,"version":3})"), HasSubstr("not a plan"));
   EXPECT_THROW(read_plan("/no/such/plan"), Error);
   EXPECT_THROW(write_plan("/no/such/plan", plan_), Error);
+}
+
+TEST_F(PlanFile, SaysWhichFieldIsWrong) {
+  std::string text = plan_to_json(plan_);
+  const auto complaint = [&](std::string from, const std::string& to) -> std::string {
+    std::string bad = text;
+    bad.replace(bad.find(from), from.size(), to);
+    try {
+      plan_from_json(bad, "x.plan");
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(complaint("\"fast_bytes\": ", "\"fast_bytes\": -"),
+              HasSubstr("fast_bytes is not a whole number from 0 on"));
+  EXPECT_THAT(complaint("\"deadline\": ", "\"deadline\": 4294967296, \"x\": "),
+              HasSubstr("moves[0].deadline is not a whole number of 32 bits"));
+  EXPECT_THAT(complaint("\"pool\": \"", "\"pool\": \"\\u001b[2J"),
+              HasSubstr("groups[0].pool is not one of short-lived"));
+  EXPECT_THAT(complaint("\"groups\"", "\"grapes\""), HasSubstr("groups is missing"));
+  EXPECT_THAT(complaint("\"groups\"", "groups"), HasSubstr("line "));
+  EXPECT_THAT(complaint("\"groups\"", "groups"), ::testing::Not(HasSubstr("parse_error")));
+}
+
+TEST_F(PlanFile, ExplanationsSteerNoTerminal) {
+  for (auto& t : profile_.tensors) t.name += "\x1b]0;owned\x07";
+  for (auto& o : profile_.ops)
+    o.name +=
+        "\xc2\x9b"
+        "31m";
+  plan_.model = plan_.machine = plan_.policy = "\x1b[2J";
+  for (auto& m : plan_.moves) m.reason = "\x1b[1A";
+  for (auto& g : plan_.groups) g.reason = "\u202e";
+  const auto text = explain(plan_, profile_) +
+                    explain_tensor(plan_, profile_, std::to_string(plan_.moves[0].tensor.value));
+  for (const char* bad : {"\x1b", "\x07", "\xc2\x9b", "\u202e"})
+    EXPECT_THAT(text, ::testing::Not(HasSubstr(bad)));
 }
 
 TEST_F(PlanFile, SurvivesDamage) {

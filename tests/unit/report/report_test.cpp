@@ -197,8 +197,65 @@ TEST(Csv, QuotesAndDefusesFormulas) {
   profile.tensors[1].name = "=HYPERLINK(\"x\")";
   std::vector<std::string> names;
   for (const auto& line : csv(rendered(profile, "tensors", "csv"))) names.push_back(line[0]);
-  EXPECT_THAT(names, ::testing::Contains("a,\"b\"\nc"));
+  EXPECT_THAT(names, ::testing::Contains("a,\"b\"\\x0ac"));
   EXPECT_THAT(names, ::testing::Contains("'=HYPERLINK(\"x\")"));
+}
+
+TEST(Csv, NoNameIsAFormulaOrSteersATerminal) {
+  auto profile = small_profile();
+  const std::string names[] = {"=1+1",
+                               "+1",
+                               "-1",
+                               "@x",
+                               " =1",
+                               "\t=1",
+                               "\n=1",
+                               "＝1",
+                               "\x1b]0;t\x07",
+                               "\xc2\x9b"
+                               "31m"};
+  for (std::size_t i = 0; i < std::size(names); ++i) {
+    auto& name = profile.tensors[i % profile.tensors.size()].name;
+    name = names[i];
+    profile.layers[0].name = names[i];
+    for (const auto view : {"tensors", "layers", "heatmap"}) {
+      const auto text = rendered(profile, view, "csv");
+      EXPECT_THAT(text, Not(HasSubstr("\x1b"))) << view;
+      EXPECT_THAT(text, Not(HasSubstr("\xc2\x9b"))) << view;
+      for (const auto& line : csv(text))
+        for (const auto& field : line) {
+          const auto begin = field.find_first_not_of(" \t\r\n");
+          if (begin != field.npos &&
+              std::string_view("=+@").find(field[begin]) != std::string_view::npos)
+            ADD_FAILURE() << view << ": " << field;
+          EXPECT_FALSE(field.starts_with("＝")) << view;
+        }
+    }
+  }
+}
+
+TEST(Json, NamesSteerNoTerminal) {
+  auto profile = small_profile();
+  const std::string steering =
+      "\x1b[2J\x7f\xc2\x9b"
+      "31m\u202e\xff";
+  profile.tensors[0].name = profile.layers[0].name = profile.ops[0].name = profile.meta.model =
+      steering;
+  for (const auto view : report_views())
+    for (const auto format : report_formats(view)) {
+      if (format == "text" || format == "html") continue;
+      const auto text = rendered(profile, view, format);
+      for (const char* bad : {"\x1b", "\x7f", "\xc2\x9b", "\u202e", "\xff"})
+        EXPECT_THAT(text, Not(HasSubstr(bad))) << view << ' ' << format;
+      if (format != "csv") EXPECT_TRUE(json::accept(text)) << view;
+    }
+}
+
+TEST(Sharing, ATensorOfAnySizeIsNotListedPageByPage) {
+  auto profile = small_profile();
+  profile.tensors[0].bytes = std::uint64_t{1} << 48;
+  profile.natural = {{TensorId(0), 0}};
+  EXPECT_THAT(rendered(profile, "sharing", "json"), HasSubstr("more pages than can be looked at"));
 }
 
 TEST(Tables, SortedByTheKeyGiven) {

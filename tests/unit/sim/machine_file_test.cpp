@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -41,6 +42,64 @@ TEST(MachineFile, BuiltinMachinesAreTheFilesInTools) {
     EXPECT_EQ(machine.name, m.name);
     EXPECT_FALSE(machine.source.empty()) << m.name << " does not say where its figures are from";
   }
+}
+
+// Any number anywhere is refused with its line, or is one of which all times come out as numbers.
+TEST(MachineFile, ExtremeNumbersAreRefusedOrFinite) {
+  const std::string good = R"(name = "m"
+fault_us = 10
+fault_batch = 4096
+granule = 4096
+cpu_s_per_gb = 0.5
+[[tier]]
+name = "fast"
+capacity = 1048576
+read_bw = 1e9
+write_bw = 1e9
+latency_us = 1
+[[tier]]
+name = "slow"
+capacity = 1099511627776
+read_bw = 1e9
+write_bw = 1e9
+latency_us = 5
+[[link]]
+name = "way"
+bw = 1e9
+tiers = ["slow"]
+half_duplex = true
+)";
+  const auto machine = parse_machine(good, "m.toml");
+  int read = 0, refused = 0;
+  for (std::size_t at = good.find(" = "); at != good.npos; at = good.find(" = ", at + 1))
+    for (const char* value :
+         {"-1", "-0.0", "nan", "inf", "-inf", "1e308", "1e-308", "1e17", "9223372036854775807",
+          "0x7fffffffffffffff", "1099511627776", "0", "1", "\"\"", "\"1e30GB/s\"", "\"8388607T\"",
+          "[]", "true", "1979-05-27"}) {
+      auto text = good;
+      text.replace(at + 3, text.find('\n', at) - at - 3, value);
+      try {
+        const Machine m = parse_machine(text, "m.toml");
+        ++read;
+        for (const double number :
+             {m.fault_us, m.cpu_s_per_gb, m.tiers[1].latency_us, plan::moving_us(m, 0x1p60),
+              0x1p60 / plan::rate(m, 0, 1), 0x1p60 / plan::rate(m, 1, 0),
+              plan::turns_us(m, 1, 0x1p60, 0x1p60)})
+          EXPECT_TRUE(std::isfinite(number) && number >= 0) << text;
+        EXPECT_LE(m.granule_bytes, std::uint64_t{1} << 40);
+        for (const TierSpec& t : m.tiers) EXPECT_LE(t.capacity, std::uint64_t{1} << 60);
+      } catch (const Error& e) {
+        ++refused;
+        EXPECT_THAT(e.what(), HasSubstr("m.toml:")) << text;
+      }
+    }
+  EXPECT_GT(read, 50);
+  EXPECT_GT(refused, 150);
+}
+
+TEST(MachineFile, SaysWhereItIsNoTomlInItsOwnWords) {
+  EXPECT_EQ(failure("name = \n"), "m.toml:1: this is not TOML from column 8 on");
+  EXPECT_THAT(failure("name = \"\x1b[2J\"\n"), ::testing::Not(HasSubstr("\x1b")));
 }
 
 TEST(MachineFile, EveryFileInToolsIsBuiltIn) {

@@ -1,0 +1,23 @@
+// JSON as every reader and writer here treats it: no text of the library reaches a person, and no
+// text of a file stops the writing or reaches a terminal as more than text.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "base/text.h"
+
+namespace sentinel {
+
+// What is wrong with a text that does not parse, or a value of another type than expected. With
+// `text`, all that was parsed, it says in which line.
+std::string json_fault(const nlohmann::json::exception&, std::string_view text = {});
+
+// `indent` -1: on one line. Broken UTF-8 is replaced, numbers that are none are null.
+template <class Json>
+std::string json_text(const Json& value, int indent = -1) {
+  return printable_json(value.dump(indent, ' ', false, Json::error_handler_t::replace));
+}
+
+}  // namespace sentinel
