@@ -13,6 +13,7 @@ namespace sentinel {
 void* Session::allocate(std::size_t bytes) noexcept {
   if (bytes == 0) return nullptr;
   if (in_child_) return engine_->guarded() ? aligned_alloc(64, round_up(bytes, 64)) : nullptr;
+  if (!engine_->guarded()) bytes = round_up(bytes, engine_->alignment());
   const Guard guard(lock_);
   auto& worker = here();
   const bool trains = this->trains(worker);
@@ -137,9 +138,11 @@ Session::Memory Session::unmanaged(int device, bool reset) {
 std::unique_ptr<gpu::Driver> Session::open_unmanaged(int device) {
   auto driver = gpu::open_driver(device, options_.cuda);
   const bool reached = engine_->share(device);
-  const auto* apart = ". It cannot reach what lies on the other: copy by way of the processor, or "
-                      "take --gpu-memory managed";
-  say(fmt::format("gpu{0} is not managed, gpu{1} is: tensors of gpu{0} stay there, outside "
+  const auto* apart =
+      ". It cannot reach what lies on the other: copy by way of the processor, or "
+      "take --gpu-memory managed";
+  say(
+      fmt::format("gpu{0} is not managed, gpu{1} is: tensors of gpu{0} stay there, outside "
                   "--fast{2}",
                   device, gpu(), reached ? "" : apart));
   return driver;

@@ -208,6 +208,42 @@ TEST(GpuSessionTest, LeavesSomeOfTheDeviceToTheProgramsLibraries) {
   EXPECT_NE(session.allocate(140_MiB), nullptr);
 }
 
+// As CUDA's own allocator does, whatever the sizes: in steps without a plan and by one.
+TEST(GpuSessionTest, HandsOutAddressesThatAreMultiplesOf512) {
+  Session& session = begin(options_with("40%"));
+  ManagedMemory memory(session);
+  std::uint64_t odd = 0;
+  const auto take = [&](std::size_t words) {
+    const Tensor made = memory.allocate(words);
+    odd += reinterpret_cast<std::uintptr_t>(made) % 512 != 0 ? 1 : 0;
+    return made;
+  };
+  for (std::uint64_t step = 0; step < 8; ++step) {
+    std::vector<Tensor> kept;
+    for (std::size_t layer = 0; layer < kLayers; ++layer)
+      memory.op("forward " + std::to_string(layer), Phase::forward, {}, [&] {
+        for (const std::size_t words : {kWords + 1, std::size_t{3}, 9 * layer + 70}) {
+          kept.push_back(take(words));
+          session.op_tensor(kept.back(), 8 * words, SENTINEL_WRITE);
+        }
+        memory.release(take(11 * layer + 1));
+      });
+    for (std::size_t layer = kLayers; layer-- > 0;) {
+      const std::vector<Tensor> used(kept.end() - 3, kept.end());
+      kept.resize(kept.size() - 3);
+      memory.op("backward " + std::to_string(layer), Phase::backward, used, [] {});
+      for (Tensor tensor : used) memory.release(tensor);
+    }
+    memory.step_end();
+  }
+  session.finish("over");
+  EXPECT_EQ(odd, 0u);
+  std::ifstream file(scratch(".json"));
+  const auto summary = nlohmann::json::parse(file);
+  EXPECT_EQ(summary["steps"].back()["phase"], "steady");
+  EXPECT_GT(summary["steps"].back()["promoted_bytes"], 0);
+}
+
 // cuBLAS's workspace, for one; and an op whose parts run as ops: what it frees between them is
 // another's by then.
 TEST(GpuSessionTest, WhatNoOpNamesStaysAndPartsOfAnOpNameWhatTheyUse) {
