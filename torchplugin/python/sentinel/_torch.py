@@ -125,6 +125,8 @@ def _refuse_compile(torch, core, hooks):
 
 if __name__ == "__main__":
     import torch
-    _build_for(torch).build(sys.argv[1], os.path.join(sys.argv[1], "adaptors"))
+    adaptor, folder = _build_for(torch), os.path.join(sys.argv[1], "adaptors")
+    if not os.path.exists(os.path.join(folder, adaptor._name(sys.argv[1]))):
+        adaptor.build(sys.argv[1], folder)
 else:
     _attach.after("torch", attach)
