@@ -227,6 +227,32 @@ def test_where_nobody_groups_an_optimizer_of_all_weights_is_refused(python, devi
     assert outcome.status == 0, outcome.err
 
 
+OTHER_GROUPS = """
+import runpy, sys, torch
+import torch.optim.optimizer as optimizer
+group = optimizer._group_tensors_by_device_and_dtype
+optimizer._group_tensors_by_device_and_dtype = lambda tensorlistlist, with_indices=False: {
+    key: [*lists, indices] for key, (lists, indices) in group(tensorlistlist, with_indices).items()}
+runpy.run_path(sys.argv[1])["attach"]()
+weights = [torch.ones(4, requires_grad=True)]
+for words in (dict(foreach=True), dict(fused=True), dict(), dict(foreach=False)):
+    try:
+        torch.optim.AdamW(weights, **words)
+        print("made", words)
+    except RuntimeError as error:
+        print(str(error).split(",")[0])
+"""
+
+
+def test_where_groups_have_another_shape_it_is_refused_too(torch2, device2):
+    """As in PyTorch 2.0; there what is not said is foreach on a GPU."""
+    outcome = training.finish([torch2, "-c", OTHER_GROUPS, TRAINING], env=device2)
+    assert outcome.status == 0, outcome.err
+    *refused, made = outcome.out.splitlines()
+    assert made == "made {'foreach': False}" and len(refused) == 3
+    assert all(line.startswith("AdamW: how PyTorch 2") and line.endswith("is not known") for line in refused)
+
+
 # ---------------------------------------------------------------- past the dispatcher
 
 TRITON = """

@@ -231,15 +231,27 @@ def split_optimizers(torch, core):
     for name in ("_foreach_zero_", "_amp_foreach_non_finite_check_and_unscale_"):  # of all gradients
         if hasattr(torch, name):
             setattr(torch, name, one_by_one(getattr(torch, name)))
-    group = getattr(optimizer, _GROUPING, None)
-    known = group is not None and list(inspect.signature(group).parameters) == ["tensorlistlist", "with_indices"]
-    if not known or not hasattr(optimizer.Optimizer, _GROUPING):
+    if not _groups_are_known(torch, optimizer):
         return _refuse_groups_of_tensors(torch, optimizer)
     for name in ("torch.optim.optimizer", "torch.optim.swa_utils", "torch.nn.utils.clip_grad"):
         module = sys.modules.get(name)
         if hasattr(module, _GROUPING):
             setattr(module, _GROUPING, split(getattr(module, _GROUPING)))
     return None
+
+
+def _groups_are_known(torch, optimizer):
+    """Whether optimizers ask that function, and it answers with lists and indices by device and dtype. (PyTorch 2.0's
+    has the same name and words, and another answer.)"""
+    group = getattr(optimizer, _GROUPING, None)
+    if group is None or not hasattr(optimizer.Optimizer, _GROUPING):
+        return False
+    if list(inspect.signature(group).parameters) != ["tensorlistlist", "with_indices"]:
+        return False
+    one = torch.zeros(1)
+    (key, value), = group([[one], []], True).items()
+    return (isinstance(key, tuple) and len(key) == 2 and isinstance(value, tuple) and len(value) == 2
+            and [list(map(id, part)) for part in value[0]] == [[id(one)], []] and list(value[1]) == [0])
 
 
 def _refuse_groups_of_tensors(torch, optimizer):
