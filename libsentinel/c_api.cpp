@@ -170,6 +170,9 @@ void sentinel_compute_on(void* stream) { current()->compute_on(stream); }
 void sentinel_forget_stream(void* stream) {
   if (current() != nullptr) current()->forget_stream(stream);
 }
+void sentinel_used_on(const void* storage, void* stream) { current()->used_on(storage, stream); }
+int sentinel_pin(const void* storage) { return current()->pin(storage) ? 1 : 0; }
+size_t sentinel_gpu_budget(void) { return current()->device_budget(); }
 int sentinel_unmanaged_malloc(int device, size_t bytes, void** memory) {
   try {
     *memory = current()->allocate_unmanaged(device, bytes);

@@ -154,6 +154,7 @@ struct Kind {
   bool op = false;     // of its own: neither a composite nor a mere mark
   bool node = false;   // the mark of all that autograd does for a node, and not only its kernels
   bool fills = false;  // writes its first operand whole, whatever that held
+  bool collective = false;  // between processes
 };
 
 // By the name's address; marks ("autograd::engine::…") have temporary names, so an entry is good
@@ -169,6 +170,7 @@ const Kind& kind_of(const at::RecordFunction& fn) {
                  (gpu >= 0 && op->hasKernelForDispatchKey(kGpuKernel));
       entry.fills = name->name == "aten::zero_";
     }
+  entry.collective = entry.name.rfind("c10d::", 0) == 0;
   entry.node = entry.name.rfind("autograd::engine::evaluate_function", 0) == 0;
   return entry;
 }
@@ -284,32 +286,68 @@ Frame start_node_mark() {
   return Frame::backward;
 }
 
-Frame start_op(const at::RecordFunction& fn) {
-  if (thread.inside > 0) {
-    if (gpu >= 0) {  // what the outer op does not name has to be there, too
-      name_stream();
-      name_inputs(fn);
-      sentinel_op_run();
+// A part of the op that runs. On a GPU what that does not name has to be there, too.
+template <class NameOperands>
+Frame begin_part(NameOperands&& name_operands) {
+  ++thread.inside;
+  if (gpu < 0) return Frame::inner;
+  name_stream();
+  name_operands();
+  sentinel_op_run();
+  return Frame::inner;
+}
+
+template <class NameOperands>
+Frame begin_op(const char* name, NameOperands&& name_operands) {
+  ++thread.inside;
+  // Of autograd's thread for a device layers are heard with its ops alone.
+  const bool with_layer = gpu >= 0 && thread.backward > 0 && !thread.layer.empty();
+  name_stream();
+  sentinel_op_start(name, phase(), with_layer ? thread.layer.c_str() : nullptr);
+  name_operands();
+  sentinel_op_run();
+  return Frame::op;
+}
+
+bool is_managed(const c10::IValue& value) {
+  if (value.isTensor())
+    return value.toTensor().defined() && value.toTensor().has_storage() &&
+           managed(value.toTensor());
+  if (!value.isList()) return false;
+  for (const c10::IValue& element : value.toListRef())
+    if (is_managed(element)) return true;
+  return false;
+}
+
+// Whoever computes it, in threads and on streams of its own, does so where no op is seen: what it
+// reads might have left, what it writes be written over.
+void refuse_collective(const at::RecordFunction& fn) {
+  for (const auto& input : fn.inputs())
+    if (is_managed(input)) {
+      std::fprintf(stderr,
+                   "sentinel: training stopped: %s is given tensors of gpu%d, which a collective "
+                   "cannot be under Sentinel: copy them to the processor before\n",
+                   fn.name(), gpu);
+      std::fflush(nullptr);
+      _exit(125);
     }
-    return ++thread.inside, Frame::inner;
-  }
+}
+
+Frame start_op(const at::RecordFunction& fn) {
+  if (gpu >= 0 && kind_of(fn).collective) refuse_collective(fn);
+  if (thread.inside > 0) return begin_part([&] { name_inputs(fn); });
   const auto& kind = kind_of(fn);
   if (kind.node) return start_node_mark();
   if (!kind.op || !trains()) return Frame::transparent;
   const bool overwrites = kind.fills && !fn.inputs().empty() && fn.inputs()[0].isTensor() &&
                           fills_storage(fn.inputs()[0].toTensor());
-  ++thread.inside;
   if (thread.backward == 0) layers().note(fn.seqNr());
-  // Of autograd's thread for a device layers are heard with its ops alone.
-  const bool with_layer = gpu >= 0 && thread.backward > 0 && !thread.layer.empty();
-  name_stream();
-  sentinel_op_start(fn.name(), phase(), with_layer ? thread.layer.c_str() : nullptr);
-  if (overwrites)
-    name_tensor(fn.inputs()[0].toTensor(), SENTINEL_WRITE | SENTINEL_OVERWRITE);
-  else if (sentinel_wants_tensors())
-    name_inputs(fn);
-  sentinel_op_run();
-  return Frame::op;
+  return begin_op(fn.name(), [&] {
+    if (overwrites)
+      name_tensor(fn.inputs()[0].toTensor(), SENTINEL_WRITE | SENTINEL_OVERWRITE);
+    else if (sentinel_wants_tensors())
+      name_inputs(fn);
+  });
 }
 
 void start_frame(const at::RecordFunction& fn) {
@@ -319,22 +357,26 @@ void start_frame(const at::RecordFunction& fn) {
                                                                       : start_op(fn));
 }
 
-void end_frame(const at::RecordFunction& fn) {
-  if (thread.frames.empty()) return;
+Frame leave_frame() {
+  if (thread.frames.empty()) return Frame::transparent;
   const auto frame = thread.frames.back();
   thread.frames.pop_back();
   if (frame == Frame::backward) --thread.backward;
   if (frame == Frame::optimizer) --thread.optimizer;
   if (frame == Frame::inner || frame == Frame::op) --thread.inside;
-  if (frame != Frame::op) return;
+  return frame;
+}
+
+void end_frame(const at::RecordFunction& fn) {
+  if (leave_frame() != Frame::op) return;
   if (gpu >= 0)  // what it made is its outputs, and may leave; not so what a library keeps
     for (const c10::IValue& output : fn.outputs()) name_tensors(output, SENTINEL_WRITE);
   sentinel_op_end();
 }
 
-// PyTorch drops what an observer throws and runs the op all the same. On a GPU what it uses need not
-// be there then: training ends instead. On the processor every access is served, and the op is one
-// that is not told.
+// PyTorch drops what an observer throws and runs the op all the same. On a GPU what it uses need
+// not be there then: training ends instead. On the processor every access is served, and the op is
+// one that is not told.
 void untold(const at::RecordFunction& fn, const std::exception& error) noexcept {
   if (gpu < 0) return;
   const bool python = *error.what() == '\0';  // its text would have to be asked for
@@ -416,6 +458,39 @@ EXPORT void* sentinel_torch_gpu_malloc(ssize_t bytes, int device, void* stream) 
 EXPORT void sentinel_torch_gpu_free(void* address, ssize_t, int device, void*) {
   if (address == nullptr) return;
   device == gpu ? sentinel_free(address) : sentinel_unmanaged_free(device, address);
+}
+
+// For record_stream().
+EXPORT void sentinel_torch_gpu_record_stream(void* address, void* stream) {
+  if (in_child) return;
+  sentinel_used_on(address, stream);
+  name_stream();
+}
+
+// From Python, around what launches kernels past the dispatcher: an op of that name (which stays
+// valid) that reads and writes these storages. -EPERM: this thread may launch nothing.
+EXPORT int sentinel_torch_launch_begin(const char* name, void* const* storages,
+                                       const std::size_t* bytes, std::size_t count) {
+  const bool tells = gpu >= 0 && !in_child;
+  if (tells && thread.inside == 0 && !trains()) return -EPERM;
+  const auto name_operands = [&] {
+    for (std::size_t i = 0; i < count; ++i)
+      sentinel_op_tensor(storages[i], bytes[i], SENTINEL_READ | SENTINEL_WRITE);
+  };
+  thread.frames.push_back(!tells              ? Frame::transparent
+                          : thread.inside > 0 ? begin_part(name_operands)
+                                              : begin_op(name, name_operands));
+  return 0;
+}
+EXPORT void sentinel_torch_launch_end() {
+  if (leave_frame() == Frame::op && !in_child) sentinel_op_end();
+}
+
+// From Python. 1: what lies there stays from now on, and could have left before.
+EXPORT int sentinel_torch_pin(const void* storage) {
+  if (in_child || gpu < 0) return 0;
+  name_stream();
+  return sentinel_pin(storage);
 }
 
 #ifdef SENTINEL_TORCH_FAKE_GPU

@@ -53,6 +53,18 @@ SENTINEL_API void sentinel_compute_on(void* stream);
  * still waited for; nothing may be launched any more, and a thread that computed there names
  * another before it launches (else it is taken to compute on the default stream). */
 SENTINEL_API void sentinel_forget_stream(void* stream);
+/* The tensor at `storage` is used on that stream by what no op names: by a library's kernels, say.
+ * It is there for what is launched on it next, and what the stream was given is waited for from now
+ * on before the memory of any tensor is another's. The calling thread computes on it until it names
+ * another. */
+SENTINEL_API void sentinel_used_on(const void* storage, void* stream);
+/* The address of the tensor at `storage` is known where no op names it: it is there, and stays
+ * until it is freed. 1: it may have left until now; 0: it could not, or is no tensor of the
+ * session's. */
+SENTINEL_API int sentinel_pin(const void* storage);
+/* Bytes of the device that tensors may have, as far as that is known now: a share is of the most
+ * that was alive until now. */
+SENTINEL_API size_t sentinel_gpu_budget(void);
 /* Memory of another device than the session's, which is not managed: no op names it. From the
  * driver, in that device's primary context; what is freed goes back once all is over that the
  * device was given until then, and nobody waits for that but who finds the device full. 0,

@@ -22,10 +22,6 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096, kSample = 64;
 
-std::uint64_t table_bytes(std::uint64_t per_slot) {
-  return static_cast<std::uint64_t>(Checksums::kMostSlots) * per_slot * sizeof(std::uint64_t);
-}
-
 // Another line in each page, so that what a page begins with does not stand for all of it.
 std::uint64_t sample_at(std::uint64_t page) { return page * 37 % (kPage / kSample) * kSample; }
 
@@ -41,11 +37,16 @@ ChecksumLevel parse_checksum_level(const std::string& text) {
 Checksums::Checksums(ChecksumLevel level, std::uint64_t frame_bytes)
     : level_(level), frame_bytes_(frame_bytes), per_slot_((frame_bytes + kBytes - 1) / kBytes) {
   if (level_ != ChecksumLevel::off)
-    table_ = reinterpret_cast<std::uint64_t*>(reserve_anonymous(table_bytes(per_slot_), kPage));
+    table_ = reinterpret_cast<std::uint64_t*>(reserve_anonymous(table_bytes(), kPage));
+}
+
+std::uint64_t Checksums::table_bytes() const {
+  const auto bytes = static_cast<std::uint64_t>(most_slots()) * per_slot_ * sizeof *table_;
+  return (bytes + kPage - 1) / kPage * kPage;
 }
 
 Checksums::~Checksums() {
-  if (table_ != nullptr) munmap(table_, table_bytes(per_slot_));
+  if (table_ != nullptr) munmap(table_, table_bytes());
 }
 
 void Checksums::take(std::int64_t slot, const void* frame) noexcept {

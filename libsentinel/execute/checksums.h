@@ -25,7 +25,7 @@ ChecksumLevel parse_checksum_level(const std::string&);  // off, sampled, full; 
 class Checksums {
  public:
   static constexpr std::uint64_t kBytes = 32u << 10;
-  static constexpr std::int64_t kMostSlots = 1 << 23;  // 16 TiB in frames of 2 MiB
+  static constexpr std::uint64_t kMostBytes = 16ull << 40;  // of the files
 
   // Throws Error where there are no addresses for the sums: 4 GiB of them, used as slots are.
   Checksums(ChecksumLevel, std::uint64_t frame_bytes);
@@ -34,6 +34,7 @@ class Checksums {
   Checksums& operator=(const Checksums&) = delete;
 
   ChecksumLevel level() const { return level_; }
+  std::int64_t most_slots() const { return static_cast<std::int64_t>(kMostBytes / frame_bytes_); }
 
   // Of a whole frame that is about to be written to the slot. Nobody writes to it meanwhile.
   void take(std::int64_t slot, const void* frame) noexcept;
@@ -44,6 +45,7 @@ class Checksums {
 
  private:
   std::uint64_t sum(const char* bytes, std::uint64_t count) const noexcept;
+  std::uint64_t table_bytes() const;
   std::uint64_t* sums(std::int64_t slot) const noexcept {
     return table_ + static_cast<std::uint64_t>(slot) * per_slot_;
   }

@@ -45,6 +45,9 @@ class Engine {
   std::uintptr_t arena() const { return arena_; }
   std::uint64_t arena_bytes() const { return arena_bytes_; }
   std::uint64_t granule() const { return granule_; }  // in which space is held and moved
+  // Tensors begin at multiples of it. Without a guard they are multiples of it too, so that plans,
+  // which lay small ones side by side, keep it.
+  std::uint64_t alignment() const { return alignment_; }
   bool contains(const void* address) const {
     return reinterpret_cast<std::uintptr_t>(address) - arena_ < arena_bytes_;
   }
@@ -157,7 +160,7 @@ class Engine {
 
  protected:
   std::uintptr_t arena_ = 0;
-  std::uint64_t arena_bytes_ = 0, granule_ = 0;
+  std::uint64_t arena_bytes_ = 0, granule_ = 0, alignment_ = 64;
   std::atomic<bool> counting_ = false;
   std::atomic<std::uint64_t> clock_ = 1;
   std::atomic<bool> launching_ = false;

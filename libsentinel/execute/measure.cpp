@@ -208,7 +208,8 @@ Machine measure_machine(const std::string& directory, bool allow_memory) {
 }
 
 Machine measure_machine(const SessionOptions& options) {
-  if (options.gpu) return measure_gpu(*open_gpu(options), local_machine(options));
+  if (options.gpu)
+    return measure_gpu(*open_gpu(options), local_machine(options), options.granule_bytes);
   if (options.nodes) return measure_nodes(*options.nodes, options.granule_bytes);
   return measure_machine(options.slow_directory, options.allow_tmpfs);
 }
@@ -239,7 +240,7 @@ gpu::HostOptions host_options(const SessionOptions& options) {
 void put_drive_below(Machine& machine, const SessionOptions& options) {
   auto& tiers = machine.tiers;
   if (tiers.size() < 2) throw Error(fmt::format("machine {} has no host's memory", machine.name));
-  tiers[1].capacity = gpu::HostStore::capacity(host_options(options), kGranule);
+  tiers[1].capacity = gpu::HostStore::capacity(host_options(options), options.granule_bytes);
   if (tiers.size() > 2) return;
   const auto drive = of_drive(options);
   const auto below = known_machine(drive);

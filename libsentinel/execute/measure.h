@@ -35,8 +35,10 @@ std::unique_ptr<gpu::Driver> open_gpu(const SessionOptions&);
 // refused beyond what the device has free. Throws Error.
 using KnownMachine = std::function<Machine(const SessionOptions&)>;
 SessionOptions with_gpu_memory(SessionOptions, const KnownMachine& known);
-// A GPU's memory over the host's, by the driver's copies. Throws Error.
-Machine measure_gpu(gpu::Driver&, const std::string& name);
+// A GPU's memory over the host's, by the driver's copies, in granules of so many bytes. Throws
+// Error.
+Machine measure_gpu(gpu::Driver&, const std::string& name,
+                    std::uint64_t granule_bytes = kGpuGranule);
 
 // The machine "local", with frames as its granule. Throws Error.
 Machine measure_machine(const std::string& directory, bool allow_memory);

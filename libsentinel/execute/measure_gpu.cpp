@@ -8,7 +8,6 @@
 #include "execute/backing.h"
 #include "execute/gpu/managed_driver.h"
 #include "execute/gpu/pool_engine.h"
-#include "execute/limits.h"
 #include "execute/measure.h"
 #include "plan/plan_file.h"
 #include "sentinel/analysis.h"
@@ -31,16 +30,16 @@ double median(std::array<double, kRounds>& values) {
 // Two ranges of the device's memory and two of the host's; some granules of the device's beside.
 class Rig {
  public:
-  explicit Rig(gpu::Driver& driver)
+  Rig(gpu::Driver& driver, std::uint64_t granule)
       : driver_(driver),
-        granule_(round_up(kGranule, driver.granularity())),
+        granule_(round_up(granule, driver.granularity())),
         bytes_(round_up(std::min(kBytes, driver.free_bytes() / kShare), driver.granularity())) {
     try {
       for (auto& range : device_) {
         make(range, bytes_, 1);
         map(range);
       }
-      make(granules_, granule_, gpu::kNeighbours);
+      make(granules_, granule_, gpu::neighbours(granule_));
       for (auto& memory : host_) memory = driver_.pin(bytes_);
       for (auto& stream : streams_) stream = driver_.make_stream();
       for (auto& event : events_) event = driver_.make_event();
@@ -68,14 +67,15 @@ class Rig {
     double map, unmap;
   };
   Mapping mapping() {
+    const auto together = static_cast<double>(gpu::neighbours(granule_));
     std::array<double, kRounds> in, out;
     for (std::size_t i = 0; i < kRounds; ++i) {
       auto begin = Clock::now();
       map(granules_);
-      in[i] = seconds_since(begin) / gpu::kNeighbours;
+      in[i] = seconds_since(begin) / together;
       begin = Clock::now();
       unmap(granules_);
-      out[i] = seconds_since(begin) / gpu::kNeighbours;
+      out[i] = seconds_since(begin) / together;
     }
     return {median(in), median(out)};
   }
@@ -196,10 +196,12 @@ SessionOptions with_gpu_memory(SessionOptions options, const KnownMachine& known
 }
 
 // The engine maps what comes and unmaps what has left, one after the other, beside the copies: what
-// takes longer is the rate. Managed memory needs no such calls.
-Machine measure_gpu(gpu::Driver& driver, const std::string& name) {
+// takes longer is the rate. Managed memory needs no such calls. The host's memory is without a
+// limit unless --host-memory gives one: some machines' grows as it is touched, and no measurement
+// tells how far.
+Machine measure_gpu(gpu::Driver& driver, const std::string& name, std::uint64_t granule_bytes) {
   const auto capacity = driver.free_bytes();
-  Rig rig(driver);
+  Rig rig(driver, granule_bytes);
   rig.bw({.in = true, .out = true});  // the first copies wait for the device to wake up
   const auto [map, unmap] = rig.mapping();
   const auto granule = static_cast<double>(rig.granule());
@@ -221,10 +223,7 @@ Machine measure_gpu(gpu::Driver& driver, const std::string& name) {
                            .read_bw = within,
                            .write_bw = within,
                            .byte_addressable = true});
-  machine.tiers.push_back({.name = "host",
-                           .capacity = physical_bytes(),
-                           .read_bw = speed.read_bw,
-                           .write_bw = speed.write_bw});
+  machine.tiers.push_back({.name = "host", .read_bw = speed.read_bw, .write_bw = speed.write_bw});
   machine.links.push_back(
       {.name = "pcie", .bw = port_bw(speed), .tiers = {"host"}, .half_duplex = true});
   return machine;

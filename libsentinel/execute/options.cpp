@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cctype>
 #include <charconv>
 #include <cstdlib>
@@ -79,11 +80,29 @@ ChecksumLevel checksums_of(const std::string& text, bool device_moves) {
   return ChecksumLevel::off;
 }
 
+// What a driver makes chunks of, and the host pins sixteen of at once.
+std::uint64_t gpu_granule_of(const std::string& text) {
+  if (text == "auto") return kGpuGranule;
+  const auto bytes = parse_bytes(text);
+  if (!std::has_single_bit(bytes) || bytes < kGpuGranule || bytes > 64_MiB)
+    throw Error(
+        fmt::format("--granule {}: a GPU's memory moves by a power of two, 2M to 64M", text));
+  return bytes;
+}
+
+// Of the name of a machine that is measured with another granule than most.
+std::string granule_suffix(const SessionOptions& options) {
+  return options.granule_bytes == kGpuGranule ? ""
+                                              : fmt::format("-{}m", options.granule_bytes / 1_MiB);
+}
+
 }  // namespace
 
 std::string local_machine(const SessionOptions& options) {
   const auto disks = split_directories(options.slow_directory).size();
-  if (options.gpu) return fmt::format("local-gpu{}-{}", *options.gpu, options.gpu_memory);
+  if (options.gpu)
+    return fmt::format("local-gpu{}-{}{}", *options.gpu, options.gpu_memory,
+                       granule_suffix(options));
   if (!options.nodes) return disks > 1 ? fmt::format("local-{}-disks", disks) : "local";
   return "local-" + print(*options.nodes) + (options.granule_bytes == 4_KiB ? "-4k" : "");
 }
@@ -135,14 +154,18 @@ SessionOptions options_from_environment() {
   options.arena_bytes = round_up(parse_bytes(value_of("SENTINEL_ARENA")), kGranule);
   options.gpu = parse_gpu_tier(value_of("SENTINEL_TIERS"));
   if (!options.gpu) options.nodes = parse_node_tiers(value_of("SENTINEL_TIERS"));
+  const auto granule = value_of("SENTINEL_GRANULE");
+  options.granule_bytes = options.gpu     ? gpu_granule_of(granule)
+                          : options.nodes ? granule_of(granule)
+                                          : kGranule;
   if (options.gpu_memory != "pools" && options.gpu_memory != "managed" &&
       options.gpu_memory != "auto")
     throw Error(fmt::format("--gpu-memory {}: pools, managed or auto", options.gpu_memory));
   if (const auto host = value_of("SENTINEL_HOST_MEMORY"); !host.empty()) {
     if (!options.gpu || options.gpu_memory == "managed")
       throw Error("--host-memory is for a GPU's pools: give --tiers fast=gpu0,slow=host as well");
-    options.host_bytes = parse_bytes(host) / kGranule * kGranule;
-    constexpr auto least = gpu::HostStore::kLeast * kGranule;
+    options.host_bytes = round_down(parse_bytes(host), options.granule_bytes);
+    const auto least = gpu::HostStore::kLeast * options.granule_bytes;
     if (options.host_bytes < least)
       throw Error(fmt::format("--host-memory {}: between a GPU and a file {} are the least", host,
                               print_bytes(least)));
@@ -155,7 +178,6 @@ SessionOptions options_from_environment() {
     options.io = "auto";  // a recording has no such file
   }
   options.checksums = checksums_of(value_of("SENTINEL_CHECKSUM"), options.io == kCuFile);
-  options.granule_bytes = options.nodes ? granule_of(value_of("SENTINEL_GRANULE")) : kGranule;
   return options;
 }
 

@@ -43,7 +43,8 @@ inline constexpr std::array kOptionTable{
         "SENTINEL_HOST_MEMORY", "",
         "beside a GPU: the host's memory for tensors; what exceeds it lies in the slow tier's "
         "directory"},
-    OptionRow{"SENTINEL_GRANULE", "auto", "unit that NUMA tiers move: 4K, 2M, or auto"},
+    OptionRow{"SENTINEL_GRANULE", "auto",
+              "unit in which memory moves: between NUMA nodes 4K, 2M, or auto; a GPU's 2M to 64M"},
     OptionRow{"SENTINEL_SUMMARY", "", "where the JSON summary of a run goes"},
     OptionRow{"SENTINEL_MACHINE", "", "machine file for planning; default: as measured"},
     OptionRow{"SENTINEL_WINDOW", "", "W in pages; default: the last-level cache"},
@@ -79,6 +80,8 @@ inline constexpr const char* kCuFile = "cufile";  // of SENTINEL_IO
 inline constexpr const char* kCupti = "cupti";    // of SENTINEL_COUNT
 // Of `gpu_memory`, for a recording alone: the host's, which the device's kernels use in place.
 inline constexpr const char* kPageable = "pageable";
+
+inline constexpr std::uint64_t kGpuGranule = 2u << 20;  // unless SENTINEL_GRANULE names another
 
 enum class Mode { none, record, run, arena };
 

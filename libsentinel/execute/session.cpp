@@ -37,11 +37,12 @@ std::unique_ptr<Engine> make_engine(const SessionOptions& options, gpu::Driver* 
     const bool managed = options.gpu_memory == "managed";
     const auto free = driver->free_bytes(), spare = gpu::spare_of(free);
     gpu::PoolOptions pools{.arena_bytes = options.arena_bytes,
-                           .granule_bytes = kGranule,
+                           .granule_bytes = options.granule_bytes,
                            .spare_bytes = spare,
                            .host = host_options(options)};
     if (managed) {  // all of it is within the device's memory, wherever it lies
-      pools.arena_bytes = std::min(options.arena_bytes, (free - spare) / kGranule * kGranule);
+      pools.arena_bytes =
+          std::min(options.arena_bytes, round_down(free - spare, options.granule_bytes));
       pools.spare_bytes = 0;
     }
     return std::make_unique<gpu::PoolEngine>(*driver, pools);

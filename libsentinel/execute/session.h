@@ -69,6 +69,9 @@ class Session {
   void op_run() noexcept;
   void compute_on(void* stream) noexcept;
   void forget_stream(void* stream) noexcept;
+  void used_on(const void* storage, void* stream) noexcept;
+  bool pin(const void* storage) noexcept;  // whether it was not before
+  std::uint64_t device_budget();           // as far as it is known now
   void op_end() noexcept;
   void step_end() noexcept;
 
@@ -220,6 +223,7 @@ class Session {
 
   std::mutex lock_;  // guards all below
   Space space_;
+  std::uint64_t pinned_bytes_ = 0;
   StepRecorder recorder_;
   Names names_;
   Summary summary_;

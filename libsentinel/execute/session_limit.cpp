@@ -88,6 +88,17 @@ void Session::settle_cgroup_limit(const Profile& profile) {
   limit_is(room);
 }
 
+// Before a profile tells the peak, the most that was alive until now is taken for it.
+std::uint64_t Session::device_budget() {
+  const Guard guard(lock_);
+  if (summary_.fast_limit_bytes != 0 || !driver_) return summary_.fast_limit_bytes;
+  const auto room = driver_->free_bytes() + engine_->counters().held_bytes;
+  const auto most = room - gpu::spare_of(room);
+  if (options_.fast.percent <= 0) return most;
+  return std::min(most, static_cast<std::uint64_t>(static_cast<double>(space_.most_live_bytes()) *
+                                                   options_.fast.percent / 100));
+}
+
 // The first kind of step that was profiled settles it for all others. Of a device it is no more
 // than the engine takes.
 std::uint64_t Session::fast_bytes(const Profile& profile) const {

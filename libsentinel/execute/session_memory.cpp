@@ -13,6 +13,7 @@ namespace sentinel {
 void* Session::allocate(std::size_t bytes) noexcept {
   if (bytes == 0) return nullptr;
   if (in_child_) return engine_->guarded() ? aligned_alloc(64, round_up(bytes, 64)) : nullptr;
+  if (!engine_->guarded()) bytes = round_up(bytes, engine_->alignment());
   const Guard guard(lock_);
   auto& worker = here();
   const bool trains = this->trains(worker);
@@ -39,6 +40,7 @@ std::string Session::why_full(std::size_t bytes) {
   if (in_child_ && !engine_->guarded()) return "a forked child cannot use its parent's GPU";
   Guard guard(lock_);
   const bool no_addresses = engine_->guarded() || space_.out_of_addresses();
+  const auto pinned = pinned_bytes_;
   guard.unlock();
   if (no_addresses && options_.gpu_memory == "managed" && driver_)
     return "managed memory has no more addresses than the device had bytes free; take "
@@ -47,10 +49,13 @@ std::string Session::why_full(std::size_t bytes) {
   const auto now = memory();
   return fmt::format(
       "gpu{} has no room for {} beside what the running op uses: {} of tensors are alive, {} are "
-      "held on the device{}",
+      "held on the device{}{}",
       gpu(), print_bytes(bytes), print_bytes(now.live_bytes), print_bytes(now.held_bytes),
       now.budget_bytes != 0 ? fmt::format(" within a budget of {}", print_bytes(now.budget_bytes))
-                            : "");
+                            : "",
+      pinned != 0
+          ? fmt::format(", and {} stay, for their addresses were asked for", print_bytes(pinned))
+          : "");
 }
 
 Session::Memory Session::memory(bool reset) {
@@ -73,7 +78,34 @@ void Session::stay(LiveTensor& tensor) {
 }
 
 void Session::may_leave(LiveTensor& tensor) {
+  if (tensor.pinned) return;
   if (std::exchange(tensor.stays, false)) engine_->may_leave(tensor.address, tensor.bytes);
+}
+
+// Whoever has the address uses it when it pleases, and behind what this thread computes on. (A
+// program orders its own streams behind that, for there the contents were made.)
+bool Session::pin(const void* storage) noexcept {
+  if (in_child_ || engine_->guarded() || !engine_->contains(storage)) return false;
+  Guard guard(lock_);
+  auto* tensor = space_.find(storage);
+  if (tensor == nullptr || std::exchange(tensor->pinned, true)) return false;
+  pinned_bytes_ += tensor->bytes;
+  if (!tensor->stays) stay(*tensor);
+  const auto [address, bytes] = std::pair(tensor->address, tensor->bytes);
+  guard.unlock();
+  engine_->await(address, bytes);
+  return true;
+}
+
+void Session::used_on(const void* storage, void* stream) noexcept {
+  if (in_child_ || engine_->guarded()) return;
+  compute_on(stream);
+  Guard guard(lock_);
+  const auto* tensor = engine_->contains(storage) ? space_.find(storage) : nullptr;
+  if (tensor == nullptr) return;
+  const auto [address, bytes] = std::pair(tensor->address, tensor->bytes);
+  guard.unlock();
+  engine_->await(address, bytes);
 }
 
 void Session::release(void* address) noexcept {
@@ -86,6 +118,7 @@ void Session::release(void* address) noexcept {
     say("a pointer was freed that is no live tensor; the program is at fault, or freed it twice");
     abort();
   }
+  if (std::exchange(tensor->pinned, false)) pinned_bytes_ -= tensor->bytes;
   may_leave(*tensor);
   if (counted_) disarm(*tensor);
   if (recording() && tensor->record != StepRecorder::kNone) recorder_.freed(tensor->record);
@@ -137,9 +170,11 @@ Session::Memory Session::unmanaged(int device, bool reset) {
 std::unique_ptr<gpu::Driver> Session::open_unmanaged(int device) {
   auto driver = gpu::open_driver(device, options_.cuda);
   const bool reached = engine_->share(device);
-  const auto* apart = ". It cannot reach what lies on the other: copy by way of the processor, or "
-                      "take --gpu-memory managed";
-  say(fmt::format("gpu{0} is not managed, gpu{1} is: tensors of gpu{0} stay there, outside "
+  const auto* apart =
+      ". It cannot reach what lies on the other: copy by way of the processor, or "
+      "take --gpu-memory managed";
+  say(
+      fmt::format("gpu{0} is not managed, gpu{1} is: tensors of gpu{0} stay there, outside "
                   "--fast{2}",
                   device, gpu(), reached ? "" : apart));
   return driver;

@@ -196,7 +196,7 @@ std::uint64_t SlowFile::capacity() const {
 bool SlowFile::grow() noexcept {
   const auto end = offset(slots_) + frame_bytes_ * kGrowSlots;
   const auto more = kGrowSlots * static_cast<std::int64_t>(files_.size());
-  if (slots_ + more > Checksums::kMostSlots) {
+  if (slots_ + more > checksums_.most_slots()) {
     errno = EFBIG;
     return false;
   }

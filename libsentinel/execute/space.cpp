@@ -30,6 +30,8 @@ Space::Space(Engine& engine) : engine_(engine), heap_(engine.arena(), engine.are
 
 std::uint32_t Space::add_plan(std::vector<PlannedSlot> slots, std::uint64_t region_bytes) {
   Planned planned;
+  for (auto& slot : slots)  // of a profile that was recorded elsewhere
+    slot.placed = slot.placed && slot.offset % engine_.alignment() == 0;
   planned.used.assign(slots.size(), false);
   planned.slots = std::move(slots);
   planned.cut();
@@ -145,7 +147,8 @@ LiveTensor* Space::allocate(std::uint64_t bytes, std::uint32_t slot, bool own_pa
     tensor.slot = slot;
     tensor.address = address_of(active_, slot);
   } else {
-    const auto alignment = natural_alignment(bytes, engine_.granule());
+    const auto alignment =
+        std::max(natural_alignment(bytes, engine_.granule()), engine_.alignment());
     tensor.reserved = own_pages ? round_up(bytes, kPage) : bytes;
     tensor.address =
         heap_.allocate(tensor.reserved, own_pages ? std::max(kPage, alignment) : alignment);
@@ -162,8 +165,8 @@ LiveTensor* Space::allocate(std::uint64_t bytes, std::uint32_t slot, bool own_pa
 
 void Space::hand_over(std::uint32_t plan, std::uint32_t from, std::uint32_t to) {
   auto& planned = plans_[plan];
-  const bool alike = planned.ranges_of[from] != kFixed &&
-                     planned.ranges_of[from] == planned.ranges_of[to];
+  const bool alike =
+      planned.ranges_of[from] != kFixed && planned.ranges_of[from] == planned.ranges_of[to];
   if (!alike || !planned.used[from] || planned.used[to]) return;
   planned.address[to] = std::exchange(planned.address[from], 0);
   planned.used[from] = false;

@@ -51,11 +51,11 @@ def batches(workers=0):
 
 
 class Training:
-    def __init__(self, device):
+    def __init__(self, device, **optimizer):
         torch.manual_seed(1)
         torch.use_deterministic_algorithms(True, warn_only=True)
         self.device, self.model = device, Residual().to(device)
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3, foreach=False)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3, **optimizer)
         self.number = 0
 
     def loss(self, images, labels):
@@ -86,6 +86,15 @@ class Training:
 def straight(training):
     for batch in batches():
         training.step(batch)
+
+
+def one_op_for_all_weights(training):
+    """As trainers have it by default: fused, and gradients are clipped by the norm of all."""
+    for batch in batches():
+        loss = training.loss(*batch)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(training.model.parameters(), 1.0)
+        training.update(loss)
 
 
 def out_of_memory(training):
@@ -169,8 +178,9 @@ def another_device(training):
         training.step(batch)
 
 
-CASES = {case.__name__: case for case in (straight, out_of_memory, forked, another_thread, a_stream_that_ends,
-                                          statistics, another_device)}
+OPTIMIZERS = {one_op_for_all_weights: {"fused": True}}
+CASES = {case.__name__: case for case in (straight, one_op_for_all_weights, out_of_memory, forked, another_thread,
+                                          a_stream_that_ends, statistics, another_device)}
 
 
 def main():
@@ -178,8 +188,9 @@ def main():
     parser.add_argument("case", choices=CASES)
     parser.add_argument("--device", default="cuda")
     args = parser.parse_args()
-    training = Training(args.device)
-    CASES[args.case](training)
+    case = CASES[args.case]
+    training = Training(args.device, **OPTIMIZERS.get(case, {"foreach": False}))
+    case(training)
     training.end()
 
 

@@ -5,7 +5,8 @@ by demand alone and with DeepUM's tables. Prints a table a model and what it com
 
     compare.py --sentinel BIN [--models A,B] [--shares 40,20,60] [--only LABEL;LABEL] [--seconds 420] [--json FILE]
 
-With a FILE of an earlier call what is missing there is measured alone, and plain PyTorch again, for each call's
+A model's plain training and Sentinel's first row come before anything else of the next model. With a FILE of an
+earlier call what is missing there is measured alone, and plain PyTorch again, for each call's
 figures are held against its own. Where it failed it is tried once more; all else of that model waits for it.
 """
 import argparse
@@ -18,7 +19,8 @@ import time
 
 import bounded
 import table
-from compared import BASELINES, MODELS, NO_TIME, SHARES, by_other_policies, by_plan_and_by_demand, without_plain, wrong
+from compared import (BASELINES, GRANULE, MODELS, NO_TIME, SHARES, by_other_policies, by_plan_and_by_demand,
+                      without_plain, wrong)
 from results import Results, about
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -30,7 +32,11 @@ def add_options(parser):
     parser.add_argument("--python", default=sys.executable, help="one that has PyTorch")
     parser.add_argument("--models", type=lambda text: text.split(","), default=MODELS)
     parser.add_argument("--shares", type=lambda text: [int(share) for share in text.split(",")], default=SHARES)
+    parser.add_argument("--granules", type=lambda text: text.split(","), default=[GRANULE],
+                        help="sizes of chunks for the first share (2M,16M); all else is measured with the first")
     parser.add_argument("--only", type=lambda text: text.split(";"), help="labels of Sentinel's rows; '': none of them")
+    parser.add_argument("--no-techniques", dest="techniques", action="store_false",
+                        help="leave out checkpointing, saved tensors on the host, and plain PyTorch once more")
     parser.add_argument("--seconds", type=float, default=420, help="what is not over by then is left out")
     parser.add_argument("--each", type=float, default=120, help="seconds that a training may take")
     parser.add_argument("--batch", type=int)
@@ -56,10 +62,10 @@ def training(args, model, *flags, size=None):
 def under(args, contender, summary, words):
     """The words under `sentinel run`."""
     chosen = {"--fast": contender.share and f"{contender.share}%", "--policy": contender.policy,
-              "--host-memory": contender.host}
+              "--host-memory": contender.host, "--granule": contender.granule if contender.granule != GRANULE else None}
     flags = [word for flag, value in chosen.items() if value for word in (flag, value)]
     return [args.sentinel, "run", "--tiers", "fast=gpu0,slow=host", "--gpu-memory", args.gpu_memory, *flags,
-            "--quiet", "--summary", summary, "--", *words]
+            "--summary", summary, "--", *words]
 
 
 def row_of(run, reference):
@@ -107,9 +113,10 @@ class Comparison:
                      if label in rows and rows[label]["call"] == self.results.call), None)
 
     def begin(self, model, labels):
-        """Plain PyTorch, and what it does with the techniques named."""
-        labels = labels if "plain" in labels else [self.again, *labels]
-        runs, reason = self.trained(model, labels, *self.words(
+        """What PyTorch does with the techniques named; plain first, where this call has not measured that yet."""
+        known = "plain" in labels or self.reference(model)
+        labels = labels if known else [self.again, *labels]
+        runs, reason, _ = self.trained(model, labels, *self.words(
             model, "--techniques", ",".join(BASELINES.get(label, "none") for label in labels)))
         for label, run in zip(labels, runs + [{"failure": reason}] * len(labels)):
             row = row_of(run, self.reference(model))
@@ -118,11 +125,13 @@ class Comparison:
 
     def go_on(self, model, contender):
         """Sentinel."""
-        runs, reason = self.trained(model, [contender.label],
-                                    *under(self.args, contender, self.summary, self.words(model)))
+        runs, reason, said = self.trained(model, [contender.label],
+                                          *under(self.args, contender, self.summary, self.words(model)))
         row = row_of(runs[0] if runs else {"failure": reason}, self.reference(model))
         if self.summary.exists():
             row["summary"] = json.loads(self.summary.read_text())
+        if said:
+            row["said"] = said
         self.results.put(row, "models", model, contender.label)
 
     def words(self, model, *flags):
@@ -130,37 +139,47 @@ class Comparison:
         return training(self.args, model, "--steps", STEPS, "--json", self.record, *batch, *flags)
 
     def trained(self, model, labels, *words):
-        """Records of those that ended, and what kept the others from it."""
+        """Records of those that ended, what kept the others from it, and what Sentinel said."""
         for path in (self.record, self.summary):
             path.unlink(missing_ok=True)
         left = self.deadline - time.monotonic()
         if left <= 0:
-            return [], NO_TIME
+            return [], NO_TIME, []
         print(f"{model}: {', '.join(labels)}", file=sys.stderr, flush=True)
         ended = bounded.run(words, min(left, self.args.each))
         runs = json.loads(self.record.read_text()) if self.record.exists() else []
         if ended.status != 0 and len(labels) == 1:
             runs = []  # what fails, or does not end, when its record is written, has failed
+        said = [line for line in ended.err.splitlines() if line.startswith("sentinel: ")]
         if ended.status is None:
-            return runs, NO_TIME if left < self.args.each else f"not over after {self.args.each:.0f} s"
-        return runs, ended.reason()
+            return runs, NO_TIME if left < self.args.each else f"not over after {self.args.each:.0f} s", said
+        return runs, ended.reason(), said
 
 
 def measure(args, results, deadline, contenders):
-    """What is missing of plain PyTorch and these. The first ones of all models come before the next ones of any."""
+    """What is missing of plain PyTorch and these. A model's plain training and the first share come first, then the
+    other techniques, and then the next contenders of all models before those after them of any."""
     candidates = [one for one in contenders if args.sentinel and (args.only is None or one.label in args.only)]
     with tempfile.TemporaryDirectory(prefix="sentinel-gpu-") as name:
         comparison = Comparison(args, results, pathlib.Path(name), deadline)
         for model in args.models:
             comparison.try_plain_again(model)
         wanted = {model: [one for one in candidates if comparison.missing(model, one.label)] for model in args.models}
+        first = [one for one in candidates if (one.share, one.policy, one.host) == (args.shares[0], None, None)]
+        for model in args.models:
+            plain = [label for label in ("plain",) if comparison.missing(model, label)]
+            if plain or wanted[model] and not comparison.reference(model):
+                comparison.begin(model, plain)
+            for one in first:
+                if one in wanted[model]:
+                    comparison.go_on(model, one)
         for model in args.models:
             labels = [label for label in BASELINES if comparison.missing(model, label)]
-            if labels or wanted[model] and not comparison.reference(model):
+            if labels and args.techniques:
                 comparison.begin(model, labels)
         for one in candidates:
             for model in args.models:
-                if one in wanted[model]:
+                if one in wanted[model] and one not in first:
                     comparison.go_on(model, one)
     return [f"{model}: {label}" for model in args.models for label in wrong(results.data["models"][model])]
 
@@ -172,7 +191,7 @@ def main():
     parser.add_argument("--json", type=pathlib.Path)
     args = parser.parse_args()
     results = Results(args.json, about(args.python, chosen(args)), ["compare.py", *sys.argv[1:]])
-    failed = measure(args, results, time.monotonic() + args.seconds, by_plan_and_by_demand(args.shares)
+    failed = measure(args, results, time.monotonic() + args.seconds, by_plan_and_by_demand(args.shares, args.granules)
                      + by_other_policies(args.shares, args.host_memory))
     print(table.text(results.data))
     if failed:

@@ -180,7 +180,8 @@ struct Calls {
 // as a device may put off what nobody uses.
 Calls calls(Driver& driver, std::size_t together) {
   const auto granule = round_up(kGranule, driver.granularity());
-  const auto range = driver.reserve(kNeighbours * granule);
+  const auto most = neighbours(granule);
+  const auto range = driver.reserve(most * granule);
   const auto stream = driver.make_stream();
   const auto event = driver.make_event();
   void* host = driver.pin(granule);
@@ -191,8 +192,8 @@ Calls calls(Driver& driver, std::size_t together) {
     chunks.push_back(*chunk);
   }
   std::vector<double> in, out;
-  for (std::size_t n = 0; n < 5 * kNeighbours; n += together) {
-    const auto at = range + n % kNeighbours * granule;
+  for (std::size_t n = 0; n < 5 * most; n += together) {
+    const auto at = range + n % most * granule;
     auto begin = Clock::now();
     driver.map_all(at, granule, chunks);
     in.push_back(1e6 * seconds_since(begin) / static_cast<double>(together));
@@ -208,7 +209,7 @@ Calls calls(Driver& driver, std::size_t together) {
   driver.unpin(host);
   driver.destroy_event(event);
   driver.destroy_stream(stream);
-  driver.unreserve(range, kNeighbours * granule);
+  driver.unreserve(range, most * granule);
   return {median(in), median(out)};
 }
 
@@ -249,17 +250,18 @@ void run(const char* file, std::uint64_t blocks) {
   const char* library = std::getenv("SENTINEL_CUDA");  // as in a session
   const auto open = [&] { return library != nullptr ? open_driver(0, library) : open_driver(0); };
   const auto driver = open();
-  const auto alone = calls(*driver, 1), beside = calls(*driver, kNeighbours);
-  blocks = round_up(blocks, kNeighbours);
+  const auto together = neighbours(round_up(kGranule, driver->granularity()));
+  const auto alone = calls(*driver, 1), beside = calls(*driver, together);
+  blocks = round_up(blocks, together);
   Plain plain(*driver, blocks);
   Engine pools(*driver, blocks);
   const auto prefetching = make_managed_driver(open());
   Engine managed(*prefetching, blocks);
   std::vector<Row> rows{
       {"plain", "plain copies, 2 MiB, pinned", [&] { return plain.measure(); }},
-      {"pools", "engine, mapped and unmapped", [&] { return pools.measure(kNeighbours); }},
+      {"pools", "engine, mapped and unmapped", [&] { return pools.measure(together); }},
       {"pools, one by one", "  granules one by one", [&] { return pools.measure(1); }},
-      {"managed", "engine, managed, prefetched", [&] { return managed.measure(kNeighbours); }},
+      {"managed", "engine, managed, prefetched", [&] { return managed.measure(together); }},
       {"managed, one by one", "  granules one by one", [&] { return managed.measure(1); }},
   };
   for (int round = 0; round < kRounds; ++round)
@@ -274,11 +276,11 @@ void run(const char* file, std::uint64_t blocks) {
   }
   fmt::print("\nmicroseconds for a granule    {:>13}  {:>13}\n", "map", "unmap");
   print("alone", alone);
-  print(fmt::format("of {} together", kNeighbours), beside);
+  print(fmt::format("of {} together", together), beside);
   if (file == nullptr) return;
   std::ofstream(file) << fmt::format(
       R"({{"movement": {{{}}}, "mapping": {{"alone": {}, "of {} together": {}}}}})", rates,
-      json_of(alone), kNeighbours, json_of(beside));
+      json_of(alone), together, json_of(beside));
 }
 
 }  // namespace

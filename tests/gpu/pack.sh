@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Gathers what run.sh needs where nothing can be installed: GoogleTest's sources, {fmt}'s and xxHash's headers and
-# liburing, from Debian's googletest, libfmt-dev, liburing-dev and libxxhash-dev; and, of the build that is here (SENTINEL_BUILD, build/ if not given),
+# Gathers what build.sh needs where nothing can be installed: GoogleTest's sources, {fmt}'s and xxHash's headers and
+# liburing, from Debian's googletest, libfmt-dev, liburing-dev and libxxhash-dev; and, of the build that is here
+# (SENTINEL_BUILD, build/ if not given),
 # brought up to date, the command, the library, what both are linked with, and the hash of their sources, without which
-# run.sh takes none of it. Into FOLDER (gpu-travel in the build if not given, where run.sh looks for it).
+# build.sh takes none of it. Into FOLDER (gpu-travel in the build if not given, where build.sh looks for it).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build=${SENTINEL_BUILD:-$root/build}

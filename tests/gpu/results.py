@@ -2,10 +2,11 @@
 
     about    the machine, the versions, and the options that all rows have in common; a file about another machine,
              other sources or other options is laid aside, as results-before-1.json and so on
-    calls    of run.sh: command, commit, begin
+    calls    of steps.py: command, commit, begin
     steps    tests and checks by name: call, status, seconds, output
     movement GB/s by kind and direction
     mapping  microseconds for a granule: mapped and unmapped alone, and of several by one call
+    probe    microseconds for a chunk by what the device does and the chunks' number and size (vmm_probe.py)
     models   rows by model and contender: call, ms, of_plain (the call's own plain training's time over this one's) ...
     largest  by model: call, limit, batches
 
@@ -24,7 +25,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 MEASURED = ("include", "libsentinel", "torchplugin", "tools/sentinel", "tests/unit/execute",
             *(f"tests/gpu/{name}" for name in ("device_test.cpp", "touch_kernel.h", "movement.cpp", "models.py",
-                                               "train.py", "cases.py")))
+                                               "train.py", "cases.py", "vmm_probe.py")))
 
 
 class Results:
@@ -32,8 +33,8 @@ class Results:
 
     def __init__(self, path, about, command):
         self.path = path
-        self.data = {"about": about, "calls": [], "steps": {}, "movement": {}, "mapping": {}, "models": {},
-                     "largest": {}}
+        self.data = {"about": about, "calls": [], "steps": {}, "movement": {}, "mapping": {}, "probe": {},
+                     "models": {}, "largest": {}}
         if path and path.exists():
             earlier = json.loads(path.read_text())
             if earlier["about"] == about:

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""What run.sh does when it has built: tests, checks, and measurements, within so many seconds. With a folder of an
-earlier call what is missing there is done alone. Each step begins when nothing is missing of those before.
+"""Tests, checks, and measurements of what build.sh has built, within so many seconds. With a folder of an earlier call
+what is missing there is done alone. First of all whether a device works, one program computes the same, and one model
+has its one comparison.
 
     steps.py --build FOLDER --results FOLDER [--steps memcheck,training] [OPTIONS of compare.py...]
 """
@@ -17,20 +18,19 @@ import compare
 import largest
 import table
 import torch_test
-from compared import NO_TIME, by_other_policies, by_plan_and_by_demand
+from compared import NO_TIME, Contender, by_other_policies, by_plan_and_by_demand
 from results import Results, about
 
 NO_TEST = "no test passed"  # GoogleTest ends with 0 where all were skipped
 # But for the tests in which the driver refuses a call, or NVIDIA's own libraries have it refuse some, which would be
 # counted. memcheck: what copies reach, and the kernel of touch_kernel.h, in pools, in managed memory and in what the
-# driver gives (Kernels*, *ManagedMemory, *AsTheDriverGivesIt*). racecheck looks for hazards in kernels' shared memory,
-# of which that one has none: it finds nothing of ours. The order of copies and kernels is held by what the tests
-# compare.
+# driver gives (Kernels*, *ManagedMemory, *AsTheDriverGivesIt*). racecheck, which looks for hazards in kernels' shared
+# memory, has nothing to look at. The order of copies and kernels is held by what the tests compare.
 CHECKED = "--gtest_filter=-*HasItsName:*IsRefused:*OwnFile*:*Cupti*:*PatchedKernel*"
 HERE = pathlib.Path(__file__).resolve().parent
 GRACE = 3 * bounded.GRACE  # torch_test.py may need two of it to end what it runs
-NAMES = ("pool_engine_test", "gpu_device_test", "memcheck", "racecheck", "movement", "torch_test", "training",
-         "largest", "policies")  # in this order: the last ones are what no aim asks for
+NAMES = ("gpu_device_test", "torch_test", "training", "vmm_probe", "movement", "memcheck", "pool_engine_test",
+         "largest", "policies")  # the last ones are what no aim asks for
 
 
 def options():
@@ -38,6 +38,7 @@ def options():
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--results", type=pathlib.Path, required=True)
     parser.add_argument("--steps", type=lambda text: text.split(","), default=NAMES, help="some of " + ", ".join(NAMES))
+    parser.add_argument("--cases", type=lambda text: text.split(","), default=torch_test.CASES, help="of torch_test.py")
     parser.add_argument("--step-seconds", type=float, default=200,
                         help="that one of those before the training may take")
     compare.add_options(parser)
@@ -59,14 +60,11 @@ class Steps:
         self.args, self.deadline = args, time.monotonic() + args.seconds
         chosen = {**compare.chosen(args), **largest.chosen(args)}
         self.results = Results(args.results / "results.json", about(args.python, chosen),
-                               ["tests/gpu/run.sh", *sys.argv[1:]])
-        self.report = args.results / "report.txt"
+                               ["tests/gpu/steps.py", *sys.argv[1:]])
         self.failed = []
 
     def say(self, text):
         print(text, flush=True)
-        with self.report.open("a") as file:
-            file.write(text + "\n")
 
     def wanted(self, name):
         return name.split()[0] in self.args.steps and not table.passed(self.results.data["steps"].get(name))
@@ -94,22 +92,33 @@ class Steps:
         if row.get("failure") != NO_TIME and not table.passed(row):
             self.failed.append(name)
 
-    def check(self):
-        test = self.args.build / "gpu_device_test"
-        self.run("pool_engine_test", self.args.build / "pool_engine_test", "--gtest_brief=1", tests=True)
-        self.run("gpu_device_test", test, "--gtest_brief=1", tests=True)
-        for tool in ("memcheck", "racecheck"):
-            if shutil.which("compute-sanitizer"):
-                self.run(tool, "compute-sanitizer", "--tool", tool, "--error-exitcode", "1", test, "--gtest_brief=1",
-                         CHECKED, tests=True)
-            elif self.wanted(tool):
-                self.say(f"\n{tool}: compute-sanitizer is not here")
+    def try_device(self):
+        """Each test in a process of its own."""
+        self.run("gpu_device_test", sys.executable, HERE / "each_test.py", self.args.build / "gpu_device_test", tests=True)
 
-    def check_pytorch(self):
+    def check(self):
+        self.run("pool_engine_test", self.args.build / "pool_engine_test", "--gtest_brief=1", tests=True)
+        if shutil.which("compute-sanitizer"):
+            self.run("memcheck", "compute-sanitizer", "--tool", "memcheck", "--error-exitcode", "1",
+                     self.args.build / "gpu_device_test", "--gtest_brief=1", CHECKED, tests=True)
+        elif self.wanted("memcheck"):
+            self.say("\nmemcheck: compute-sanitizer is not here")
+
+    def try_pytorch(self, cases):
         if self.args.sentinel and self.results.data["about"]["devices"]:
-            for case in torch_test.CASES:  # each on its own, for all of them may need more than a call has left
+            for case in cases:  # each on its own, for all of them may need more than a call has left
                 self.run(f"torch_test {case}", sys.executable, HERE / "torch_test.py", "--sentinel", self.args.sentinel,
                          "--python", self.args.python, "--cases", case)
+
+    def probe(self):
+        if not self.results.data["about"]["devices"]:
+            return
+        rows = self.args.results / "probe.json"
+        self.run("vmm_probe", self.args.python, HERE / "vmm_probe.py", rows)
+        if rows.exists():  # also of what was cut short
+            for row in json.loads(rows.read_text()):
+                self.results.put(row, "probe", f"{row['load']}, {row['count']} x {row['mib']} MiB")
+            rows.unlink()
 
     def move(self):
         rates = self.args.results / "movement.json"
@@ -119,6 +128,13 @@ class Steps:
                 for kind, row in rows.items():
                     self.results.put(row, part, kind)
             rates.unlink()
+
+    def train_first(self):
+        """One model, plain and in the first share."""
+        args = self.args
+        if "training" in args.steps and args.sentinel and self.results.data["about"]["devices"]:
+            one = argparse.Namespace(**{**vars(args), "models": args.models[:1], "techniques": False})
+            compare.measure(one, self.results, self.deadline, [Contender(args.shares[0], granule=args.granules[0])])
 
     def train(self):
         if not {"training", "largest", "policies"} & set(self.args.steps):
@@ -131,7 +147,7 @@ class Steps:
             self.failed.append("with Sentinel: no command runs here; the others were measured")
         args, results, deadline, failed = self.args, self.results, self.deadline, []
         if "training" in args.steps:
-            failed += compare.measure(args, results, deadline, by_plan_and_by_demand(args.shares))
+            failed += compare.measure(args, results, deadline, by_plan_and_by_demand(args.shares, args.granules))
         if "largest" in args.steps and args.sentinel:
             failed += largest.measure(args, results, deadline)
         if "policies" in args.steps and args.sentinel:
@@ -144,9 +160,13 @@ def main():
     args = options()
     args.results.mkdir(parents=True, exist_ok=True)
     steps = Steps(args)
-    steps.check()
+    steps.try_device()
+    steps.try_pytorch(args.cases[:1])
+    steps.train_first()
+    steps.probe()
     steps.move()
-    steps.check_pytorch()
+    steps.try_pytorch(args.cases[1:])
+    steps.check()
     steps.train()
     steps.say("\n" + table.text(steps.results.data))
     if steps.failed:

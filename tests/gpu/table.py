@@ -2,6 +2,7 @@
 """The tables of what was measured, and what it comes to beside the aims.
 
     table.py results.json
+    table.py --granule results.json     the size of chunks in which Sentinel was faster
 """
 import json
 import pathlib
@@ -9,10 +10,12 @@ import statistics
 import sys
 
 import torch_test
-from compared import MODELS, NO_TIME, SHARES, Contender, not_comparable, without_plain, wrong
+from compared import (MODELS, NO_TIME, SHARES, Contender, better_granule, in_any_chunks, not_comparable, without_plain,
+                      wrong)
 
-TESTS = ("pool_engine_test", "gpu_device_test", "memcheck", "racecheck",
+TESTS = ("pool_engine_test", "gpu_device_test", "memcheck",
          *(f"torch_test {case}" for case in torch_test.CASES))
+TOO_LARGE = "name more than"  # ops, than a budget holds: what Sentinel says before one ends training
 NOT_COMPARABLE = "not comparable"  # a figure, and a verdict, that another call hardly changes
 PAPER = 4.2  # times the batch on a GPU, on average (Sentinel, HPCA 2021)
 
@@ -27,6 +30,7 @@ def of_model(model, rows):
         share = f"{row['of_plain']:.2f}" if "of_plain" in row else ""
         losses = {True: "same", False: "differ", None: ""}[row.get("same")]
         lines.append(f"{label:24} {row['ms']:10.1f} {share:>9} {held / 1e9:17.2f}  {losses}".rstrip())
+        lines += [f"  {line}" for line in row.get("said", []) if TOO_LARGE in line]
     if not_comparable(rows):
         lines.append("plain PyTorch differs from itself: not comparable")
     if without_plain(rows):
@@ -40,6 +44,12 @@ def of_movement(rates):
         cells = (f"{row[way]:7.1f} {100 * row[way] / rates['plain'][way]:4.0f} %" for way in ("in", "out", "both"))
         lines.append(f"{kind:24} " + " ".join(f"{cell:>14}" for cell in cells))
     return lines
+
+
+def of_probe(rows):
+    lines = [f"\n{'microseconds a chunk':24} {'map':>10} {'(worst)':>10} {'unmap':>10} {'(worst)':>10}"]
+    return lines + [f"{name:24} {row['map']:10.1f} {row['map_max']:10.1f} {row['unmap']:10.1f} {row['unmap_max']:10.1f}"
+                    for name, row in rows.items()]
 
 
 def of_mapping(rows):
@@ -90,11 +100,10 @@ def judged(aim, values, good, shape):
 
 
 def speed(rows, label):
-    """Of plain PyTorch's; 0 of what failed; None of what is not known yet."""
-    row = rows.get(label, {"failure": NO_TIME})
-    if "failure" in row:
-        return None if row["failure"] == NO_TIME else 0.0
-    return row.get("of_plain")
+    """Of plain PyTorch's, in chunks of the better size; 0 of what failed; None of what is not known yet."""
+    known = [0.0 if "failure" in row else row.get("of_plain") for row in in_any_chunks(rows, label)
+             if row.get("failure") != NO_TIME]
+    return None if None in known else max(known, default=None)
 
 
 def lead(rows):
@@ -185,6 +194,8 @@ def text(data):
         lines += of_movement(data["movement"])
     if data["mapping"]:
         lines += of_mapping(data["mapping"])
+    if data["probe"]:
+        lines += of_probe(data["probe"])
     for model, rows in data["models"].items():
         lines += of_model(model, rows)
     if data["largest"]:
@@ -194,5 +205,13 @@ def text(data):
     return "\n".join(lines)
 
 
+def main():
+    path = pathlib.Path(sys.argv[-1])
+    if sys.argv[1] == "--granule":
+        print(better_granule(json.loads(path.read_text())["models"] if path.exists() else {}))
+    else:
+        print(text(json.loads(path.read_text())))
+
+
 if __name__ == "__main__":
-    print(text(json.loads(pathlib.Path(sys.argv[1]).read_text())))
+    main()

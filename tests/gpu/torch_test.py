@@ -12,8 +12,8 @@ import sys
 import bounded
 
 HERE = pathlib.Path(__file__).resolve().parent
-CASES = ("out_of_memory", "forked", "another_thread", "a_stream_that_ends", "statistics", "another_device",
-         "managed_memory")
+CASES = ("straight", "one_op_for_all_weights", "out_of_memory", "forked", "another_thread", "a_stream_that_ends",
+         "statistics", "another_device", "managed_memory")
 OTHERWISE = {"managed_memory": ("straight", ["--gpu-memory", "managed"])}  # a case's program and options
 LONGEST = 90  # seconds for one; a case, which is two, is a step of steps.py and tells itself what hangs
 COMPLAINTS = ("Warning", "WARNING", "initialization error", "illegal")

@@ -35,6 +35,14 @@ def python():
 
 
 @pytest.fixture(scope="session")
+def torch2():
+    interpreter = os.environ.get("SENTINEL_TORCH2_PYTHON")
+    if not interpreter:
+        pytest.skip("SENTINEL_TORCH2_PYTHON names no Python with PyTorch 2.x")
+    return interpreter
+
+
+@pytest.fixture(scope="session")
 def sentinel(build):
     """sentinel("report", file): runs the built command."""
     def run(*words, **options):

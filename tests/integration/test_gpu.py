@@ -52,17 +52,27 @@ STATISTICS = """
 import ctypes, os, sys, types
 import torch.cuda  # whose own summary is printed
 sys.path.insert(0, os.environ["PLACE"])
-from sentinel import _torch
+from sentinel import _torch_gpu
 core = ctypes.CDLL(os.environ["LIBRARY"])
 core.sentinel_malloc.restype = ctypes.c_void_p
 assert core.sentinel_attach(b"torch 2.9", 1) == 0 and core.sentinel_gpu() == 0
-plugged = []
-torch.cuda.memory.CUDAPluggableAllocator = lambda *words: words
+plugged, used_on = [], ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(lambda address, stream: None)
+
+class Allocator:
+    def __init__(self, *words):
+        self.words = words
+    def allocator(self):
+        return self
+    def set_record_stream_fn(self, function):
+        self.record_stream = function
+
+torch.cuda.memory.CUDAPluggableAllocator = Allocator
 torch.cuda.memory.change_current_allocator = plugged.append
 torch.cuda.memory._get_device_index = lambda device, optional: 0 if device is None else device
 torch.cuda.memory.is_initialized = lambda: True
-_torch._manage_gpu(torch, core, types.SimpleNamespace(_name="adaptor.so"))
-assert plugged == [("adaptor.so", "sentinel_torch_gpu_malloc", "sentinel_torch_gpu_free")]
+_torch_gpu._plug_in(torch, core, types.SimpleNamespace(_name="adaptor.so", sentinel_torch_gpu_record_stream=used_on))
+assert plugged[0].words == ("adaptor.so", "sentinel_torch_gpu_malloc", "sentinel_torch_gpu_free")
+assert plugged[0].record_stream == ctypes.cast(used_on, ctypes.c_void_p).value  # or record_stream() would do nothing
 figures = lambda: torch.cuda.memory.memory_stats_as_nested_dict()["allocated_bytes"]["all"]
 first, second = core.sentinel_malloc(1 << 20), core.sentinel_malloc(1 << 21)
 core.sentinel_free(ctypes.c_void_p(second))
@@ -100,10 +110,10 @@ REFUSALS = """
 import os, sys
 import torch
 sys.path.insert(0, os.environ["PLACE"])
-from sentinel import _torch
+from sentinel import _torch_gpu
 set_benchmark = torch._C._set_cudnn_benchmark
-_torch._keep_cudnn_from_searching(torch)
-_torch._refuse_graphs(torch)
+_torch_gpu._keep_cudnn_from_searching(torch)
+_torch_gpu._refuse_graphs(torch)
 torch.backends.cudnn.benchmark = False
 print("off", file=sys.stderr)
 torch.backends.cudnn.benchmark = True

@@ -169,3 +169,34 @@ def test_movement_is_measured_with_the_tests_driver(build, tmp_path):
     assert all(row[call] > 0 for row in mapping.values() for call in ("map", "unmap"))
     lines = done.stdout.splitlines()
     assert "100 %" in lines[1] and lines[-2].startswith("alone ") and lines[-1].startswith("of 16 together ")
+
+
+def test_mapping_is_probed_with_the_tests_driver(build, tmp_path):
+    """On an idle device; what the others are beside takes PyTorch and a device."""
+    words = [sys.executable, GPU / "vmm_probe.py", tmp_path / "rows.json", "--loads", "idle"]
+    place = {**os.environ, "SENTINEL_CUDA": str(build / "lib" / "libsentinel_fake_cuda.so")}
+    done = subprocess.run(words, capture_output=True, text=True, env=place, timeout=100)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    assert [(row["mib"], row["count"]) for row in rows][:4] == [(2, 1), (2, 16), (8, 4), (16, 1)] and len(rows) == 7
+    assert all(row["load"] == "idle" and row["map_max"] >= row["map"] > 0 < row["unmap"] for row in rows)
+    assert len(done.stdout.splitlines()) == 7
+    place["SENTINEL_FAKE_CUDA_FAIL"] = "cuMemUnmap:1"
+    done = subprocess.run(words, capture_output=True, text=True, env=place, timeout=100)
+    assert done.returncode == 1 and done.stderr == "cuMemUnmap: error 700 of the CUDA driver\n"
+
+
+def test_each_test_of_a_device_has_a_process_of_its_own(build):
+    program, fake = build / "bin" / "gpu_device_test", build / "lib" / "libsentinel_fake_cuda.so"
+    words = [sys.executable, GPU / "each_test.py", program, "--filter", "*Refus*:*Cupti*:*OwnFile*"]
+    done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "SENTINEL_CUDA": str(fake)},
+                          timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    names = re.findall(r"^DeviceTest[.](\w+): ok$", done.stdout, re.M)
+    assert len(names) == 4 and all("Refus" in name for name in names[:2])
+    assert not any("Refus" in name for name in names[2:])
+
+
+def test_so_much_of_the_hosts_memory_is_touched():
+    done = subprocess.run([sys.executable, GPU / "touch_memory.py", "0.05"], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0 and re.match(r"0.[01] GiB of the host's memory touched in", done.stdout), done.stderr

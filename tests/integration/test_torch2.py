@@ -1,20 +1,10 @@
 """PyTorch 2.x: the adaptor is built for it when it is first met, and the numbers stay the same."""
-import os
-
 import pytest
 
 import training
 from test_ends_badly import check_torch_compile
 
 SCRIPT, *FLAGS = "resnet_cifar.py", "--depth", "20", "--batch", "160", "--steps", "7"
-
-
-@pytest.fixture(scope="module")
-def torch2():
-    interpreter = os.environ.get("SENTINEL_TORCH2_PYTHON")
-    if not interpreter:
-        pytest.skip("SENTINEL_TORCH2_PYTHON names no Python with PyTorch 2.x")
-    return interpreter
 
 
 @pytest.fixture

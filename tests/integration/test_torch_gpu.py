@@ -11,6 +11,7 @@ import pytest
 import training
 
 TRAINING = pathlib.Path(__file__).resolve().parent / "scripts" / "gpu_training.py"
+LAUNCHES = TRAINING.with_name("gpu_launches.py")
 BUILD = """
 import os, sys, torch
 home, folder = sys.argv[1:]
@@ -23,17 +24,27 @@ print(build.build(home, folder))
 """
 
 
-@pytest.fixture(scope="module")
-def device(build, python, tmp_path_factory):
+def device_of(interpreter, build, folder):
     """The environment in which a program trains in the fake device's memory."""
-    home, folder = build / "lib" / "sentinel", tmp_path_factory.mktemp("adaptor")
+    home = build / "lib" / "sentinel"
     place = dict(SENTINEL_FRAMEWORK="none", XDG_CACHE_HOME=str(folder))
-    made = subprocess.run([python, "-c", BUILD, home, folder], env={**os.environ, **place}, capture_output=True,
+    made = subprocess.run([interpreter, "-c", BUILD, home, folder], env={**os.environ, **place}, capture_output=True,
                           text=True)
     assert made.returncode == 0, made.stderr
     return dict(place, ADAPTOR=made.stdout.strip(), PLACE=str(home / "python"), SENTINEL_MODE="run",
                 SENTINEL_LIBRARY=str(build / "lib" / "libsentinel.so"), SENTINEL_TIERS="fast=gpu0,slow=host",
                 SENTINEL_CUDA=str(build / "lib" / "libsentinel_fake_cuda.so"), SENTINEL_FAKE_CUDA_BYTES=str(512 << 20))
+
+
+@pytest.fixture(scope="module")
+def device(build, python, tmp_path_factory):
+    return device_of(python, build, tmp_path_factory.mktemp("adaptor"))
+
+
+@pytest.fixture(scope="module")
+def device2(build, torch2, tmp_path_factory):
+    """With PyTorch 2.x."""
+    return device_of(torch2, build, tmp_path_factory.mktemp("adaptor2"))
 
 
 @pytest.fixture(scope="module")
@@ -184,3 +195,197 @@ def test_an_op_whose_tensors_cannot_be_told_does_not_run(python, device):
     assert outcome.out == "child 7\n", outcome.err
     assert outcome.status == 125
     assert "training stopped: what aten::add uses cannot be told: a Python exception" in outcome.err
+
+
+# ---------------------------------------------------------------- optimizers
+
+
+@pytest.mark.parametrize("optimizer", ["adamw-fused", "adam-foreach", "sgd-foreach"])
+def test_an_optimizer_of_all_weights_at_once_trains_in_a_share(optimizer, torch2, device2, tmp_path):
+    """Weights, gradients and moments together are more than the budget: one op that names all of them would end
+    training. Gradients are clipped by their norm, too, all of them at once."""
+    words = [torch2, TRAINING, "--width", "1024", "--batch", "64", "--optimizer", optimizer]
+    plain = training.finish(words)
+    assert plain.status == 0, plain.err
+    summary = tmp_path / "summary.json"
+    outcome = training.finish(words, env=dict(device2, SENTINEL_FAST="40%", SENTINEL_SUMMARY=str(summary)))
+    assert outcome.status == 0, outcome.err
+    assert outcome.out == plain.out
+    told = training.read_json(summary)
+    assert told["peak_fast_bytes"] <= told["fast_limit_bytes"] < told["peak_unlimited_bytes"] / 2
+    steady = [step for step in told["steps"] if step["phase"] == "steady"]
+    assert len(steady) >= 3 and all(step["promoted_bytes"] > 0 for step in steady)
+
+
+def test_where_nobody_groups_an_optimizer_of_all_weights_is_refused(python, device):
+    """PyTorch 1.13 has no such function to ask."""
+    words = [python, TRAINING, "--batch", "64", "--steps", "1"]
+    outcome = training.finish([*words, "--optimizer", "adam-foreach"], env=device)
+    assert outcome.status == 1 and "Adam: how PyTorch 1.13" in outcome.err, outcome.err
+    assert "give foreach=False and fused=False" in outcome.err
+    outcome = training.finish([*words, "--optimizer", "sgd"], env=device)
+    assert outcome.status == 0, outcome.err
+
+
+OTHER_GROUPS = """
+import runpy, sys, torch
+import torch.optim.optimizer as optimizer
+group = optimizer._group_tensors_by_device_and_dtype
+optimizer._group_tensors_by_device_and_dtype = lambda tensorlistlist, with_indices=False: {
+    key: [*lists, indices] for key, (lists, indices) in group(tensorlistlist, with_indices).items()}
+runpy.run_path(sys.argv[1])["attach"]()
+weights = [torch.ones(4, requires_grad=True)]
+for words in (dict(foreach=True), dict(fused=True), dict(), dict(foreach=False)):
+    try:
+        torch.optim.AdamW(weights, **words)
+        print("made", words)
+    except RuntimeError as error:
+        print(str(error).split(",")[0])
+"""
+
+
+def test_where_groups_have_another_shape_it_is_refused_too(torch2, device2):
+    """As in PyTorch 2.0; there what is not said is foreach on a GPU."""
+    outcome = training.finish([torch2, "-c", OTHER_GROUPS, TRAINING], env=device2)
+    assert outcome.status == 0, outcome.err
+    *refused, made = outcome.out.splitlines()
+    assert made == "made {'foreach': False}" and len(refused) == 3
+    assert all(line.startswith("AdamW: how PyTorch 2") and line.endswith("is not known") for line in refused)
+
+
+# ---------------------------------------------------------------- past the dispatcher
+
+TRITON = """
+class JITFunction:
+    def __init__(self, fn):
+        self.fn = fn
+
+    def run(self, *args, grid, warmup, **kwargs):
+        self.fn(*(arg.data_ptr() for arg in args))
+
+    def __getitem__(self, grid):
+        return lambda *args, **kwargs: self.run(*args, grid=grid, warmup=False, **kwargs)
+"""
+
+
+@pytest.fixture
+def triton(tmp_path):
+    """triton(its launcher's text): where a stand-in lies."""
+    def make(text=TRITON):
+        for package in ("triton", "triton/runtime"):
+            (tmp_path / package).mkdir()
+            (tmp_path / package / "__init__.py").touch()
+        (tmp_path / "triton" / "runtime" / "jit.py").write_text(text)
+        return dict(PYTHONPATH=str(tmp_path))
+    return make
+
+
+@pytest.mark.parametrize("way, share", [("triton", 0.3), ("extension", 0.3), ("address", 0.6)])
+def test_what_launches_past_the_dispatcher_finds_what_it_uses(way, share, python, device, triton, tmp_path):
+    """Where nothing told of them, what these kernels use would have left: a touch of that ends the program."""
+    place = triton()
+    plain = training.finish([python, LAUNCHES, way], env=place)
+    assert plain.status == 0, plain.err
+    summary = tmp_path / "summary.json"
+    outcome = training.finish([python, LAUNCHES, way], env=dict(
+        device, **place, SENTINEL_FAST=f"{100 * share:.0f}%", SENTINEL_SUMMARY=str(summary)))
+    assert outcome.status == 0, outcome.err
+    assert outcome.out == plain.out
+    told = training.read_json(summary)
+    assert told["peak_fast_bytes"] <= told["fast_limit_bytes"] < told["peak_unlimited_bytes"] * (share + 0.05)
+    assert told["steps"][-1]["phase"] == "steady" and told["steps"][-1]["promoted_bytes"] > 0
+    assert outcome.err.count("a tensor's address was asked for") == (way == "address")
+
+
+def test_a_triton_that_is_not_known_launches_nothing(python, device, triton):
+    text = TRITON.replace("def run(self, *args, grid, warmup, **kwargs)", "def run(self, *args)")
+    outcome = training.finish([python, LAUNCHES, "triton"], env=dict(device, **triton(text)))
+    assert outcome.status == 1 and "how this Triton launches kernels is not known" in outcome.err, outcome.err
+
+
+IN_A_THREAD = """
+import runpy, sys, threading, torch
+training = runpy.run_path(sys.argv[1])
+training["attach"]()
+from triton.runtime import jit
+kernel = jit.JITFunction(lambda address: print("launched"))
+tensor = torch.ones(1000)
+
+def launch():
+    try:
+        kernel[(1,)](tensor)
+    except RuntimeError as error:
+        print(error)
+
+launch()
+thread = threading.Thread(target=launch)
+thread.start()
+thread.join()
+"""
+
+
+def test_a_thread_that_does_not_train_launches_nothing(python, device, triton):
+    outcome = training.finish([python, "-c", IN_A_THREAD, TRAINING], env=dict(device, **triton()))
+    assert outcome.status == 0, outcome.err
+    assert outcome.out.splitlines()[0] == "launched"
+    assert "is launched in a thread that does not train" in outcome.out.splitlines()[1]
+
+
+ADDRESSES = """
+import runpy, sys, torch
+training = runpy.run_path(sys.argv[1])
+training["attach"]()
+kept = [torch.ones(1 << 20) for _ in range(4)]
+print(sum(one.untyped_storage().data_ptr() if hasattr(one, "untyped_storage") else one.data_ptr() for one in kept) > 0)
+try:
+    torch.empty(1 << 26)
+except torch.cuda.OutOfMemoryError as error:
+    print(str(error).splitlines()[0])
+del kept
+try:
+    torch.empty(1 << 28)
+except torch.cuda.OutOfMemoryError as error:
+    print(str(error).splitlines()[0])
+"""
+
+
+def test_a_device_that_is_full_of_what_stays_says_so(python, device):
+    outcome = training.finish([python, "-c", ADDRESSES, TRAINING], env=dict(device, SENTINEL_FAST="64M"))
+    assert outcome.status == 0, outcome.err
+    first, second = outcome.out.splitlines()[1:]
+    assert ", and 16.0 MiB stay, for their addresses were asked for" in first
+    assert "stay" not in second
+
+
+GROUPS = """
+import os, runpy, sys, torch, torch.distributed as dist
+training = runpy.run_path(sys.argv[1])
+training["attach"]()
+store = dist.HashStore()
+for backend in ("nccl", "cpu:gloo,cuda:nccl", "cuda:gloo", "mpi", None):
+    try:
+        dist.init_process_group(backend, store=store, rank=0, world_size=1)
+        print("made", backend)
+    except RuntimeError as error:
+        print(error)
+dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+try:
+    dist.new_group(backend="nccl")
+except RuntimeError as error:
+    print(error)
+dist.new_group()
+print("groups", flush=True)
+dist.all_reduce(torch.ones(1000))
+print("reduced")
+"""
+
+
+def test_collectives_are_refused(torch2, device2):
+    """Before a group of the device's is made; and what a group of the processor's is given."""
+    outcome = training.finish([torch2, "-c", GROUPS, TRAINING], env=device2)
+    lines = outcome.out.splitlines()
+    assert [line.split(" cannot be used on a GPU under Sentinel")[0] for line in lines[:-1]] == [
+        *(f"init_process_group(): the backend {wrong}" for wrong in ("nccl", "cuda:nccl", "cuda:gloo", "mpi",
+                                                                     "cuda:nccl")), "new_group(): the backend nccl"]
+    assert lines[-1] == "groups" and outcome.status == 125
+    assert "training stopped: c10d::allreduce_ is given tensors of gpu0" in outcome.err

@@ -21,6 +21,11 @@ using Stream = void*;  // null: the default stream
 using Event = void*;
 using Chunk = std::uint64_t;  // physical memory of the device
 
+// Of what a program is given, as by CUDA's and PyTorch's own allocators: libraries look at
+// alignment when they choose how to compute (cublasLt up to 256 bytes), and another way rounds
+// otherwise.
+constexpr std::uint64_t kAlignment = 512;
+
 class DriverError : public Error {
  public:
   DriverError(const std::string& call, int status, const std::string& name)

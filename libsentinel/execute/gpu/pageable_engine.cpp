@@ -18,6 +18,7 @@ PageableEngine::PageableEngine(Driver& driver, std::uint64_t arena_bytes)
     : driver_(driver),
       mirrored_(driver.pageable() == Pageable::mirrored),
       on_host_(arena_bytes / kGranule) {
+  alignment_ = kAlignment;  // a recording serves a run in pools
   granule_ = kGranule;
   arena_bytes_ = arena_bytes;
   arena_ = reserve_anonymous(arena_bytes_, kGranule);

@@ -23,6 +23,7 @@ void PoolEngine::for_blocks(std::uintptr_t address, std::uint64_t bytes, F&& f) 
 }
 
 PoolEngine::PoolEngine(Driver& driver, const PoolOptions& options) : driver_(driver) {
+  alignment_ = kAlignment;
   granule_ = round_up(options.granule_bytes, driver.granularity());
   arena_bytes_ = round_up(options.arena_bytes, granule_);
   blocks_.resize(arena_bytes_ / granule_);

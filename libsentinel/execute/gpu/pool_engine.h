@@ -28,6 +28,7 @@
 // for the device.
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <list>
@@ -55,7 +56,10 @@ struct PoolOptions {
 
 // Granules that are mapped together at most: few enough that the first copy begins soon. So many
 // are unmapped together, too.
-constexpr std::size_t kNeighbours = 16;
+constexpr std::size_t neighbours(std::uint64_t granule) {
+  constexpr std::uint64_t kMost = 16, kBytes = 32u << 20;
+  return std::clamp<std::uint64_t>(kBytes / granule, 1, kMost);
+}
 
 // What to leave, of so much that is free: 2 %, 512 MiB at least, but never more than an eighth.
 std::uint64_t spare_of(std::uint64_t free_bytes);
@@ -251,8 +255,8 @@ class PoolEngine final : public Engine {
   EngineCounters counters_;
   bool over_ = false, in_child_ = false;
   bool helper_waits_ = false;  // for the device
-  bool ending_ = false;  // the program: nothing begins that nobody waits for
-  bool ended_ = false;   // the store, or the helper, for the process ends: nothing comes any more
+  bool ending_ = false;        // the program: nothing begins that nobody waits for
+  bool ended_ = false;  // the store, or the helper, for the process ends: nothing comes any more
   std::unique_ptr<HostStore> store_;
   std::unique_ptr<Pager> pager_;  // null: plans decide
   bool in_kernel_ = false;        // of the pager's

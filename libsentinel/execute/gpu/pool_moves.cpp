@@ -246,7 +246,8 @@ void PoolEngine::die(Index index, Mark& now) {
 bool PoolEngine::fetch_neighbours(Guard& guard) {
   const Index first = queued_.front();
   std::vector<Chunk> chunks;
-  for (Index next = first; chunks.size() < std::min(kNeighbours, queued_.size()); ++next) {
+  const auto most = std::min(neighbours(granule_), queued_.size());
+  for (Index next = first; chunks.size() < most; ++next) {
     Chunk chunk;
     if (queued_[chunks.size()] != next || !waits_on_host(next)) break;
     if (!find_chunk(chunk, false, guard)) break;
@@ -327,7 +328,7 @@ void PoolEngine::gone(Departure departure) {
   Index count = 0;
   while (has_left(departure)) {
     ++count;
-    if (count == kNeighbours || departures_.empty()) break;
+    if (count == neighbours(granule_) || departures_.empty()) break;
     if (departures_.front().index != first + count) break;
     if (!driver_.done(departures_.front().mark.get())) break;
     departure = std::move(departures_.front());

@@ -17,13 +17,25 @@ TOO_OFTEN = 1000  # that a batch would fit into the tests' device
 
 
 def attach():
+    global launches
     sys.path.insert(0, os.environ["PLACE"])
-    from sentinel import _attach, _torch
+    from sentinel import _attach, _torch, _torch_gpu
     core, adaptor = _attach.load_library(), ctypes.CDLL(os.environ["ADAPTOR"])
     assert _attach.start(core, lambda: adaptor.sentinel_torch_attach(1))
     _torch._find_layers(torch, adaptor)
     _torch._find_steps(adaptor)
+    _torch_gpu.split_optimizers(torch, core)
+    _torch_gpu._refuse_collectives(torch)
+    _attach.watch_imports()
+    launches = _torch_gpu.tell_launches(torch, adaptor)
     return core
+
+
+# The second and third update all weights in one op, the last as the trainer of Hugging Face does.
+OPTIMIZERS = {"sgd": lambda weights: torch.optim.SGD(weights, lr=1e-2, momentum=0.9),
+              "sgd-foreach": lambda weights: torch.optim.SGD(weights, lr=1e-2, momentum=0.9, foreach=True),
+              "adam-foreach": lambda weights: torch.optim.Adam(weights, lr=1e-3, amsgrad=True, foreach=True),
+              "adamw-fused": lambda weights: torch.optim.AdamW(weights, lr=1e-3, weight_decay=0.01, fused=True)}
 
 
 class Shift(torch.autograd.Function):
@@ -38,10 +50,10 @@ class Shift(torch.autograd.Function):
 
 
 class Net(torch.nn.Module):
-    def __init__(self):
+    def __init__(self, width):
         super().__init__()
-        self.layers = torch.nn.ModuleList(torch.nn.Linear(WIDTH, WIDTH) for _ in range(DEPTH))
-        self.shift = torch.nn.Parameter(torch.zeros(WIDTH))
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(width, width) for _ in range(DEPTH))
+        self.shift = torch.nn.Parameter(torch.zeros(width))
         self.middle = lambda value: None  # is given what the middle layer makes
 
     def forward(self, value):
@@ -100,14 +112,14 @@ def run_out_of_memory(value):
     return refused
 
 
-def train(steps, backward, out_of_memory_in, teacher):
-    model = Net()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9)
+def train(steps, backward, out_of_memory_in, teacher, width, batch_size, optimizer):
+    model = Net(width)
+    optimizer = OPTIMIZERS[optimizer](model.parameters())
     for step in range(steps):
         refused = []
         model.middle = lambda value: refused.append(run_out_of_memory(value)) if step == out_of_memory_in else None
         optimizer.zero_grad()
-        batch = torch.randn(BATCH, WIDTH)
+        batch = torch.randn(batch_size, width)
         made = model(batch)
         loss = (made - teacher(batch) if teacher else made).square().mean()
         del batch, made
@@ -134,13 +146,17 @@ def main():
                         help="which part has a thread of its own; in `all` backward has another")
     parser.add_argument("--out-of-memory-in", type=int)
     parser.add_argument("--teacher-on", type=int, metavar="DEVICE")
+    parser.add_argument("--width", type=int, default=WIDTH)
+    parser.add_argument("--batch", type=int, default=BATCH)
+    parser.add_argument("--optimizer", choices=OPTIMIZERS, default="sgd")
     args = parser.parse_args()
     core = attach() if "ADAPTOR" in os.environ else None
     torch.manual_seed(1)
     backward = torch.Tensor.backward if args.thread == "none" else lambda loss: in_thread(loss.backward)
     trained = []
     teacher = None if args.teacher_on is None else Teacher(args.teacher_on)
-    work = lambda: trained.append(train(args.steps, backward, args.out_of_memory_in, teacher))
+    work = lambda: trained.append(train(args.steps, backward, args.out_of_memory_in, teacher, args.width,
+                                        args.batch, args.optimizer))
     in_thread(work) if args.thread == "all" else work()
     if core:
         figures = (ctypes.c_size_t * 5)()

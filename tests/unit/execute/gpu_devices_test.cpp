@@ -71,8 +71,7 @@ void expect_refused(const std::function<void()>& f, const std::string& text) {
 
 class UnmanagedTest : public testing::Test {
  protected:
-  explicit UnmanagedTest(std::string library = SENTINEL_FAKE_CUDA)
-      : library_(std::move(library)) {}
+  explicit UnmanagedTest(std::string library = SENTINEL_FAKE_CUDA) : library_(std::move(library)) {}
   void TearDown() override { EXPECT_THAT(kept(), IsEmpty()); }
 
   // What helpers were refused since this was asked last.
@@ -257,8 +256,9 @@ TEST(GpuDevices, AnotherIsToldOnceNotToBeManaged) {
   EXPECT_EQ(told_of(begin(options())), line + "\n");
   const Environment apart("SENTINEL_FAKE_CUDA_APART", "1");
   EXPECT_EQ(told_of(begin(options())),
-            line + ". It cannot reach what lies on the other: copy by way of the processor, or "
-                   "take --gpu-memory managed\n");
+            line +
+                ". It cannot reach what lies on the other: copy by way of the processor, or "
+                "take --gpu-memory managed\n");
   EXPECT_EQ(told_of(begin(options("managed"))), line + "\n");
 }
 

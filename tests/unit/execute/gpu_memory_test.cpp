@@ -56,6 +56,8 @@ TEST_P(MeasureGpu, TellsBandwidthsAndGivesAllBack) {
   ASSERT_EQ(machine.tiers.size(), 2u);
   EXPECT_EQ(machine.tiers[0].name, "hbm");
   EXPECT_EQ(machine.tiers[0].capacity, before);
+  EXPECT_EQ(machine.tiers[1].capacity, 0u)
+      << "no limit: the host's memory may grow as it is touched";
   for (const auto& tier : machine.tiers) EXPECT_GT(tier.read_bw, 1e8) << tier.name;
   EXPECT_GE(machine.links[0].bw, std::max(machine.tiers[1].read_bw, machine.tiers[1].write_bw));
 }
@@ -131,7 +133,8 @@ TEST(CudaDriver, UnmapsOneByOneWhereNeighboursAreRefused) {
     const bool same = train("40%", steps).sum == plain(steps);
     const auto told = testing::internal::GetCapturedStderr();
     const auto first = told.find("unmapped one by one");
-    const bool once = first != told.npos && told.find("unmapped one by one", first + 1) == told.npos;
+    const bool once =
+        first != told.npos && told.find("unmapped one by one", first + 1) == told.npos;
     std::fprintf(stderr, "%s", told.c_str());
     std::_Exit(same && once ? 0 : 1);
   };
@@ -235,6 +238,56 @@ TEST(GpuMemory, IsChosenOnTheDeviceItself) {
   });
   EXPECT_THAT(measured, testing::UnorderedElementsAre("pools", "managed"));
   EXPECT_THAT(settled.gpu_memory, testing::AnyOf("pools", "managed"));
+}
+
+// Each is measured as a machine of its own.
+TEST(GpuGranule, IsAPowerOfTwoAndPartOfTheMachine) {
+  setenv("SENTINEL_TIERS", "fast=gpu0,slow=host", 1);
+  EXPECT_EQ(options_from_environment().granule_bytes, 2_MiB);
+  EXPECT_EQ(local_machine(options_from_environment()), "local-gpu0-auto");
+  setenv("SENTINEL_GRANULE", "16M", 1);
+  EXPECT_EQ(options_from_environment().granule_bytes, 16_MiB);
+  EXPECT_EQ(local_machine(options_from_environment()), "local-gpu0-auto-16m");
+  setenv("SENTINEL_HOST_MEMORY", "255M", 1);
+  EXPECT_THROW(options_from_environment(), Error) << "sixteen granules are the least";
+  setenv("SENTINEL_HOST_MEMORY", "263M", 1);
+  EXPECT_EQ(options_from_environment().host_bytes, 256_MiB);
+  unsetenv("SENTINEL_HOST_MEMORY");
+  for (const char* wrong : {"4K", "1M", "24M", "128M", "much"}) {
+    setenv("SENTINEL_GRANULE", wrong, 1);
+    EXPECT_THROW(options_from_environment(), Error) << wrong;
+  }
+  unsetenv("SENTINEL_TIERS");
+  setenv("SENTINEL_GRANULE", "16M", 1);
+  EXPECT_EQ(options_from_environment().granule_bytes, 2_MiB) << "it is of no SSD";
+  unsetenv("SENTINEL_GRANULE");
+}
+
+TEST(GpuGranule, TrainsAndIsMeasuredInGranulesOfAnySize) {
+  const auto steps = [](Training& training) {
+    for (std::uint64_t i = 0; i < 8; ++i) training.step(i);
+  };
+  for (const auto& [granule, fast] : {std::pair{4_MiB, "60%"}, std::pair{16_MiB, "240M"}}) {
+    const auto device = std::make_shared<gpu::FakeGpu>(1, 1_GiB / granule, granule);
+    auto options = options_with(fast);
+    options.granule_bytes = granule;
+    options.driver = device;
+    EXPECT_EQ(measure_gpu(*device, "pools", granule).granule_bytes, granule);
+    options.machine = "v100-16gb";
+    const auto [sum, summary] = train(options, steps, device.get());
+    EXPECT_EQ(sum, plain(steps));
+    EXPECT_EQ(summary["granule_bytes"], granule);
+    EXPECT_EQ(summary["steps"].back()["demoted_bytes"] > 0, granule == 4_MiB) << granule;
+    EXPECT_LE(summary["peak_fast_bytes"], summary["fast_limit_bytes"]);
+  }
+  auto options = options_with("240M");  // of the tests' library, whose unit is smaller
+  options.granule_bytes = 16_MiB;
+  EXPECT_EQ(train(options, steps).sum, plain(steps));
+  options.host_bytes = 256_MiB;
+  options.slow_directory = testing::TempDir();
+  options.allow_tmpfs = true;
+  options.machine = "v100-16gb";
+  EXPECT_EQ(train(options, steps).sum, plain(steps));
 }
 
 TEST(HostMemory, IsBesideAGpusPools) {

@@ -208,6 +208,106 @@ TEST(GpuSessionTest, LeavesSomeOfTheDeviceToTheProgramsLibraries) {
   EXPECT_NE(session.allocate(140_MiB), nullptr);
 }
 
+// As CUDA's own allocator does, whatever the sizes: in steps without a plan and by one.
+TEST(GpuSessionTest, HandsOutAddressesThatAreMultiplesOf512) {
+  Session& session = begin(options_with("40%"));
+  ManagedMemory memory(session);
+  std::uint64_t odd = 0;
+  const auto take = [&](std::size_t words) {
+    const Tensor made = memory.allocate(words);
+    odd += reinterpret_cast<std::uintptr_t>(made) % 512 != 0 ? 1 : 0;
+    return made;
+  };
+  for (std::uint64_t step = 0; step < 8; ++step) {
+    std::vector<Tensor> kept;
+    for (std::size_t layer = 0; layer < kLayers; ++layer)
+      memory.op("forward " + std::to_string(layer), Phase::forward, {}, [&] {
+        for (const std::size_t words : {kWords + 1, std::size_t{3}, 9 * layer + 70}) {
+          kept.push_back(take(words));
+          session.op_tensor(kept.back(), 8 * words, SENTINEL_WRITE);
+        }
+        memory.release(take(11 * layer + 1));
+      });
+    for (std::size_t layer = kLayers; layer-- > 0;) {
+      const std::vector<Tensor> used(kept.end() - 3, kept.end());
+      kept.resize(kept.size() - 3);
+      memory.op("backward " + std::to_string(layer), Phase::backward, used, [] {});
+      for (Tensor tensor : used) memory.release(tensor);
+    }
+    memory.step_end();
+  }
+  session.finish("over");
+  EXPECT_EQ(odd, 0u);
+  std::ifstream file(scratch(".json"));
+  const auto summary = nlohmann::json::parse(file);
+  EXPECT_EQ(summary["steps"].back()["phase"], "steady");
+  EXPECT_GT(summary["steps"].back()["promoted_bytes"], 0);
+}
+
+// As PyTorch's record_stream() has it: what a library's kernels read there on a stream that no op
+// names, nobody writes over before they have run.
+TEST(GpuSessionTest, AStreamThatIsNamedIsWaitedForBeforeItsMemoryIsAnothers) {
+  for (unsigned seed = 1; seed <= 12; ++seed) {
+    const auto device = std::make_shared<gpu::FakeGpu>(seed, 400, 2_MiB);
+    auto options = options_with("64M");
+    options.machine = "v100-16gb";
+    options.driver = device;
+    Session& session = begin(std::move(options));
+    const auto main = device->make_stream(), side = device->make_stream();
+    std::uint64_t read = 0;
+    const auto filled = [&](std::uint64_t value) {
+      session.op_start("fill", Phase::forward, nullptr);
+      session.compute_on(main);
+      auto* tensor = static_cast<Tensor>(session.allocate(2_MiB));
+      session.op_tensor(tensor, 2_MiB, SENTINEL_WRITE);
+      session.op_run();
+      device->launch(main, {{reinterpret_cast<std::uintptr_t>(tensor), 2_MiB}},
+                     [=] { tensor[0] = value; });
+      session.op_end();
+      return tensor;
+    };
+    const Tensor first = filled(7);
+    const auto made = device->make_event();
+    device->record(made, main);
+    device->wait(side, made);
+    device->launch(side, {{reinterpret_cast<std::uintptr_t>(first), 2_MiB}},
+                   [&read, first] { read = first[0]; });
+    session.used_on(first, side);
+    session.release(first);
+    EXPECT_EQ(filled(9), first) << "its memory is another's";
+    device->finish();
+    EXPECT_EQ(read, 7u) << "seed " << seed;
+    EXPECT_THAT(device->complaints(), testing::IsEmpty());
+  }
+}
+
+// An address that is known elsewhere: whatever ops name the tensor, and whatever needs room.
+TEST(GpuSessionTest, WhatIsPinnedStaysUntilItIsFreed) {
+  Session& session = begin(options_with("80M"));
+  ManagedMemory memory(session);
+  const Tensor known = memory.allocate(kWords);
+  memory.op("make", Phase::forward, {known}, [&] { known[0] = 7; });
+  Training training(memory);
+  for (std::uint64_t i = 0; i < 4; ++i) training.step(i);
+  EXPECT_TRUE(session.pin(known)) << "it had left, and comes";
+  EXPECT_FALSE(session.pin(known));
+  EXPECT_FALSE(session.pin(&session)) << "it is not the session's";
+  for (std::uint64_t i = 4; i < 8; ++i) {
+    memory.op("names", Phase::forward, {known}, [] {});
+    training.step(i);
+    memory.op("fill", Phase::forward, {}, [&] {  // but for four granules
+      std::vector<Tensor> made;
+      for (int n = 0; n < 12; ++n) made.push_back(memory.allocate(kWords));
+      ASSERT_EQ(known[0], 7u);  // past any op
+      for (Tensor tensor : made) memory.release(tensor);
+    });
+  }
+  memory.release(known);
+  EXPECT_EQ(*training.sum(), plain([](Training& same) {
+    for (std::uint64_t i = 0; i < 8; ++i) same.step(i);
+  }));
+}
+
 // cuBLAS's workspace, for one; and an op whose parts run as ops: what it frees between them is
 // another's by then.
 TEST(GpuSessionTest, WhatNoOpNamesStaysAndPartsOfAnOpNameWhatTheyUse) {

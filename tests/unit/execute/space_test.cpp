@@ -24,6 +24,7 @@ class NoEngine final : public Engine {
     arena_bytes_ = 1_GiB;
     granule_ = kGranule;
   }
+  void align(std::uint64_t bytes) { alignment_ = bytes; }
   bool guarded() const override { return guarded_; }
   bool occupy(std::uintptr_t, std::uint64_t) noexcept override { return has_room_; }
   bool vacate(std::uintptr_t, std::uint64_t, bool) noexcept override { return keeps_memory_; }
@@ -95,6 +96,19 @@ TEST_F(SpaceTest, WhatHasGranulesToItselfIsBornWhereTheLastOfItsSizeDied) {
   space_.release(second);
   EXPECT_EQ(born(0), second);
   EXPECT_EQ(born(1), first);
+}
+
+// A plan of a profile that was recorded elsewhere lays small tensors closer than a device wants it.
+TEST_F(SpaceTest, WhatIsPlacedCloserThanTheEngineAlignsLiesElsewhere) {
+  EXPECT_EQ(born(5) % kGranule, 128u);
+  engine_.align(512);
+  Space aligned(engine_);
+  aligned.activate(aligned.add_plan(
+      {alone(0, kGranule), {.offset = kGranule + 128, .bytes = 100, .placed = true}},
+      2 * kGranule));
+  EXPECT_TRUE(aligned.placed(0, 0));
+  EXPECT_FALSE(aligned.placed(0, 1));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(aligned.allocate(100, 1, false)->address % 512, 0u);
 }
 
 TEST_F(SpaceTest, WhereNoMemoryIsLeftNobodyIsBornSoon) {
