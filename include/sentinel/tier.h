@@ -28,7 +28,8 @@ struct Transfer {
   // is as large as the part.
   std::uint64_t first = 0, bytes = 0;
   bool device = false;  // the frame is a GPU's memory: for executors that were given its files
-  // A read whose slot may be another's when it completes: whoever uses the bytes compares them.
+  // Whoever submits it has taken the checksums of what is written, or compares what is read itself:
+  // the slot may be another's when a read completes.
   bool unchecked = false;
 };
 

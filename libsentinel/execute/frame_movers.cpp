@@ -197,19 +197,23 @@ void FrameEngine::take_out(BlockIndex index, Guard& guard) noexcept {
   if (!take(index, guard)) return;
   auto& block = blocks_[index];
   if (block.discard) return discard(index, block.token);
+  const auto slot = slow_->reserve();
+  void* frame = backing_->buffer(index, block.token);
   guard.unlock();
-  const bool zeros = is_zero(backing_->buffer(index, block.token));
+  const bool zeros = is_zero(frame);
+  if (!zeros && slot >= 0) slow_->checksums().take(slot, frame);
   guard.lock();
+  if (slot >= 0 && (zeros || block.discard)) slow_->release(slot);
   if (block.discard) return discard(index, block.token);
   if (zeros) {  // as gradients are between two steps
     block.slot = kZeros;
     return block.recalled ? put_back(index, guard) : discard(index, block.token);
   }
-  block.slot = slow_->reserve();
-  if (block.slot < 0) fail("could not get space for a tensor", static_cast<int>(-block.slot));
+  if (slot < 0) fail("could not get space for a tensor", static_cast<int>(-slot));
+  block.slot = slot;
   writing_.started();
-  const int submitted =
-      writer_->submit({true, block.slot, backing_->buffer(index, block.token), index});
+  const int submitted = writer_->submit(
+      {.write = true, .slot = slot, .frame = frame, .cookie = index, .unchecked = true});
   if (submitted != 0) fail("could not start a write", -submitted);
 }
 
