@@ -273,7 +273,7 @@ TEST_P(ExecutorContract, OtherBytesThanWereWrittenAreNoticed) {
 
 TEST_P(ExecutorContract, AFailedTransferSaysWhy) {
   const auto slot = file_.reserve();
-  EXPECT_EQ(finish({true, slot, nullptr, 1}).error, EFAULT);
+  EXPECT_EQ(finish({.write = true, .slot = slot, .cookie = 1, .unchecked = true}).error, EFAULT);
 }
 
 TEST_P(ExecutorContract, WakingEndsAWaitWithNothing) {
