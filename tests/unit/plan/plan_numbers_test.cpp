@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
-#include <span>
 
 #include "plan/explain.h"
 #include "plan/parts.h"
@@ -17,6 +16,8 @@ namespace {
 
 using namespace sentinel::testing;
 using nlohmann::json;
+using ::testing::Contains;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
@@ -105,20 +106,25 @@ TEST_P(PlanNumbers, OneIsExtreme) {
     }
 }
 
-// Where a sum wraps, two numbers make it.
+// Where a sum wraps, two numbers make it: of the last group, and of one in which nothing lies.
 TEST_P(PlanNumbers, TwoOfAGroupAreExtreme) {
   const json good = json::parse(plan_to_json(plan_));
-  if (good["groups"].empty()) GTEST_SKIP() << "the policy places nothing";
-  const auto whole = std::span(kExtremes).first(10);
-  for (const json& offset : whole)
-    for (const json& bytes : whole)
-      for (const json& region : whole) {
-        json bad = good;
-        bad["groups"].back()["offset"] = offset;
-        bad["groups"].back()["bytes"] = bytes;
-        bad["region_bytes"] = region;
-        expect_harmless(bad, offset.dump() + " " + bytes.dump() + " " + region.dump());
-      }
+  std::vector<json> sizes(kExtremes.begin(), kExtremes.begin() + 10);
+  sizes.push_back(8 << 20);
+  const json empty = {{"pool", "resident"}, {"offset", 0},     {"bytes", 0},
+                      {"first_layer", 0},   {"last_layer", 0}, {"reason", ""}};
+  const json regions[] = {good["region_bytes"], std::uint64_t{1} << 60, UINT64_MAX};
+  for (const json& offset : sizes)
+    for (const json& bytes : sizes)
+      for (const json& region : regions)
+        for (const bool another : {false, true}) {
+          json bad = good;
+          if (another || bad["groups"].empty()) bad["groups"].push_back(empty);
+          bad["groups"].back()["offset"] = offset;
+          bad["groups"].back()["bytes"] = bytes;
+          bad["region_bytes"] = region;
+          expect_harmless(bad, offset.dump() + " " + bytes.dump() + " " + region.dump());
+        }
 }
 
 INSTANTIATE_TEST_SUITE_P(Policies, PlanNumbers, ::testing::Values("sentinel", "g10", "capuchin"));
@@ -135,16 +141,15 @@ class WrappingPlan : public ::testing::Test {
   Plan plan_;
 };
 
-// The group ends, by 64 bits, within the region: a training followed it out of its memory.
+// The group ends, in 64 bits, where the region begins: a training followed it out of its memory.
 TEST_F(WrappingPlan, IsRefused) {
-  plan_.region_bytes = std::uint64_t{1} << 63;
-  plan_.groups = {{.pool = Pool::short_lived,
-                   .offset = UINT64_MAX - (8 << 20) + 1,
-                   .bytes = std::uint64_t{1} << 63}};
-  plan_.reserved_bytes = plan_.groups[0].bytes;
-  plan_.placements = {{TensorId(tensor_), GroupId(0), UINT64_MAX - (8 << 20) + 1}};
-  plan_.peak_fast_bytes = 4096;
-  EXPECT_THAT(verify(plan_, b_.profile), Not(IsEmpty()));
+  plan_.groups = {{.pool = Pool::short_lived, .offset = 0, .bytes = 4096}};
+  plan_.reserved_bytes = plan_.peak_fast_bytes = 4096;
+  plan_.placements = {{TensorId(tensor_), GroupId(0), 0}};
+  EXPECT_THAT(verify(plan_, b_.profile), IsEmpty());
+  plan_.groups.push_back(
+      {.pool = Pool::resident, .offset = UINT64_MAX - (8 << 20) + 1, .bytes = 8 << 20});
+  EXPECT_THAT(verify(plan_, b_.profile), Contains(HasSubstr("the region has")));
 }
 
 TEST_F(WrappingPlan, PartsAreFew) {
