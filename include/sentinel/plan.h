@@ -58,7 +58,7 @@ struct Move {
 // One op replayed right before op `before` starts. It needs its own inputs in fast memory and room
 // for all of its outputs. What is in `keep` is in fast memory from then on as if it had never
 // left; other outputs that exist elsewhere or are dead live until the last replay before the same
-// op that reads them. Legal only as plan/replay.h says.
+// op that reads them. Legal only as plan/step/replay.h says.
 struct Recompute {
   OpId op, before;
   std::vector<TensorId> keep;  // sorted; outputs of `op` that were discarded
@@ -93,7 +93,7 @@ struct Plan {
   std::uint64_t profile_signature = 0;  // ProfileMeta::signature of the profile it was made from
   std::uint64_t fast_bytes = 0;         // the budget it was made for
   std::uint64_t granule_bytes = 0;
-  // Not 0: ids are those of the profile cut into parts of at most so many bytes (plan/parts.h).
+  // Not 0: ids are those of the profile cut into parts of at most so many bytes (plan/step/parts.h).
   std::uint64_t part_bytes = 0;
   std::uint64_t region_bytes = 0;     // addresses to reserve for placements
   std::uint64_t reserved_bytes = 0;   // short-lived pool, at its largest

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "plan/verify.h"
+#include "plan/check/verify.h"
 
 namespace sentinel {
 namespace {

@@ -9,7 +9,7 @@
 #include "execute/gpu/managed_driver.h"
 #include "execute/gpu/pool_engine.h"
 #include "execute/measure.h"
-#include "plan/plan_file.h"
+#include "plan/check/plan_file.h"
 #include "sentinel/analysis.h"
 #include "trace/read_any.h"
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "plan/rates.h"
+#include "plan/step/rates.h"
 
 namespace sentinel {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "plan/storage.h"
+#include "plan/step/storage.h"
 #include "sentinel/profile.h"
 #include "sim/caching_allocator.h"
 

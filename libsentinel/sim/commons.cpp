@@ -7,7 +7,7 @@
 
 #include "base/checked.h"
 #include "base/units.h"
-#include "plan/rates.h"
+#include "plan/step/rates.h"
 #include "sentinel/error.h"
 
 namespace sentinel::sim {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "plan/rates.h"
+#include "plan/step/rates.h"
 
 namespace sentinel::sim {
 namespace {

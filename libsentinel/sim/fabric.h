@@ -32,7 +32,7 @@ class Fabric {
  private:
   struct Crossing {
     std::uint32_t resource;
-    double weight;  // of the resource's bytes, what one of the transfer's takes (plan/rates.h)
+    double weight;  // of the resource's bytes, what one of the transfer's takes (plan/step/rates.h)
   };
   struct Active {
     TransferId id;

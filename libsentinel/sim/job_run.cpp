@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/units.h"
-#include "plan/rates.h"
+#include "plan/step/rates.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
 #include "sim/noise.h"

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "plan/openings.h"
+#include "plan/step/openings.h"
 #include "sim/commons.h"
 #include "sim/residence.h"
 #include "sim/simulator.h"

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "plan/footprint.h"
-#include "plan/storage.h"
+#include "plan/step/footprint.h"
+#include "plan/step/storage.h"
 #include "sentinel/machine.h"
 #include "sim/commons.h"
 #include "sim/recency.h"

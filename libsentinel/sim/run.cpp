@@ -5,7 +5,7 @@
 #include <chrono>
 #include <utility>
 
-#include "plan/verify.h"
+#include "plan/check/verify.h"
 #include "sentinel/error.h"
 #include "sentinel/paging.h"
 #include "sim/paging.h"

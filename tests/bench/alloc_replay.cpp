@@ -17,7 +17,7 @@
 #include "base/units.h"
 #include "execute/frame_engine.h"
 #include "execute/space.h"
-#include "plan/plan_file.h"
+#include "plan/check/plan_file.h"
 #include "sentinel/error.h"
 #include "sentinel/policy.h"
 #include "sim/machine_file.h"

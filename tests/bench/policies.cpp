@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/units.h"
-#include "plan/verify.h"
+#include "plan/check/verify.h"
 #include "sentinel/analysis.h"
 #include "sentinel/policy.h"
 #include "sim/machine_file.h"

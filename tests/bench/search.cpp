@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/units.h"
-#include "plan/verify.h"
+#include "plan/check/verify.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
 #include "sentinel/policy.h"

@@ -5,7 +5,7 @@
 
 #include <gmock/gmock.h>
 
-#include "plan/verify.h"
+#include "plan/check/verify.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
 #include "sentinel/policy.h"

@@ -7,9 +7,9 @@
 #include <sstream>
 
 #include "base/units.h"
-#include "plan/explain.h"
-#include "plan/plan_file.h"
-#include "plan/verify.h"
+#include "plan/check/explain.h"
+#include "plan/check/plan_file.h"
+#include "plan/check/verify.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
 #include "sentinel/policy.h"

@@ -9,7 +9,7 @@
 #include "bench_nodes.h"
 #include "execute/backing.h"
 #include "execute/measure.h"
-#include "plan/rates.h"
+#include "plan/step/rates.h"
 #include "sentinel/error.h"
 #include "sim/machine_file.h"
 #include "terminal.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "plan/bound.h"
+#include "plan/bound/bound.h"
 #include "sentinel/analysis.h"
 
 namespace sentinel::cli {

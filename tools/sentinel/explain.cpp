@@ -1,12 +1,12 @@
-#include "plan/explain.h"
+#include "plan/check/explain.h"
 
 #include <fmt/format.h>
 
 #include <memory>
 
-#include "plan/parts.h"
-#include "plan/plan_file.h"
-#include "plan/verify.h"
+#include "plan/step/parts.h"
+#include "plan/check/plan_file.h"
+#include "plan/check/verify.h"
 #include "sentinel/error.h"
 #include "terminal.h"
 #include "trace/read_any.h"

@@ -12,7 +12,7 @@
 #include "base/units.h"
 #include "form.h"
 #include "inputs.h"
-#include "plan/verify.h"
+#include "plan/check/verify.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
 #include "trace/read_any.h"

@@ -18,7 +18,7 @@
 #include "execute/workable.h"
 #include "inputs.h"
 #include "launch.h"
-#include "plan/plan_file.h"
+#include "plan/check/plan_file.h"
 #include "profile_files.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"

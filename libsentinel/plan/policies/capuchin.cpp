@@ -20,11 +20,10 @@
 #include <limits>
 #include <optional>
 
-#include "plan/absence.h"
-#include "plan/decisions.h"
-#include "plan/policies/all.h"
-#include "plan/rates.h"
-#include "plan/tensile/channel.h"
+#include "plan/gaps/absence.h"
+#include "plan/gaps/decisions.h"
+#include "plan/step/rates.h"
+#include "plan/gaps/channel.h"
 #include "sentinel/error.h"
 
 namespace sentinel::plan {

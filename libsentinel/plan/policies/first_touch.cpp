@@ -14,7 +14,7 @@
 // Both need a slower tier that ops can use in place; where there is none they refuse.
 #include <fmt/format.h>
 
-#include "plan/policies/all.h"
+#include "plan/seam/in_place.h"
 #include "sentinel/error.h"
 
 namespace sentinel::plan {
@@ -49,14 +49,6 @@ class PlacementPolicy final : public OnlinePolicy {
 };
 
 }  // namespace
-
-void require_in_place(std::string_view policy, const Machine& machine) {
-  if (machine.tiers.size() > 1 && machine.tiers[1].byte_addressable) return;
-  throw Error(
-      fmt::format("policy {} leaves tensors where they are; it needs a slower tier that ops can "
-                  "use in place, and machine {} has none",
-                  policy, machine.name));
-}
 
 std::unique_ptr<Policy> make_first_touch() {
   return std::make_unique<PlacementPolicy>("first-touch", true);

@@ -16,9 +16,8 @@
 #include <algorithm>
 
 #include "base/units.h"
-#include "plan/decisions.h"
-#include "plan/policies/all.h"
-#include "plan/pressure.h"
+#include "plan/gaps/decisions.h"
+#include "plan/gaps/pressure.h"
 #include "sentinel/error.h"
 
 namespace sentinel::plan {

@@ -17,12 +17,11 @@
 #include <chrono>
 #include <optional>
 
-#include "plan/choice_seeds.h"
-#include "plan/cost_run.h"
-#include "plan/feature_maps.h"
-#include "plan/policies/all.h"
-#include "plan/search.h"
-#include "plan/swarm.h"
+#include "plan/search/choice_seeds.h"
+#include "plan/search/cost_run.h"
+#include "plan/gaps/feature_maps.h"
+#include "plan/search/search.h"
+#include "plan/search/swarm.h"
 #include "sentinel/error.h"
 
 namespace sentinel::plan {

@@ -19,8 +19,8 @@
 #include <utility>
 
 #include "base/units.h"
-#include "plan/policies/all.h"
-#include "plan/storage.h"
+#include "plan/seam/in_place.h"
+#include "plan/step/storage.h"
 #include "sentinel/analysis.h"
 
 namespace sentinel::plan {

@@ -3,8 +3,7 @@
 // fast_bytes is its peak.
 #include <limits>
 
-#include "plan/decisions.h"
-#include "plan/policies/all.h"
+#include "plan/gaps/decisions.h"
 
 namespace sentinel::plan {
 namespace {

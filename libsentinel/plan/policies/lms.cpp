@@ -17,11 +17,10 @@
 #include <optional>
 
 #include "base/units.h"
-#include "plan/compaction.h"
-#include "plan/decisions.h"
-#include "plan/level.h"
-#include "plan/policies/all.h"
-#include "plan/pressure.h"
+#include "plan/layout/compaction.h"
+#include "plan/gaps/decisions.h"
+#include "plan/step/level.h"
+#include "plan/gaps/pressure.h"
 #include "sentinel/error.h"
 
 namespace sentinel::plan {

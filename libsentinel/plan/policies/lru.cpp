@@ -9,8 +9,7 @@
 // Left out: the driver's real order is by last migration, since the hardware does not report uses;
 // order of use is what G10 gives its baseline, and never the worse of the two here. Not modelled
 // either: the driver's density prefetcher, read duplication, access counters, cudaMemAdvise.
-#include "plan/policies/all.h"
-#include "plan/victims.h"
+#include "plan/seam/victims.h"
 #include "sentinel/paging.h"
 
 namespace sentinel::plan {

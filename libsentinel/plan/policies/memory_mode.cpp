@@ -8,7 +8,6 @@
 // replaced are written. Capacity is the slow tier's alone. Left out: conflicts among the tensors of
 // one op with each other beyond one pass over each, metadata traffic, channel interleaving. There
 // is nothing to decide, hence no pager.
-#include "plan/policies/all.h"
 #include "sentinel/paging.h"
 
 namespace sentinel::plan {

@@ -20,9 +20,8 @@
 #include <optional>
 
 #include "base/units.h"
-#include "plan/absence.h"
-#include "plan/decisions.h"
-#include "plan/policies/all.h"
+#include "plan/gaps/absence.h"
+#include "plan/gaps/decisions.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
 

@@ -18,7 +18,7 @@
 #include "execute/session.h"
 #include "fake_gpu.h"
 #include "gpu_session_rig.h"
-#include "plan/plan_file.h"
+#include "plan/check/plan_file.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
 #include "trace/store.h"

@@ -1,12 +1,12 @@
-#include "plan/bound.h"
+#include "plan/bound/bound.h"
 
 #include <gmock/gmock.h>
 
 #include <limits>
 
-#include "plan/bound_model.h"
-#include "plan/linear_program.h"
-#include "plan/replay_cost.h"
+#include "plan/bound/bound_model.h"
+#include "plan/solver/linear_program.h"
+#include "plan/step/replay_cost.h"
 #include "sentinel/analysis.h"
 #include "unit/plan/profiles.h"
 

@@ -1,10 +1,10 @@
-#include "plan/cost_model.h"
+#include "plan/search/cost_model.h"
 
 #include <gmock/gmock.h>
 
 #include <random>
 
-#include "plan/cost_run.h"
+#include "plan/search/cost_run.h"
 #include "unit/plan/profiles.h"
 
 namespace sentinel::plan {

@@ -1,10 +1,10 @@
-#include "plan/decisions.h"
+#include "plan/gaps/decisions.h"
 
 #include <gmock/gmock.h>
 
-#include "plan/level.h"
-#include "plan/parts.h"
-#include "plan/verify.h"
+#include "plan/step/level.h"
+#include "plan/step/parts.h"
+#include "plan/check/verify.h"
 #include "sentinel/error.h"
 #include "unit/plan/profiles.h"
 

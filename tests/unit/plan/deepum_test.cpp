@@ -2,8 +2,8 @@
 
 #include <set>
 
-#include "plan/block_table.h"
-#include "plan/victims.h"
+#include "plan/policies/deepum/block_table.h"
+#include "plan/seam/victims.h"
 #include "sentinel/error.h"
 #include "sentinel/paging.h"
 

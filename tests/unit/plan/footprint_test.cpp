@@ -1,4 +1,4 @@
-#include "plan/footprint.h"
+#include "plan/step/footprint.h"
 
 #include <gmock/gmock.h>
 

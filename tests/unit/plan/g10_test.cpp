@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "plan/verify.h"
+#include "plan/check/verify.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
 #include "unit/plan/profiles.h"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "plan/verify.h"
+#include "plan/check/verify.h"
 #include "sentinel/policy.h"
 #include "unit/plan/profiles.h"
 

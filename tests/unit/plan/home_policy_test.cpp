@@ -2,10 +2,10 @@
 #include <tbb/global_control.h>
 
 #include "contract/policy.h"
-#include "plan/choice_seeds.h"
-#include "plan/cost_run.h"
-#include "plan/feature_maps.h"
-#include "plan/swarm.h"
+#include "plan/search/choice_seeds.h"
+#include "plan/search/cost_run.h"
+#include "plan/gaps/feature_maps.h"
+#include "plan/search/swarm.h"
 
 namespace sentinel::plan {
 namespace {

@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 
 #include "contract/policy.h"
-#include "plan/integer_program.h"
-#include "plan/plan_file.h"
-#include "plan/verify.h"
+#include "plan/solver/integer_program.h"
+#include "plan/check/plan_file.h"
+#include "plan/check/verify.h"
 #include "unit/plan/profiles.h"
 
 namespace sentinel::plan {

@@ -1,4 +1,4 @@
-#include "plan/interval.h"
+#include "plan/step/interval.h"
 
 #include <gmock/gmock.h>
 

@@ -1,10 +1,10 @@
-#include "plan/layout.h"
+#include "plan/layout/layout.h"
 
 #include <gmock/gmock.h>
 
 #include <map>
 
-#include "plan/pack.h"
+#include "plan/layout/pack.h"
 #include "unit/plan/profiles.h"
 
 namespace sentinel::plan {

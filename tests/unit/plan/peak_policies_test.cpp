@@ -1,7 +1,7 @@
 // Policies that lower a peak gap by gap, on steps of any shape: what they plan holds.
 #include <gmock/gmock.h>
 
-#include "plan/verify.h"
+#include "plan/check/verify.h"
 #include "sentinel/error.h"
 #include "sentinel/policy.h"
 #include "unit/plan/profiles.h"

@@ -1,4 +1,4 @@
-#include "plan/plan_file.h"
+#include "plan/check/plan_file.h"
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <random>
 
-#include "plan/explain.h"
+#include "plan/check/explain.h"
 #include "sentinel/error.h"
 #include "sentinel/policy.h"
 #include "unit/plan/profiles.h"

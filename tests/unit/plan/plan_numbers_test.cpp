@@ -3,10 +3,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "plan/explain.h"
-#include "plan/parts.h"
-#include "plan/plan_file.h"
-#include "plan/verify.h"
+#include "plan/check/explain.h"
+#include "plan/step/parts.h"
+#include "plan/check/plan_file.h"
+#include "plan/check/verify.h"
 #include "sentinel/error.h"
 #include "sentinel/policy.h"
 #include "unit/plan/profiles.h"

@@ -1,11 +1,11 @@
-#include "plan/pressure.h"
+#include "plan/gaps/pressure.h"
 
 #include <gmock/gmock.h>
 
-#include "plan/bandwidth_calendar.h"
-#include "plan/compaction.h"
-#include "plan/decisions.h"
-#include "plan/verify.h"
+#include "plan/policies/g10/bandwidth_calendar.h"
+#include "plan/layout/compaction.h"
+#include "plan/gaps/decisions.h"
+#include "plan/check/verify.h"
 #include "unit/plan/profiles.h"
 #include "unit/plan/swaps.h"
 

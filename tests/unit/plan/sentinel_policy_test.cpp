@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "contract/policy.h"
-#include "plan/verify.h"
+#include "plan/check/verify.h"
 #include "sentinel/error.h"
 #include "sentinel/policy.h"
 #include "unit/plan/profiles.h"

@@ -1,5 +1,5 @@
 // What crosses the step's end: left behind by one step, freed by the next.
-#include "plan/storage.h"
+#include "plan/step/storage.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 #include <tbb/global_control.h>
 
 #include "contract/policy.h"
-#include "plan/pools.h"
+#include "plan/policies/swapadvisor/pools.h"
 
 namespace sentinel::plan {
 namespace {

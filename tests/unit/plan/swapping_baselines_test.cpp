@@ -1,7 +1,7 @@
 // FlashNeuron, LMS and the ideal.
 #include <gmock/gmock.h>
 
-#include "plan/verify.h"
+#include "plan/check/verify.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
 #include "unit/plan/profiles.h"

@@ -1,9 +1,9 @@
 #include <gmock/gmock.h>
 
 #include "contract/policy.h"
-#include "plan/op_times.h"
-#include "plan/tensile/channel.h"
-#include "plan/verify.h"
+#include "plan/step/op_times.h"
+#include "plan/gaps/channel.h"
+#include "plan/check/verify.h"
 #include "sentinel/policy.h"
 #include "unit/plan/profiles.h"
 

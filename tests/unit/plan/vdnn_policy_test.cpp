@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "contract/policy.h"
-#include "plan/verify.h"
+#include "plan/check/verify.h"
 #include "sentinel/error.h"
 #include "sentinel/policy.h"
 #include "unit/plan/profiles.h"

@@ -1,5 +1,5 @@
 // Each test breaks a good plan in one way and expects verify() to notice.
-#include "plan/verify.h"
+#include "plan/check/verify.h"
 
 #include <gmock/gmock.h>
 

@@ -1,6 +1,6 @@
 // No simulation of anything falls below the bound: not what waits for faults, not any choice of
 // keeping, swapping and recomputing, not any policy.
-#include "plan/bound.h"
+#include "plan/bound/bound.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -12,8 +12,8 @@
 #include <random>
 #include <tuple>
 
-#include "plan/replay.h"
-#include "plan/storage.h"
+#include "plan/step/replay.h"
+#include "plan/step/storage.h"
 #include "sentinel/error.h"
 #include "sim/machine_file.h"
 #include "sim/run.h"

@@ -3,7 +3,7 @@
 // which is part of the ops' own times, so that a page used in place costs kPageUs more.
 #include <gmock/gmock.h>
 
-#include "plan/verify.h"
+#include "plan/check/verify.h"
 #include "sentinel/error.h"
 #include "sim/machine_file.h"
 #include "sim/simulator.h"

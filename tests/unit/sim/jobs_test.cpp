@@ -1,7 +1,7 @@
 // Several jobs on one machine.
 #include <gmock/gmock.h>
 
-#include "plan/verify.h"
+#include "plan/check/verify.h"
 #include "sentinel/policy.h"
 #include "sim/simulator.h"
 #include "unit/plan/profiles.h"

@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "base/units.h"
-#include "plan/rates.h"
+#include "plan/step/rates.h"
 #include "sentinel/error.h"
 
 namespace sentinel::sim {

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "plan/verify.h"
+#include "plan/check/verify.h"
 #include "sentinel/error.h"
 #include "sim/machine_file.h"
 #include "trace/tensor_trace.h"

@@ -1,0 +1,34 @@
+#include "plan/check/plan_file.h"
+
+#include <fmt/format.h>
+
+#include "base/input.h"
+#include "base/output.h"
+#include "base/units.h"
+#include "sentinel/error.h"
+
+namespace sentinel::plan {
+namespace {
+
+constexpr InputKind kPlans{"plans", 1_GiB, "name another file, or make the plan again"};
+
+}  // namespace
+
+void write_plan(const std::string& path, const Plan& plan) {
+  write_file(path, plan_to_json(plan), fmt::format("cannot write plan {}", path), Readers::owner);
+}
+
+Plan read_plan(const std::string& path) {
+  return plan_from_json(read_input(path, fmt::format("cannot read plan {}", path), kPlans), path);
+}
+
+void check_matches(const Plan& plan, const Profile& profile) {
+  if (plan.profile_signature == profile.meta.signature) return;
+  throw Error(fmt::format(
+      "the plan was made for {} with step signature {:016x}, the profile is of {} with {:016x}: "
+      "make a new one with `sentinel plan`",
+      plan.model.empty() ? "a model" : plan.model, plan.profile_signature,
+      profile.meta.model.empty() ? "a model" : profile.meta.model, profile.meta.signature));
+}
+
+}  // namespace sentinel::plan

@@ -1,0 +1,33 @@
+// From decisions about idle tensors to a plan where tensors share granules: the way of
+// decided_plan() for frames of 2 MiB, in which small tensors lie together.
+//
+// A shared granule is free only while all that lies in it is away, which is more than the sum of
+// what single decisions free; so the decisions are the beginning of a schedule (plan/schedule/schedule.h),
+// which adds what is still too much, streams an op that cannot fit, and keeps frames for transfers.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "plan/schedule/basis.h"
+#include "plan/gaps/decisions.h"
+#include "sentinel/plan.h"
+#include "sentinel/policy.h"
+
+namespace sentinel::plan {
+
+// Whether granules are so large that tensors have to share them.
+bool granules_are_shared(const Machine&);
+
+struct ScheduledRules {
+  bool early = true;       // promotions as early as there is room; or an op ahead, and given ones
+                           // when their decisions say
+  std::uint32_t tier = 0;  // where what was not decided goes; 0: chosen by room and rate
+};
+
+// Of the decisions, only swaps count. Throws Error, naming the budgets that work, where the budget
+// is below the smallest.
+Plan scheduled_plan(std::string_view policy, const Basis&, const PlanOptions&,
+                    const std::vector<Decision>&, ScheduledRules);
+
+}  // namespace sentinel::plan

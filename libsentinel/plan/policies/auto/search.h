@@ -1,0 +1,71 @@
+// The search behind the policy `auto`: plans are made, simulated, and the best is kept.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plan/policies/auto/facts.h"
+#include "plan/policies/auto/flips.h"
+#include "plan/policies/auto/recipe.h"
+
+namespace sentinel::plan {
+
+constexpr std::string_view kRefine = "refine";  // the feature: go on from the best of the seeds
+
+class Search {
+ public:
+  explicit Search(const Facts& facts) : facts_(facts), flip_(facts, facts.options.seed) {}
+
+  // The best plan found; throws the last reason where none fits. Ends at Facts::options' effort
+  // (plans judged or refused) or when its time limit is near. For one effort the same on any
+  // number of processors.
+  Candidate run();
+  std::uint64_t judged() const { return judged_; }
+
+ private:
+  struct Attempt {
+    std::function<std::vector<Decision>()> decide;  // may run beside others; throws Error
+    bool choose_tiers = false;
+    bool paced = false;   // planned by the pace of the plan before
+    bool copies = false;  // what leaves is copied ahead
+    // Plans after the first, each by the pace that the one before turned out to have; from the
+    // second on, what leaves is copied ahead.
+    std::uint64_t again = 0;
+    std::optional<Recipe> recipe;  // from which the decisions follow
+  };
+  struct Judged {
+    Candidate best;
+    std::uint64_t plans = 1;
+    std::string refused;  // why there is no plan
+  };
+  std::uint64_t effort_left() const;
+  double seconds_left() const;
+  bool finished() const;
+  Candidate judge(std::vector<Decision>, bool copies, const Candidate* pace_of) const;
+  Judged judged(const Attempt&, const Candidate& before) const;
+  std::vector<Candidate> judge_all(std::span<const Attempt>, const Candidate& before);
+  bool improves(Candidate&);
+  void try_all(std::vector<Attempt>);
+  void try_recipes(const std::vector<Recipe>&);
+  void try_bounds();
+  void try_grid();
+  void sharpen();
+  void refine();
+
+  const Facts& facts_;
+  Flips flip_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  double slowest_s_ = 0;  // of the plans: twice that is kept back for the last ones
+  std::uint64_t judged_ = 0;
+  Recipe best_recipe_;
+  Candidate best_;
+  std::string reason_ = "no plan was tried";
+};
+
+}  // namespace sentinel::plan

@@ -1,0 +1,221 @@
+#include "plan/step/replay.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <map>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "base/units.h"
+#include "sentinel/analysis.h"
+
+namespace sentinel::plan {
+namespace {
+
+constexpr std::size_t kMostViolations = 20;
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  std::ranges::transform(result, result.begin(), [](unsigned char c) { return std::tolower(c); });
+  return result;
+}
+
+}  // namespace
+
+bool random(const Op& op) {
+  static constexpr std::array<std::string_view, 14> kMarks{"scaled_dot_product",
+                                                           "efficient_attention",
+                                                           "flash_attention",
+                                                           "cudnn_rnn",
+                                                           "dropout",
+                                                           "bernoulli",
+                                                           "rand",
+                                                           "normal_",
+                                                           "uniform_",
+                                                           "multinomial",
+                                                           "exponential_",
+                                                           "poisson",
+                                                           "rrelu",
+                                                           "gumbel"};
+  const std::string name = lower(op.name);
+  return std::ranges::any_of(kMarks, [&](std::string_view mark) {
+    const auto at = name.find(mark);
+    // The backward of a random op applies a saved mask, and draws nothing.
+    return at != std::string::npos && name.find("backward") == std::string::npos;
+  });
+}
+
+Replay::Replay(const Profile& profile)
+    : writes_(profile.tensors.size()),
+      last_(profile.tensors.size()),
+      persistent_(profile.tensors.size(), false),
+      possible_(profile.ops.size(), false),
+      profile_(profile) {
+  const auto lives = lifetimes(profile);
+  for (std::size_t t = 0; t < lives.size(); ++t) {
+    persistent_[t] = lives[t].persistent;
+    last_[t] = lives[t].last_op;
+  }
+  for (std::uint32_t k = 0; k < profile.ops.size(); ++k) {
+    const Op& op = profile.ops[k];
+    for (TensorId t : op.out) writes_[t.index()].push_back(k);
+  }
+  for (std::uint32_t k = 0; k < profile.ops.size(); ++k) {
+    const Op& op = profile.ops[k];
+    possible_[k] = op.phase != Phase::optimizer && !op.in.empty() && !random(op);
+  }
+}
+
+std::uint32_t Replay::version(TensorId t, OpId k) const {
+  const auto& writes = writes_[t.index()];
+  return static_cast<std::uint32_t>(std::ranges::lower_bound(writes, k.value) - writes.begin());
+}
+
+bool Replay::own_statistic(TensorId t, OpId op) const {
+  return persistent_[t.index()] && std::ranges::binary_search(profile_.ops[op.index()].out, t);
+}
+
+bool Replay::inputs_valid(OpId r, OpId k, std::vector<TensorId>& dead) const {
+  for (TensorId t : profile_.ops[r.index()].in) {
+    if (own_statistic(t, r)) continue;
+    if (version(t, r) != version(t, k)) return false;
+    if (!alive(t, k)) dead.push_back(t);
+  }
+  return true;
+}
+
+std::optional<OpId> Replay::maker(TensorId t, OpId k) const {
+  const std::uint32_t made = version(t, k);
+  if (made == 0) return std::nullopt;
+  return OpId(writes_[t.index()][made - 1]);
+}
+
+namespace {
+
+// Depth first from the wanted tensor to makers whose inputs are all there.
+class Chain {
+ public:
+  Chain(const Profile& profile, const Replay& replay, OpId before,
+        const std::function<bool(TensorId)>& available, std::size_t most)
+      : profile_(profile), replay_(replay), before_(before), available_(available), most_(most) {}
+
+  bool add(TensorId wanted, OpId reader) {
+    const auto maker = replay_.maker(wanted, reader);
+    if (!maker || !replay_.possible(*maker)) return false;
+    if (added_.contains(*maker)) return true;
+    if (added_.size() >= most_) return false;
+    added_.insert(*maker);
+    for (TensorId input : profile_.ops[maker->index()].in) {
+      if (replay_.own_statistic(input, *maker)) continue;
+      const bool same = replay_.version(input, *maker) == replay_.version(input, before_);
+      if (same && available_(input)) continue;
+      if (!add(input, *maker)) return false;
+    }
+    order_.push_back({.op = *maker, .before = before_});
+    return true;
+  }
+
+  std::vector<Recompute> take() { return std::move(order_); }
+
+ private:
+  const Profile& profile_;
+  const Replay& replay_;
+  OpId before_;
+  const std::function<bool(TensorId)>& available_;
+  std::size_t most_;
+  std::set<OpId> added_;
+  std::vector<Recompute> order_;
+};
+
+}  // namespace
+
+std::vector<Recompute> replay_chain(const Profile& profile, const Replay& replay, TensorId wanted,
+                                    OpId before, const std::function<bool(TensorId)>& available,
+                                    std::size_t most) {
+  if (replay.persistent(wanted)) return {};
+  Chain chain(profile, replay, before, available, most);
+  if (!chain.add(wanted, before)) return {};
+  auto order = chain.take();
+  if (!order.empty()) order.back().keep = {wanted};
+  return order;
+}
+
+std::uint64_t replay_bytes(const Profile& profile, std::span<const Recompute> replays,
+                           std::uint64_t granule) {
+  std::unordered_map<TensorId, std::size_t> last;  // made: the replay that reads it last
+  for (std::size_t i = 0; i < replays.size(); ++i) {
+    const Op& op = profile.ops[replays[i].op.index()];
+    for (TensorId t : op.in)
+      if (const auto found = last.find(t); found != last.end()) found->second = i;
+    for (TensorId t : op.out) last[t] = i;
+  }
+  for (const Recompute& r : replays)  // held already
+    for (TensorId t : r.keep) last.erase(t);
+  std::vector<std::uint64_t> freed(replays.size(), 0);
+  std::uint64_t held = 0, most = 0;
+  for (std::size_t i = 0; i < replays.size(); ++i) {
+    for (TensorId t : profile.ops[replays[i].op.index()].out) {
+      const auto found = last.find(t);
+      const Tensor& tensor = profile.tensors[t.index()];
+      if (found == last.end() || tensor.foreign) continue;
+      const std::uint64_t bytes = round_up(tensor.bytes, granule);
+      held += bytes;
+      freed[found->second] += bytes;
+      last.erase(found);  // counted
+    }
+    most = std::max(most, held);
+    held -= freed[i];
+  }
+  return most;
+}
+
+std::vector<std::string> illegal_replays(const Plan& plan, const Profile& profile) {
+  std::vector<std::string> bad;
+  const Replay replay(profile);
+  const auto add = [&](const Recompute& r, const std::string& what) {
+    if (bad.size() < kMostViolations)
+      bad.push_back(
+          fmt::format("the replay of op {} before op {}: {}", r.op.value, r.before.value, what));
+  };
+  const auto tensor = [&](TensorId t) {
+    return fmt::format("tensor {} ({})", t.value, profile.tensors[t.index()].name);
+  };
+  OpId before;
+  std::set<std::pair<TensorId, std::uint32_t>> remade;  // with its version, before this op
+  for (const Recompute& r : plan.recomputations) {
+    if (r.before >= OpId(profile.ops.size()) || r.op >= r.before) {
+      add(r, "an op is replayed before a later one");
+      continue;
+    }
+    if (r.before < before) add(r, "replays are not in order");
+    if (r.before != before) remade.clear();
+    before = r.before;
+    const Op& op = profile.ops[r.op.index()];
+    if (!replay.possible(r.op)) add(r, fmt::format("{} cannot be replayed at all", op.name));
+    std::vector<TensorId> dead;
+    for (TensorId t : op.in)
+      if (!replay.own_statistic(t, r.op) && !remade.contains({t, replay.version(t, r.op)}) &&
+          replay.version(t, r.op) != replay.version(t, r.before))
+        add(r, tensor(t) + " has been overwritten since");
+    if (replay.inputs_valid(r.op, r.before, dead))
+      for (TensorId t : dead)
+        if (!remade.contains({t, replay.version(t, r.op)}))
+          add(r, tensor(t) + " is dead by then and not remade");
+    for (TensorId t : r.keep) {
+      if (replay.persistent(t))
+        add(r, tensor(t) + " is kept, but a replay does not write what outlives the step");
+      else if (!std::ranges::binary_search(op.out, t))
+        add(r, tensor(t) + " is kept but no output of the op");
+      else if (replay.version(t, r.before) != replay.version(t, r.op) + 1)
+        add(r, tensor(t) + " is kept although its contents are wanted no longer");
+    }
+    for (TensorId t : op.out) remade.insert({t, replay.version(t, r.op) + 1});
+  }
+  return bad;
+}
+
+}  // namespace sentinel::plan
