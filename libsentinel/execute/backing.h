@@ -21,7 +21,7 @@
 #include <mutex>
 #include <vector>
 
-#include "capture/fault_loop.h"
+#include "capture/userfault/fault_loop.h"
 
 namespace sentinel {
 

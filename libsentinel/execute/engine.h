@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "capture/fault_loop.h"
+#include "capture/userfault/fault_loop.h"
 #include "execute/flow.h"
 #include "sentinel/error.h"
 #include "sentinel/paging.h"

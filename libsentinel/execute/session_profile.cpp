@@ -7,8 +7,8 @@
 #include <ctime>
 
 #include "capture/kernel_source.h"
-#include "capture/sample_source.h"
-#include "capture/userfault_source.h"
+#include "capture/samples/sample_source.h"
+#include "capture/userfault/userfault_source.h"
 #include "execute/gpu/fault_source.h"
 #include "execute/gpu/page_faults.h"
 #include "execute/gpu_counting.h"

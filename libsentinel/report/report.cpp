@@ -6,7 +6,8 @@
 #include <algorithm>
 #include <array>
 
-#include "report/renderers.h"
+#include "report/html/renderers.h"
+#include "report/text/renderers.h"
 #include "sentinel/error.h"
 
 namespace sentinel {

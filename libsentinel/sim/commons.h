@@ -10,7 +10,7 @@
 
 #include "sentinel/machine.h"
 #include "sim/fabric.h"
-#include "sim/simulator.h"
+#include "sim/simulation.h"
 
 namespace sentinel::sim {
 

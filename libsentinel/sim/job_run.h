@@ -9,7 +9,7 @@
 #include "plan/step/openings.h"
 #include "sim/commons.h"
 #include "sim/residence.h"
-#include "sim/simulator.h"
+#include "sim/simulation.h"
 
 namespace sentinel::sim {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "capture/kernel_source.h"
-#include "capture/userfault_source.h"
+#include "capture/userfault/userfault_source.h"
 #include "sentinel/error.h"
 
 namespace {

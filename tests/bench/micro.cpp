@@ -6,7 +6,7 @@
 
 #include "alloc/address_table.h"
 #include "alloc/heap.h"
-#include "capture/window.h"
+#include "capture/userfault/window.h"
 
 namespace sentinel {
 namespace {

@@ -11,9 +11,9 @@
 
 #include "base/files.h"
 #include "base/units.h"
-#include "capture/availability.h"
+#include "capture/userfault/availability.h"
 #include "capture/kernel_source.h"
-#include "capture/sample_threads.h"
+#include "capture/samples/sample_threads.h"
 #include "doctor.h"
 #include "execute/backing.h"
 #include "execute/executors.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "report/comparison.h"
+#include "report/view/comparison.h"
 #include "sentinel/machine.h"
 #include "sentinel/policy.h"
 #include "sentinel/profile.h"

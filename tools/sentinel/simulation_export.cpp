@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "base/checked.h"
-#include "report/csv.h"
+#include "report/text/csv.h"
 #include "simulation.h"
 
 namespace sentinel::cli {

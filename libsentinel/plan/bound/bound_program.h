@@ -7,7 +7,7 @@
 #include <map>
 #include <vector>
 
-#include "plan/bound/bound.h"
+#include "plan/bound/answer.h"
 #include "plan/bound/bound_model.h"
 #include "plan/solver/linear_program.h"
 

@@ -7,7 +7,7 @@
 #include "plan/step/footprint.h"
 #include "plan/step/replay.h"
 #include "plan/schedule/schedule.h"
-#include "plan/check/verify.h"
+#include "plan/check/steady_start.h"
 
 namespace sentinel::plan {
 namespace {

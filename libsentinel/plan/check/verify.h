@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/check/steady_start.h"
 #include "sentinel/machine.h"
 #include "sentinel/plan.h"
 #include "sentinel/profile.h"
@@ -29,9 +30,5 @@ std::vector<std::string> verify(const Plan&, const Profile&);
 // Also that the machine has the tiers, and that what is used in place lies in a byte-addressable
 // one.
 std::vector<std::string> verify(const Plan&, const Profile&, const Machine&);
-
-// Tensors that the steady state expects outside fast memory when a step begins: persistent ones,
-// and those carried over from the step before.
-std::vector<TensorId> absent_at_start(const Plan&, const Profile&);
 
 }  // namespace sentinel::plan

@@ -1,10 +1,10 @@
-#include "capture/availability.h"
+#include "capture/userfault/availability.h"
 
 #include <gmock/gmock.h>
 
 #include <cerrno>
 
-#include "capture/uffd_abi.h"
+#include "capture/userfault/uffd_abi.h"
 
 namespace sentinel {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "capture/userfault_source.h"
+#include "capture/userfault/userfault_source.h"
 #include "unit/capture/fault_fixture.h"
 
 namespace sentinel {

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <memory>
 
-#include "capture/fault_loop.h"
+#include "capture/userfault/fault_loop.h"
 #include "sentinel/error.h"
 
 namespace sentinel {

@@ -1,4 +1,4 @@
-#include "capture/fault_loop.h"
+#include "capture/userfault/fault_loop.h"
 
 #include <fcntl.h>
 #include <sys/uio.h>
@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "capture/uffd_open.h"
+#include "capture/userfault/uffd_open.h"
 #include "unit/capture/fault_fixture.h"
 
 namespace sentinel {

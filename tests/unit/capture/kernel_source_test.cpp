@@ -13,7 +13,7 @@
 #include <map>
 #include <random>
 
-#include "capture/userfault_source.h"
+#include "capture/userfault/userfault_source.h"
 #include "contract/access_source.h"
 #include "unit/capture/fault_fixture.h"
 #include "unit/capture/worker.h"

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "capture/sample_buffer.h"
+#include "capture/samples/sample_buffer.h"
 
 namespace sentinel {
 

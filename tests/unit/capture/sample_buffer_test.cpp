@@ -1,4 +1,4 @@
-#include "capture/sample_buffer.h"
+#include "capture/samples/sample_buffer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "capture/sample_event.h"
+#include "capture/samples/sample_event.h"
 
 #include <gmock/gmock.h>
 #include <perfmon/pfmlib.h>

@@ -1,6 +1,6 @@
 // The source over recorded buffers: which tag a sample goes to, and what becomes of those that are
 // missing.
-#include "capture/sample_source.h"
+#include "capture/samples/sample_source.h"
 
 #include <gmock/gmock.h>
 

@@ -1,6 +1,6 @@
 // The rings as the kernel fills them. Page faults are sampled with their addresses on every
 // machine, which serves where the processor's events are absent.
-#include "capture/sample_threads.h"
+#include "capture/samples/sample_threads.h"
 
 #include <gmock/gmock.h>
 #include <sys/mman.h>
@@ -11,7 +11,7 @@
 #include <functional>
 #include <thread>
 
-#include "capture/sample_source.h"
+#include "capture/samples/sample_source.h"
 #include "sentinel/error.h"
 
 namespace sentinel {

@@ -1,4 +1,4 @@
-#include "capture/userfault_source.h"
+#include "capture/userfault/userfault_source.h"
 
 #include <atomic>
 #include <chrono>

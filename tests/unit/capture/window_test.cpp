@@ -1,4 +1,4 @@
-#include "capture/window.h"
+#include "capture/userfault/window.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "capture/zapper.h"
+#include "capture/userfault/zapper.h"
 
 #include "unit/capture/fault_fixture.h"
 

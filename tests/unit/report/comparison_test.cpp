@@ -1,4 +1,4 @@
-#include "report/comparison.h"
+#include "report/view/comparison.h"
 
 #include <gmock/gmock.h>
 

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "report/provenance.h"
+#include "report/view/provenance.h"
 #include "report_fixture.h"
 #include "sentinel/error.h"
 

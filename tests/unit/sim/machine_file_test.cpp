@@ -37,7 +37,7 @@ TEST(MachineFile, BuiltinMachinesAreTheFilesInTools) {
   for (const BuiltinMachine& m : builtin_machines()) {
     const auto path =
         std::string(SENTINEL_SOURCE_DIR "/tools/machines/") + std::string(m.name) + ".toml";
-    EXPECT_EQ(m.toml, file_text(path)) << path << " and sim/builtin_machines.cpp differ";
+    EXPECT_EQ(m.toml, file_text(path)) << path << " and what is embedded differ";
     const Machine machine = find_machine(std::string(m.name));
     EXPECT_EQ(machine.name, m.name);
     EXPECT_FALSE(machine.source.empty()) << m.name << " does not say where its figures are from";

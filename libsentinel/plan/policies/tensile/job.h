@@ -9,7 +9,10 @@
 #include "plan/step/replay.h"
 #include "plan/step/stabbing.h"
 #include "plan/gaps/channel.h"
-#include "plan/policies/tensile/scheduler.h"
+#include "plan/policies/tensile/scheduled_job.h"
+#include "sentinel/machine.h"
+#include "sentinel/plan.h"
+#include "sentinel/policy.h"
 
 namespace sentinel::plan::tensile {
 

@@ -1,0 +1,412 @@
+#include "capture/userfault/fault_loop.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/poll.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <initializer_list>
+#include <limits>
+
+#include "base/quiet_thread.h"
+#include "capture/userfault/uffd_abi.h"
+#include "capture/userfault/uffd_open.h"
+#include "sentinel/error.h"
+
+namespace sentinel {
+namespace {
+
+constexpr std::uintptr_t kPage = 4096;
+constexpr unsigned kUnshareTable = 2;  // CLOSE_RANGE_UNSHARE
+thread_local const FaultLoop* runs_on_this_thread = nullptr;
+
+// The ioctls that fill pages share one life: they report the bytes done or a negative errno in a
+// field of their own, stop at the first present page, and answer EAGAIN while a remap's notice is
+// unread. `call(offset, length)` issues one; `again()` says whether to try on.
+struct Filled {
+  int error = 0;
+  std::size_t done = 0;
+  bool skipped = false;
+};
+
+template <class Call, class Again>
+Filled fill(std::size_t length, bool skip_present, Call call, Again again) noexcept {
+  Filled filled;
+  while (filled.done < length) {
+    const std::int64_t result = call(filled.done, length - filled.done);
+    if (result > 0) {
+      filled.done += static_cast<std::size_t>(result);
+    } else if (result == -EEXIST && skip_present) {
+      filled.done += kPage;
+      filled.skipped = true;
+    } else if ((result != -EAGAIN && result != -EINTR) || !again()) {
+      filled.error = static_cast<int>(result);
+      break;
+    }
+  }
+  return filled;
+}
+
+// The field is only valid where the ioctl succeeded or made partial progress.
+std::int64_t outcome(int rc, std::int64_t field) noexcept {
+  return rc == 0 || field > 0 ? field : -errno;
+}
+
+// The calling thread's table of descriptors is its own from then on, and holds these alone: no
+// other thread can close them, and none of the program's stays open for it. close_range() may be
+// permitted where unshare() is not: in a container.
+int keep_only(std::initializer_list<int> kept) noexcept {
+  std::array<int, 2> sorted{-1, -1};
+  std::ranges::copy(kept, sorted.end() - kept.size());
+  std::ranges::sort(sorted);
+  unsigned flags = kUnshareTable;
+  int last = std::numeric_limits<int>::max();
+  for (auto at = sorted.rbegin(); last >= 0; ++at) {
+    const int first = at == sorted.rend() ? 0 : *at + 1;
+    if (first <= last && syscall(SYS_close_range, first, last, flags) != 0) return -errno;
+    if (first <= last) flags = 0;
+    if (at == sorted.rend()) break;
+    last = *at - 1;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::unique_ptr<FaultLoop> FaultLoop::open(const Options& options) {
+  const UffdHandle handle = open_userfaultfd(options.backend, options.features);
+  return std::unique_ptr<FaultLoop>(new FaultLoop(handle, options.keeper));
+}
+
+FaultLoop::FaultLoop(const UffdHandle& handle, bool keeper)
+    : uffd_(handle.fd),
+      event_(eventfd(0, EFD_CLOEXEC)),
+      features_(handle.features),
+      deferred_(std::make_unique<uffd_msg[]>(kDeferred)) {
+  if (event_ < 0) {
+    const int code = errno;
+    close(uffd_);
+    throw Error("creating the fault loop's eventfd", code);
+  }
+  // The loop thread must never run a signal handler: it might touch registered memory.
+  thread_ = quiet_thread([this] { run(); });
+  if (keeper) keeper_ = quiet_thread([this] { keep(); });
+}
+
+FaultLoop::~FaultLoop() {
+  if (uffd_ < 0) return;  // abandoned
+  if (hidden_) {          // nobody else can end it
+    thread_.detach();
+    return;
+  }
+  stop();
+  if (keeper_.joinable()) {
+    over_ = true;
+    over_.notify_all();
+    keeper_.join();
+  }
+  close(uffd_);
+  close(event_);
+}
+
+void FaultLoop::keep() noexcept {
+  pthread_setname_np(pthread_self(), "sentinel-keeper");
+  keep_only({uffd_});
+  over_.wait(false);
+}
+
+void FaultLoop::set_lost_handler(void (*run)(void*) noexcept, void* context) noexcept {
+  const std::lock_guard hold(callbacks_lock_);
+  lost_ = run;
+  lost_context_ = context;
+}
+
+void FaultLoop::lost() noexcept {
+  const std::lock_guard hold(callbacks_lock_);
+  if (lost_ != nullptr) lost_(lost_context_);
+}
+
+void FaultLoop::signal_loop() noexcept {
+  const std::uint64_t one = 1;
+  while (write(event_, &one, sizeof one) < 0 && errno == EINTR) {
+  }
+}
+
+void FaultLoop::stop() noexcept {
+  signal_loop();
+  thread_.join();
+}
+
+int FaultLoop::hide_descriptors() noexcept {
+  wish_ = kHide;
+  signal_loop();
+  wish_.wait(kHide);
+  const int code = wish_;
+  if (code != 0) return code;
+  close(uffd_);
+  close(event_);
+  hidden_ = true;
+  return 0;
+}
+
+void FaultLoop::abandon_in_child() noexcept {
+  if (uffd_ < 0) return;
+  if (!hidden_) {
+    close(uffd_);
+    close(event_);
+  }
+  uffd_ = event_ = -1;
+  thread_.detach();
+  if (keeper_.joinable()) keeper_.detach();
+}
+
+bool FaultLoop::can_move() const noexcept { return features_ & UFFD_FEATURE_MOVE; }
+bool FaultLoop::can_count() const noexcept { return features_ & UFFD_FEATURE_MINOR_SHMEM; }
+bool FaultLoop::can_replace() const noexcept { return features_ & UFFD_FEATURE_EVENT_REMAP; }
+bool FaultLoop::can_protect() const noexcept { return features_ & UFFD_FEATURE_PAGEFAULT_FLAG_WP; }
+
+void FaultLoop::set_missing_handler(FaultHandler run, void* context) noexcept {
+  const std::lock_guard hold(callbacks_lock_);
+  missing_ = {run, context};
+}
+
+void FaultLoop::set_minor_handler(FaultHandler run, void* context) noexcept {
+  const std::lock_guard hold(callbacks_lock_);
+  minor_ = {run, context};
+}
+
+// --- the loop thread
+
+void FaultLoop::run() noexcept {
+  pthread_setname_np(pthread_self(), "sentinel-fault");
+  runs_on_this_thread = this;
+  // Whoever it wakes should not take its processor while others wait. Where that is not permitted,
+  // they wait a little longer.
+  setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), -20);
+  pollfd wait[2] = {{uffd_, POLLIN, 0}, {event_, POLLIN, 0}};
+  uffd_msg batch[kBatch];
+  for (;;) {
+    if (poll(wait, 2, -1) < 0) continue;
+    if (wait[0].revents & POLLIN) {
+      const std::size_t got = read_messages(batch);
+      for (std::size_t i = 0; i < got; ++i) answer(batch[i]);
+    }
+    while (deferred_count_ > 0) {
+      const uffd_msg message = deferred_[--deferred_count_];  // answering may defer more
+      answer(message);
+    }
+    if (wait[0].revents & (POLLERR | POLLNVAL)) return lost();
+    if (wait[1].revents != 0 && !goes_on()) return;
+  }
+}
+
+// The event has been raised: for a wish, or to end the loop.
+bool FaultLoop::goes_on() noexcept {
+  std::uint64_t raised = 0;
+  if (read(event_, &raised, sizeof raised) < 0 || wish_ != kHide) return false;
+  wish_ = keep_only({uffd_, event_});
+  wish_.notify_all();
+  return true;
+}
+
+std::size_t FaultLoop::read_messages(uffd_msg* batch) noexcept {
+  const ssize_t bytes = read(uffd_, batch, kBatch * sizeof(uffd_msg));
+  if (bytes < 0 && errno == EBADF) lost();
+  return bytes <= 0 ? 0 : static_cast<std::size_t>(bytes) / sizeof(uffd_msg);
+}
+
+// A thread has one fault at a time: a later one of the same thread means that the earlier is over.
+// Where even so there is no room the thread is woken, and faults again.
+void FaultLoop::defer(const uffd_msg& message) noexcept {
+  if (message.event != UFFD_EVENT_PAGEFAULT) return;
+  uffd_msg* const end = &deferred_[deferred_count_];
+  uffd_msg* const same = std::find_if(&deferred_[0], end, [&](const uffd_msg& other) {
+    return other.arg.pagefault.feat.ptid == message.arg.pagefault.feat.ptid;
+  });
+  if (same != end) {
+    *same = message;
+  } else if (deferred_count_ < kDeferred) {
+    deferred_[deferred_count_++] = message;
+  } else {
+    wake(message.arg.pagefault.address & ~(kPage - 1), kPage);
+  }
+}
+
+void FaultLoop::answer(const uffd_msg& message) noexcept {
+  // A remap's notice needs no answer beyond having been read.
+  if (message.event != UFFD_EVENT_PAGEFAULT) return;
+  faults_.fetch_add(1, std::memory_order_relaxed);
+  const auto& fault = message.arg.pagefault;
+  const Fault told{fault.address, static_cast<pid_t>(fault.feat.ptid),
+                   (fault.flags & UFFD_PAGEFAULT_FLAG_WRITE) != 0,
+                   (fault.flags & UFFD_PAGEFAULT_FLAG_MINOR) != 0,
+                   (fault.flags & UFFD_PAGEFAULT_FLAG_WP) != 0};
+  const std::lock_guard hold(callbacks_lock_);
+  const Callback& callback = told.minor ? minor_ : missing_;
+  if (callback.run)
+    callback.run(callback.context, told);
+  else
+    resolve_plainly(told);
+}
+
+void FaultLoop::resolve_plainly(const Fault& fault) noexcept {
+  const std::uintptr_t page = fault.address & ~(kPage - 1);
+  if (fault.protect) {
+    uffdio_writeprotect request{.range = {page, kPage}, .mode = 0};
+    if (ioctl(uffd_, UFFDIO_WRITEPROTECT, &request) != 0) wake(page, kPage);
+    return;
+  }
+  const int rc = fault.minor ? cont(page, kPage) : zero(page, kPage);
+  if (rc != 0) wake(page, kPage);  // unmapped meanwhile: let the access find out
+}
+
+bool FaultLoop::on_loop_thread() const noexcept { return runs_on_this_thread == this; }
+
+// EAGAIN: a remap is under way, and goes on when its notice has been read. Reading is this thread's
+// task; other threads wait for it.
+bool FaultLoop::let_pass() noexcept {
+  std::size_t got = 0;
+  if (on_loop_thread()) {
+    uffd_msg batch[kBatch];
+    got = read_messages(batch);
+    for (std::size_t i = 0; i < got; ++i) defer(batch[i]);
+  }
+  if (got == 0) sched_yield();
+  return true;
+}
+
+// --- what handlers and other threads do to ranges
+
+int FaultLoop::register_range(std::uintptr_t address, std::size_t length, bool missing, bool minor,
+                              bool protect) noexcept {
+  uffdio_register request{};
+  request.range = {address, length};
+  request.mode = (missing ? UFFDIO_REGISTER_MODE_MISSING : 0) |
+                 (minor ? UFFDIO_REGISTER_MODE_MINOR : 0) | (protect ? UFFDIO_REGISTER_MODE_WP : 0);
+  return ioctl(uffd_, UFFDIO_REGISTER, &request) == 0 ? 0 : -errno;
+}
+
+int FaultLoop::unregister_range(std::uintptr_t address, std::size_t length) noexcept {
+  uffdio_range range{address, length};
+  return ioctl(uffd_, UFFDIO_UNREGISTER, &range) == 0 ? 0 : -errno;
+}
+
+int FaultLoop::wake(std::uintptr_t address, std::size_t length) noexcept {
+  uffdio_range range{address, length};
+  return ioctl(uffd_, UFFDIO_WAKE, &range) == 0 ? 0 : -errno;
+}
+
+int FaultLoop::cont(std::uintptr_t address, std::size_t length, Wake waking) noexcept {
+  const auto call = [&](std::size_t offset, std::size_t rest) {
+    uffdio_continue request{};
+    request.range = {address + offset, rest};
+    request.mode = waking == Wake::no ? UFFDIO_CONTINUE_MODE_DONTWAKE : 0;
+    const int rc = ioctl(uffd_, UFFDIO_CONTINUE, &request);
+    return outcome(rc, request.mapped);
+  };
+  const Filled filled = fill(length, true, call, [this] { return let_pass(); });
+  if (filled.skipped && waking == Wake::yes) wake(address, length);  // EEXIST wakes nobody
+  return filled.error;
+}
+
+int FaultLoop::cont_around(std::uintptr_t address, std::size_t length) noexcept {
+  for (;;) {
+    uffdio_continue request{};
+    request.range = {address, length};
+    const int rc = ioctl(uffd_, UFFDIO_CONTINUE, &request);
+    const std::int64_t result = outcome(rc, request.mapped);
+    if (result > 0) return 0;
+    if (result == -EEXIST) return wake(address, kPage);
+    if (result == -EAGAIN || result == -EINTR)
+      let_pass();
+    else if (length > kPage)  // reaches beyond the mapping
+      length = std::max<std::size_t>(kPage, length / 2 & ~(kPage - 1));
+    else
+      return static_cast<int>(result);
+  }
+}
+
+void FaultLoop::cont_unless_mapped(std::uintptr_t address, std::size_t length) noexcept {
+  uffdio_continue request{};
+  request.range = {address, length};
+  request.mode = UFFDIO_CONTINUE_MODE_DONTWAKE;
+  ioctl(uffd_, UFFDIO_CONTINUE, &request);
+}
+
+int FaultLoop::copy(std::uintptr_t to, std::uintptr_t from, std::size_t length,
+                    Wake waking) noexcept {
+  return copy_in_mode(to, from, length, waking == Wake::no ? UFFDIO_COPY_MODE_DONTWAKE : 0);
+}
+
+int FaultLoop::copy_protected(std::uintptr_t to, std::uintptr_t from, std::size_t length) noexcept {
+  return copy_in_mode(to, from, length, UFFDIO_COPY_MODE_WP);
+}
+
+int FaultLoop::copy_in_mode(std::uintptr_t to, std::uintptr_t from, std::size_t length,
+                            std::uint64_t mode) noexcept {
+  const auto call = [&](std::size_t offset, std::size_t rest) {
+    uffdio_copy request{};
+    request.dst = to + offset;
+    request.src = from + offset;
+    request.len = rest;
+    request.mode = mode;
+    const int rc = ioctl(uffd_, UFFDIO_COPY, &request);
+    return outcome(rc, request.copy);
+  };
+  const Filled filled = fill(length, true, call, [this] { return let_pass(); });
+  if (filled.skipped && (mode & UFFDIO_COPY_MODE_DONTWAKE) == 0) wake(to, length);
+  return filled.error;
+}
+
+int FaultLoop::zero(std::uintptr_t address, std::size_t length, Wake waking) noexcept {
+  const auto call = [&](std::size_t offset, std::size_t rest) {
+    uffdio_zeropage request{};
+    request.range = {address + offset, rest};
+    request.mode = waking == Wake::no ? UFFDIO_ZEROPAGE_MODE_DONTWAKE : 0;
+    const int rc = ioctl(uffd_, UFFDIO_ZEROPAGE, &request);
+    return outcome(rc, request.zeropage);
+  };
+  const Filled filled = fill(length, true, call, [this] { return let_pass(); });
+  if (filled.skipped && waking == Wake::yes) wake(address, length);
+  return filled.error;
+}
+
+int FaultLoop::move(std::uintptr_t to, std::uintptr_t from, std::size_t length, std::size_t* moved,
+                    Wake waking) noexcept {
+  const auto call = [&](std::size_t offset, std::size_t rest) {
+    uffdio_move request{};
+    request.dst = to + offset;
+    request.src = from + offset;
+    request.len = rest;
+    request.mode = waking == Wake::no ? UFFDIO_MOVE_MODE_DONTWAKE : 0;
+    const int rc = ioctl(uffd_, UFFDIO_MOVE, &request);
+    return outcome(rc, request.move);
+  };
+  // A page that somebody else holds for long answers EAGAIN for long: the caller has a copy.
+  int patience = 1000;
+  const Filled filled = fill(length, false, call, [&] { return --patience > 0 && let_pass(); });
+  if (moved) *moved = filled.done;
+  return filled.error;
+}
+
+int FaultLoop::replace_mapping(std::uintptr_t address, std::size_t length,
+                               std::uintptr_t prepared) noexcept {
+  if (on_loop_thread()) return -EDEADLK;
+  if (!can_replace()) return -EOPNOTSUPP;  // the registration would be lost
+  void* const at = mremap(reinterpret_cast<void*>(prepared), length, length,
+                          MREMAP_MAYMOVE | MREMAP_FIXED, reinterpret_cast<void*>(address));
+  if (at == MAP_FAILED) return -errno;
+  // Who waits for a fault of the old mapping would wait for ever: nobody else resolves it.
+  return wake(address, length);
+}
+
+}  // namespace sentinel
