@@ -10,7 +10,7 @@
 
 #include "base/cache.h"
 #include "base/failure.h"
-#include "execute/session.h"
+#include "runtime/session.h"
 #include "sentinel/adaptor.h"
 #include "sentinel/error.h"
 

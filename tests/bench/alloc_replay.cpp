@@ -15,8 +15,8 @@
 
 #include "allocation_log.h"
 #include "base/units.h"
-#include "execute/frame_engine.h"
-#include "execute/space.h"
+#include "engine/ssd/frame_engine.h"
+#include "runtime/space.h"
 #include "plan/check/plan_file.h"
 #include "sentinel/error.h"
 #include "sentinel/policy.h"

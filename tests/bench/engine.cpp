@@ -14,9 +14,9 @@
 
 #include "alloc/ranges.h"
 #include "base/units.h"
-#include "execute/frame_engine.h"
-#include "execute/measure.h"
-#include "execute/measure_exchange.h"
+#include "engine/ssd/frame_engine.h"
+#include "measure/measure.h"
+#include "measure/exchange.h"
 #include "sentinel/error.h"
 #include "timing.h"
 

@@ -13,8 +13,8 @@
 
 #include "allocation_log.h"
 #include "base/units.h"
-#include "execute/frame_engine.h"
-#include "execute/session.h"
+#include "engine/ssd/frame_engine.h"
+#include "runtime/session.h"
 #include "sentinel/adaptor.h"
 #include "sentinel/error.h"
 #include "timing.h"

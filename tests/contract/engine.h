@@ -1,4 +1,4 @@
-// What every engine must do (execute/engine.h): an implementation joins by a class with
+// What every engine must do (engine/engine.h): an implementation joins by a class with
 //   static std::unique_ptr<Engine> make(std::uint64_t arena_bytes);   // null: not on this machine
 #pragma once
 
@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "base/units.h"
-#include "execute/engine.h"
+#include "engine/engine.h"
 
 namespace sentinel {
 

@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "capture/kernel_source.h"
-#include "execute/gpu/fault_source.h"
-#include "execute/gpu/managed_driver.h"
-#include "execute/gpu/page_faults.h"
-#include "execute/gpu/pageable_engine.h"
-#include "execute/gpu/pool_engine.h"
+#include "engine/gpu/fault_source.h"
+#include "engine/gpu/managed_driver.h"
+#include "engine/gpu/page_faults.h"
+#include "engine/gpu/pageable_engine.h"
+#include "engine/gpu/pool_engine.h"
 #include "touch_kernel.h"
 
 namespace sentinel::gpu {

@@ -17,8 +17,8 @@
 
 #include "base/clock.h"
 #include "base/units.h"
-#include "execute/gpu/managed_driver.h"
-#include "execute/gpu/pool_engine.h"
+#include "engine/gpu/managed_driver.h"
+#include "engine/gpu/pool_engine.h"
 
 namespace sentinel::gpu {
 namespace {

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "execute/gpu/driver.h"
+#include "engine/gpu/driver.h"
 
 namespace sentinel::gpu {
 

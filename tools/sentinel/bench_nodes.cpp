@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/units.h"
-#include "execute/measure_nodes.h"
+#include "measure/nodes.h"
 
 namespace sentinel::cli {
 namespace {

@@ -19,7 +19,7 @@
 #include "base/cache.h"
 #include "base/descriptor.h"
 #include "base/text.h"
-#include "execute/slow_file.h"
+#include "engine/io/slow_file.h"
 #include "sentinel/error.h"
 #include "terminal.h"
 #include "trace/side_files.h"

@@ -15,11 +15,11 @@
 #include "capture/kernel_source.h"
 #include "capture/samples/sample_threads.h"
 #include "doctor.h"
-#include "execute/backing.h"
-#include "execute/executors.h"
-#include "execute/gpu_counting.h"
-#include "execute/limits.h"
-#include "execute/slow_file.h"
+#include "engine/granule.h"
+#include "engine/io/executors.h"
+#include "runtime/gpu_counting.h"
+#include "engine/host/limits.h"
+#include "engine/io/slow_file.h"
 #include "sentinel/error.h"
 
 namespace sentinel::cli {

@@ -6,7 +6,7 @@
 
 #include "base/units.h"
 #include "doctor.h"
-#include "execute/topology.h"
+#include "engine/host/topology.h"
 
 namespace sentinel::cli {
 namespace {

@@ -7,11 +7,11 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "execute/executors.h"
-#include "execute/node_calls.h"
-#include "execute/slow_file.h"
-#include "execute/trial.h"
-#include "execute/workable.h"
+#include "engine/io/executors.h"
+#include "engine/numa/node_calls.h"
+#include "engine/io/slow_file.h"
+#include "runtime/trial.h"
+#include "runtime/workable.h"
 #include "sentinel/error.h"
 #include "sentinel/policy.h"
 #include "terminal.h"
@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 enum Verbs : unsigned { kRecord = 1, kRun = 2, kBoth = 3 };
 enum class Kind { text, path, paths, flag };
 
-// Flag, variable, value, verbs. What each means stands in execute/options.h.
+// Flag, variable, value, verbs. What each means stands in options/options.h.
 struct LaunchRow {
   const char *names, *variable, *value;
   Verbs verbs;

@@ -1,4 +1,4 @@
-// What `run` and `record` have in common: options that become the environment of execute/options.h,
+// What `run` and `record` have in common: options that become the environment of options/options.h,
 // the command in the foreground, and the framework's way to the library.
 #pragma once
 
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "execute/options.h"
+#include "options/options.h"
 #include "form.h"
 
 namespace sentinel::cli {

@@ -5,7 +5,7 @@
 
 #include "base/output.h"
 #include "base/text.h"
-#include "execute/backing.h"
+#include "engine/granule.h"
 #include "inputs.h"
 #include "plan/check/plan_file.h"
 #include "plan/check/verify.h"

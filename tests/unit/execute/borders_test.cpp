@@ -1,4 +1,4 @@
-#include "execute/borders.h"
+#include "runtime/borders.h"
 
 #include <gmock/gmock.h>
 

@@ -1,5 +1,5 @@
 // Checksums by themselves; checked transfers are tested in slow_tier_test.cpp.
-#include "execute/checksums.h"
+#include "engine/io/checksums.h"
 
 #include <gmock/gmock.h>
 

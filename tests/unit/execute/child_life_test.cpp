@@ -1,4 +1,4 @@
-#include "execute/child_life.h"
+#include "engine/io/child_life.h"
 
 #include <gmock/gmock.h>
 #include <sys/wait.h>

@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-#include "execute/gpu/driver.h"
+#include "engine/gpu/driver.h"
 #include "fake_files.h"
 
 namespace sentinel::gpu {

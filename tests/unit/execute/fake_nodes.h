@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "execute/node_calls.h"
+#include "engine/numa/node_calls.h"
 
 namespace sentinel {
 

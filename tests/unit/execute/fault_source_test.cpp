@@ -1,6 +1,6 @@
 // The source of a GPU's page faults: the seam's contract with fake_cupti.cpp, whose faults are the
 // processor's, and what it makes of records that a test writes.
-#include "execute/gpu/fault_source.h"
+#include "engine/gpu/fault_source.h"
 
 #include <gmock/gmock.h>
 
@@ -11,7 +11,7 @@
 
 #include "base/units.h"
 #include "contract/access_source.h"
-#include "execute/gpu/managed_driver.h"
+#include "engine/gpu/managed_driver.h"
 #include "fake_gpu.h"
 #include "sentinel/error.h"
 

@@ -1,4 +1,4 @@
-#include "execute/flow.h"
+#include "engine/flow.h"
 
 #include <gtest/gtest.h>
 

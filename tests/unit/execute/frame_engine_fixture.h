@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "base/units.h"
-#include "execute/frame_engine.h"
+#include "engine/ssd/frame_engine.h"
 #include "sentinel/error.h"
 
 namespace sentinel {

@@ -1,4 +1,4 @@
-#include "execute/frame_engine.h"
+#include "engine/ssd/frame_engine.h"
 
 #include <algorithm>
 #include <atomic>
@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "execute/limits.h"
+#include "engine/host/limits.h"
 #include "unit/execute/frame_engine_fixture.h"
 
 namespace sentinel {

@@ -1,7 +1,7 @@
 // Counting a GPU's accesses page by page. The device is fake_cuda.cpp, whose kernels run on the
 // processor: what they open is really counted, by the patched kernel where there is one, and
 // through fake_cupti.cpp.
-#include "execute/gpu_counting.h"
+#include "runtime/gpu_counting.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,8 +16,8 @@
 #include <string>
 
 #include "capture/kernel_source.h"
-#include "execute/gpu/pageable_engine.h"
-#include "execute/session.h"
+#include "engine/gpu/pageable_engine.h"
+#include "runtime/session.h"
 #include "fake_gpu.h"
 #include "gpu_training.h"
 #include "sentinel/error.h"

@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "execute/gpu/unmanaged.h"
-#include "execute/session.h"
+#include "engine/gpu/unmanaged.h"
+#include "runtime/session.h"
 #include "gpu_training.h"
 #include "sentinel/error.h"
 

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "execute/gpu/managed_driver.h"
-#include "execute/session.h"
+#include "engine/gpu/managed_driver.h"
+#include "runtime/session.h"
 #include "fake_gpu.h"
 #include "gpu_session_rig.h"
 #include "second_thread.h"

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "execute/gpu/managed_driver.h"
-#include "execute/measure.h"
-#include "execute/session.h"
+#include "engine/gpu/managed_driver.h"
+#include "measure/measure.h"
+#include "runtime/session.h"
 #include "fake_gpu.h"
 #include "gpu_session_rig.h"
 #include "plan/check/plan_file.h"

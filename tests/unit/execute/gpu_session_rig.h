@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/units.h"
-#include "execute/session.h"
+#include "runtime/session.h"
 #include "gpu_training.h"
 #include "unit/trace/sample_profile.h"
 

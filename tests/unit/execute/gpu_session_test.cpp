@@ -11,8 +11,8 @@
 #include <map>
 #include <tuple>
 
-#include "execute/gpu/managed_driver.h"
-#include "execute/session.h"
+#include "engine/gpu/managed_driver.h"
+#include "runtime/session.h"
 #include "fake_gpu.h"
 #include "gpu_session_rig.h"
 #include "sentinel/adaptor.h"

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "execute/session.h"
+#include "runtime/session.h"
 #include "fake_gpu.h"
 #include "sentinel/adaptor.h"
 #include "second_thread.h"

@@ -1,5 +1,5 @@
 // The host's memory over a file, beneath an engine of pools.
-#include "execute/gpu/host_store.h"
+#include "engine/gpu/host_store.h"
 
 #include <atomic>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "execute/limits.h"
+#include "engine/host/limits.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "execute/matcher.h"
+#include "runtime/matcher.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "execute/measure.h"
+#include "measure/measure.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "execute/backing.h"
-#include "execute/measure_exchange.h"
+#include "engine/granule.h"
+#include "measure/exchange.h"
 #include "sentinel/error.h"
 #include "sim/machine_file.h"
 

@@ -1,4 +1,4 @@
-#include "execute/node_engine.h"
+#include "engine/numa/node_engine.h"
 
 #include <gmock/gmock.h>
 #include <sys/wait.h>
@@ -9,8 +9,8 @@
 #include <sstream>
 
 #include "base/units.h"
-#include "execute/numa_maps.h"
-#include "execute/trial.h"
+#include "engine/numa/numa_maps.h"
+#include "runtime/trial.h"
 #include "fake_nodes.h"
 
 namespace sentinel {

@@ -1,6 +1,6 @@
 // What the real kernel answers where a page cannot move, between two nodes (kernel/lab.sh makes a
 // machine that has them): no pretended answers, as in node_engine_test.cpp.
-#include "execute/page_mover.h"
+#include "engine/numa/page_mover.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -13,7 +13,7 @@
 #include <cstring>
 
 #include "base/units.h"
-#include "execute/topology.h"
+#include "engine/host/topology.h"
 
 namespace sentinel {
 namespace {

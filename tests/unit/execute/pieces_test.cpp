@@ -1,6 +1,6 @@
-#include "execute/pieces.h"
+#include "engine/ssd/pieces.h"
 
-#include "execute/limits.h"
+#include "engine/host/limits.h"
 #include "unit/execute/frame_engine_fixture.h"
 
 namespace sentinel {

@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "execute/gpu/pool_engine.h"
+#include "engine/gpu/pool_engine.h"
 #include "fake_gpu.h"
 
 namespace sentinel::gpu {

@@ -1,6 +1,6 @@
-#include "execute/gpu/pool_engine.h"
+#include "engine/gpu/pool_engine.h"
 
-#include "execute/gpu/managed_driver.h"
+#include "engine/gpu/managed_driver.h"
 #include "pool_engine_fixture.h"
 #include "second_thread.h"
 

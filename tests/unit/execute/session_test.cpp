@@ -1,5 +1,5 @@
 // A session whose ops run at the same time, in an order of each step's own.
-#include "execute/session.h"
+#include "runtime/session.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

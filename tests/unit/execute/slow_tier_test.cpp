@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "execute/executors.h"
-#include "execute/slow_file.h"
+#include "engine/io/executors.h"
+#include "engine/io/slow_file.h"
 #include "sentinel/error.h"
 
 namespace sentinel {

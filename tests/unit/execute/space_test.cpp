@@ -1,5 +1,5 @@
 // Where tensors lie: by the plan, or where the last one of their size has died.
-#include "execute/space.h"
+#include "runtime/space.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <thread>
 
-#include "execute/limits.h"
+#include "engine/host/limits.h"
 #include "unit/execute/frame_engine_fixture.h"
 
 namespace sentinel {

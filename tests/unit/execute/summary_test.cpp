@@ -1,4 +1,4 @@
-#include "execute/summary.h"
+#include "runtime/summary.h"
 
 #include <gtest/gtest.h>
 

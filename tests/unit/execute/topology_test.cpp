@@ -1,4 +1,4 @@
-#include "execute/topology.h"
+#include "engine/host/topology.h"
 
 #include <gmock/gmock.h>
 #include <unistd.h>
@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "base/units.h"
-#include "execute/node_calls.h"
-#include "execute/numa_maps.h"
+#include "engine/numa/node_calls.h"
+#include "engine/numa/numa_maps.h"
 #include "sentinel/error.h"
 
 namespace sentinel {

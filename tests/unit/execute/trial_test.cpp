@@ -1,4 +1,4 @@
-#include "execute/trial.h"
+#include "runtime/trial.h"
 
 #include <gmock/gmock.h>
 

@@ -1,0 +1,45 @@
+#include "engine/io/child_life.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+namespace sentinel {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+
+}  // namespace
+
+ChildLife ChildLife::begin() noexcept {
+  ChildLife life;
+  const int file = memfd_create("sentinel-child", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (file < 0) return life;
+  void* mapping = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (mapping == MAP_FAILED) {
+    const int code = errno;
+    close(file);
+    errno = code;
+    return life;
+  }
+  life.file_ = file;
+  life.mapping_ = mapping;
+  return life;
+}
+
+void ChildLife::in_parent() noexcept { munmap(std::exchange(mapping_, nullptr), kPage); }
+
+void ChildLife::in_child() noexcept { forget(); }
+
+bool ChildLife::over() const noexcept {
+  return fcntl(file_, F_ADD_SEALS, F_SEAL_WRITE) == 0 || errno == EPERM;  // sealed already
+}
+
+void ChildLife::forget() noexcept {
+  if (file_ >= 0) close(std::exchange(file_, -1));
+}
+
+}  // namespace sentinel

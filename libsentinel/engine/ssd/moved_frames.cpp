@@ -1,0 +1,125 @@
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "alloc/ranges.h"
+#include "engine/ssd/backing.h"
+#include "sentinel/error.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+namespace sentinel {
+namespace {
+
+// The nursery is one more granule, not registered, in which frames are made: populating a
+// registered range would raise a fault for every page.
+class MovedFrames final : public Backing {
+ public:
+  MovedFrames(FaultLoop& loop, std::uintptr_t arena, std::uint64_t bytes)
+      : loop_(loop),
+        arena_(arena),
+        places_(bytes),
+        nursery_(reserve_anonymous(kGranule, kGranule)) {
+    if (const int code = loop_.register_range(places_.begin(), bytes, true, false); code != 0)
+      throw Error("could not guard the frame pool", -code);
+  }
+
+  ~MovedFrames() override { munmap(reinterpret_cast<void*>(nursery_), kGranule); }
+
+  Token create() noexcept override {
+    const std::lock_guard guard(nursery_lock_);
+    if (madvise(reinterpret_cast<void*>(nursery_), kGranule, MADV_POPULATE_WRITE) != 0)
+      return -errno;
+    const auto token = places_.take();
+    const int code = loop_.move(places_.address(token), nursery_, kGranule);
+    if (code == 0) return token;
+    places_.give(token);
+    return code;
+  }
+
+  void destroy(Token token) noexcept override {
+    madvise(reinterpret_cast<void*>(places_.address(token)), kGranule, MADV_DONTNEED);
+    places_.give(token);
+  }
+
+  int take(BlockIndex block, Token& token) noexcept override {
+    token = places_.take();
+    const int code = move_out(block, token);
+    if (code != 0) places_.give(token);
+    return code;
+  }
+
+  bool guard_may_take() const noexcept override { return true; }
+
+  void* buffer(BlockIndex, Token token) noexcept override {
+    return reinterpret_cast<void*>(places_.address(token));
+  }
+
+  void scrub(BlockIndex, Token) noexcept override {}
+
+  int install(BlockIndex block, Token token) noexcept override {
+    const int code = bring(address(block), places_.address(token), kGranule);
+    if (code == 0) places_.give(token);
+    return code;
+  }
+
+ private:
+  std::uintptr_t address(BlockIndex block) const {
+    return arena_ + static_cast<std::uint64_t>(block) * kGranule;
+  }
+
+  // A page that a fork made shared answers EBUSY until it is written again (MEASUREMENTS), and so
+  // does, for a moment, one that the kernel is looking at: mend and try again a few times. What was
+  // moved before a lasting failure goes back, so that the block is whole.
+  int move_out(BlockIndex block, Token token) noexcept {
+    const auto to = places_.address(token), from = address(block);
+    std::size_t moved = 0;
+    for (int attempt = 0;; ++attempt) {
+      std::size_t now = 0;
+      const int code = loop_.move(to + moved, from + moved, kGranule - moved, &now);
+      moved += now;
+      if (moved == kGranule) return 0;
+      if (attempt == 3) {
+        return moved == 0 || bring(from, to, moved) == 0 ? code : -EIO;
+      }
+      if (code == -EBUSY)
+        madvise(reinterpret_cast<void*>(from + moved), kGranule - moved, MADV_POPULATE_WRITE);
+    }
+  }
+
+  // Transfers that are complete may hold their pages for a while yet (a direct read gives back
+  // dirty pages in a work queue). What stays busy for some milliseconds is copied: nobody writes
+  // it.
+  int bring(std::uintptr_t to, std::uintptr_t from, std::size_t bytes) noexcept {
+    std::size_t moved = 0;
+    for (int attempt = 0; attempt < 50 && moved < bytes; ++attempt) {
+      if (attempt >= 20) usleep(100);
+      std::size_t now = 0;
+      const int code = loop_.move(to + moved, from + moved, bytes - moved, &now);
+      moved += now;
+      if (code != 0 && code != -EAGAIN && code != -EBUSY && now == 0) return code;
+    }
+    if (moved == bytes) return 0;
+    const int code = loop_.copy(to + moved, from + moved, bytes - moved);
+    if (code == 0) madvise(reinterpret_cast<void*>(from + moved), bytes - moved, MADV_DONTNEED);
+    return code;
+  }
+
+  FaultLoop& loop_;
+  std::uintptr_t arena_;
+  Places places_;
+  std::uintptr_t nursery_;
+  std::mutex nursery_lock_;  // the nursery holds one frame at a time
+};
+
+}  // namespace
+
+std::unique_ptr<Backing> make_moved_frames(FaultLoop& loop, std::uintptr_t arena,
+                                           std::uint64_t bytes) {
+  return std::make_unique<MovedFrames>(loop, arena, bytes);
+}
+
+}  // namespace sentinel

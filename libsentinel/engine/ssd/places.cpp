@@ -1,0 +1,29 @@
+#include <sys/mman.h>
+
+#include "alloc/ranges.h"
+#include "engine/ssd/backing.h"
+
+namespace sentinel {
+
+Places::Places(std::uint64_t bytes) : bytes_(bytes), begin_(reserve_anonymous(bytes, kGranule)) {
+  madvise(reinterpret_cast<void*>(begin_), bytes, MADV_DONTFORK);  // no child ever needs a frame
+  const auto count = bytes / kGranule;
+  empty_.reserve(count);
+  for (auto place = count; place-- > 0;) empty_.push_back(static_cast<Token>(place));
+}
+
+Places::~Places() { munmap(reinterpret_cast<void*>(begin_), bytes_); }
+
+Token Places::take() noexcept {
+  const std::lock_guard guard(lock_);
+  const auto token = empty_.back();
+  empty_.pop_back();
+  return token;
+}
+
+void Places::give(Token token) noexcept {
+  const std::lock_guard guard(lock_);
+  empty_.push_back(token);
+}
+
+}  // namespace sentinel
