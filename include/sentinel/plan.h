@@ -93,7 +93,8 @@ struct Plan {
   std::uint64_t profile_signature = 0;  // ProfileMeta::signature of the profile it was made from
   std::uint64_t fast_bytes = 0;         // the budget it was made for
   std::uint64_t granule_bytes = 0;
-  // Not 0: ids are those of the profile cut into parts of at most so many bytes (plan/step/parts.h).
+  // Not 0: ids are those of the profile cut into parts of at most so many bytes
+  // (plan/step/parts.h).
   std::uint64_t part_bytes = 0;
   std::uint64_t region_bytes = 0;     // addresses to reserve for placements
   std::uint64_t reserved_bytes = 0;   // short-lived pool, at its largest
@@ -101,7 +102,7 @@ struct Plan {
   std::uint32_t interval_layers = 0;  // 0 for policies without intervals
   std::vector<Placement> placements;  // sorted by tensor
   std::vector<Group> groups;
-  std::vector<Move> moves;  // sorted by (trigger op, promote last, issue)
+  std::vector<Move> moves;                // sorted by (trigger op, promote last, issue)
   std::vector<Recompute> recomputations;  // sorted by `before`, then in order of execution
   std::vector<OpId> streamed_ops;         // working set exceeds the budget
   std::vector<InPlace> in_place;          // sorted by tensor, op

@@ -12,13 +12,12 @@
 #include <cstdint>
 #include <memory>
 
+#include "capture/userfault/fault_loop.h"
 #include "engine/flow.h"
 #include "sentinel/error.h"
 #include "sentinel/paging.h"
 
 namespace sentinel {
-
-class FaultLoop;
 
 // Why pages did not move at once, by the kernel's answer.
 enum class MoveCause : std::uint8_t { ebusy, enomem, efault, eacces, other };

@@ -5,9 +5,9 @@
 
 #include "base/clock.h"
 #include "base/units.h"
-#include "engine/granule.h"
 #include "engine/gpu/managed_driver.h"
 #include "engine/gpu/pool_engine.h"
+#include "engine/granule.h"
 #include "measure/measure.h"
 #include "plan/check/plan_file.h"
 #include "sentinel/analysis.h"

@@ -5,9 +5,9 @@
 #include <functional>
 #include <string>
 
-#include "engine/io/executors.h"
 #include "engine/gpu/driver.h"
 #include "engine/gpu/host_store.h"
+#include "engine/io/executors.h"
 #include "options/options.h"
 #include "sentinel/machine.h"
 

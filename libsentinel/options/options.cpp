@@ -11,8 +11,8 @@
 #include <string_view>
 
 #include "base/files.h"
-#include "engine/granule.h"
 #include "engine/gpu/host_store.h"
+#include "engine/granule.h"
 #include "engine/io/slow_file.h"
 #include "sentinel/error.h"
 

@@ -10,9 +10,9 @@
 #include <string>
 
 #include "base/units.h"
-#include "engine/io/checksums.h"
 #include "engine/gpu/driver.h"
 #include "engine/host/topology.h"
+#include "engine/io/checksums.h"
 
 namespace sentinel {
 

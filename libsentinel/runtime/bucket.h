@@ -6,12 +6,12 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/matcher.h"
-#include "runtime/borders.h"
-#include "runtime/space.h"
-#include "runtime/trial.h"
 #include "plan/step/interval.h"
 #include "plan/step/storage.h"
+#include "runtime/borders.h"
+#include "runtime/matcher.h"
+#include "runtime/space.h"
+#include "runtime/trial.h"
 #include "sentinel/plan.h"
 #include "sentinel/policy.h"
 #include "sentinel/profile.h"

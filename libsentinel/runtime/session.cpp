@@ -9,13 +9,13 @@
 
 #include "base/failure.h"
 #include "base/text.h"
-#include "engine/ssd/frame_engine.h"
 #include "engine/gpu/pageable_engine.h"
 #include "engine/gpu/pool_engine.h"
-#include "runtime/gpu_counting.h"
-#include "measure/measure.h"
-#include "engine/numa/node_engine.h"
 #include "engine/io/slow_file.h"
+#include "engine/numa/node_engine.h"
+#include "engine/ssd/frame_engine.h"
+#include "measure/measure.h"
+#include "runtime/gpu_counting.h"
 #include "runtime/workable.h"
 #include "sentinel/error.h"
 

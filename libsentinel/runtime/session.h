@@ -25,11 +25,11 @@
 #include <vector>
 
 #include "capture/recorder.h"
-#include "runtime/bucket.h"
 #include "engine/engine.h"
 #include "engine/gpu/driver.h"
 #include "engine/gpu/unmanaged.h"
 #include "options/options.h"
+#include "runtime/bucket.h"
 #include "runtime/space.h"
 #include "runtime/summary.h"
 #include "runtime/watch.h"

@@ -57,10 +57,11 @@ void Session::keep_within_cgroup(bool in_step) {
   if (planned) room = std::min(room, buckets_.front()->plan().fast_bytes);
   const bool shrinks = room + kCgroupSpare / (in_step ? 2 : 4) < cgroup_budget_;
   if (!shrinks && (in_step || room < cgroup_budget_ + kCgroupSpare / 4)) return;
-  const bool limits = summary_.fast_limit_bytes != 0 ||
-                      (planned && room < summary_.peak_unlimited_bytes);
+  const bool limits =
+      summary_.fast_limit_bytes != 0 || (planned && room < summary_.peak_unlimited_bytes);
   if (shrinks && limits && !std::exchange(told_of_growth_, true))
-    say(fmt::format("what is not tensors has grown: of the memory cgroup's limit {} are left to "
+    say(
+        fmt::format("what is not tensors has grown: of the memory cgroup's limit {} are left to "
                     "tensors, {} before",
                     print_bytes(room), print_bytes(cgroup_budget_)));
   engine_->set_budget(cgroup_budget_ = room);
@@ -81,7 +82,8 @@ void Session::settle_cgroup_limit(const Profile& profile) {
   const auto peak = peak_live_bytes(profile), room = cgroup_room().value_or(cgroup_budget_);
   if (peak + peak / 4 <= room) return;
   require_workable(room, options_);
-  say(fmt::format("tensors peak at {}, and the memory cgroup leaves {} for them: training goes on "
+  say(
+      fmt::format("tensors peak at {}, and the memory cgroup leaves {} for them: training goes on "
                   "within that",
                   print_bytes(peak), print_bytes(room)));
   engine_->set_budget(cgroup_budget_ = room);
@@ -113,7 +115,8 @@ std::uint64_t Session::fast_bytes(const Profile& profile) const {
     const auto most = room - gpu::spare_of(room);
     if (options_.fast.unlimited()) return most;
     if (asked > most)
-      say(fmt::format("--fast asks for {}; training goes on within {}, for the device has {} and "
+      say(
+          fmt::format("--fast asks for {}; training goes on within {}, for the device has {} and "
                       "the program's libraries need some of it",
                       print_bytes(asked), print_bytes(most), print_bytes(room)));
     return std::min(asked, most);

@@ -6,10 +6,10 @@
 
 #include "engine/host/limits.h"
 #include "measure/measure.h"
-#include "runtime/session.h"
-#include "runtime/workable.h"
 #include "plan/check/plan_file.h"
 #include "plan/check/verify.h"
+#include "runtime/session.h"
+#include "runtime/workable.h"
 #include "sentinel/error.h"
 #include "sim/machine_file.h"
 #include "sim/simulator.h"

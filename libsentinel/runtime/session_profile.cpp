@@ -11,8 +11,8 @@
 #include "capture/userfault/userfault_source.h"
 #include "engine/gpu/fault_source.h"
 #include "engine/gpu/page_faults.h"
-#include "runtime/gpu_counting.h"
 #include "engine/host/limits.h"
+#include "runtime/gpu_counting.h"
 #include "runtime/session.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
@@ -191,25 +191,24 @@ Profile Session::take_profile(bool complete, const std::string& reason) const {
   const bool counts = has_counts_;
   const auto& source = source_ ? source_->info() : source_info_;
   const double lost = arms_.share() + drains_.share();
-  ProfileMeta meta{
-      .source = counts ? source.name : "ops",
-      .exact = counts && source.exact && options_.exact && lost == 0,
-      .read_write = counts && source.reads_writes_apart,
-      .complete = complete,
-      .incomplete_reason = !complete ? reason
-                           : counts  ? uncounted()
-                                     : "",
-      .model = model_,
-      .command = options_.command,
-      .framework = framework_,
-      .batch = batch_,
-      .window_pages = counts && source.window ? window_of(options_) : 0,
-      .sample_error = counts ? 2 * recorder_.sample_error() + source.missed + lost : 0,
-      .step_us = normal_us_,
-      .profiled_step_us = recorder_.microseconds(),
-      .signature = recorder_.signature(),
-      .machine = this_machine(),
-      .created = now_utc()};
+  ProfileMeta meta{.source = counts ? source.name : "ops",
+                   .exact = counts && source.exact && options_.exact && lost == 0,
+                   .read_write = counts && source.reads_writes_apart,
+                   .complete = complete,
+                   .incomplete_reason = !complete ? reason
+                                        : counts  ? uncounted()
+                                                  : "",
+                   .model = model_,
+                   .command = options_.command,
+                   .framework = framework_,
+                   .batch = batch_,
+                   .window_pages = counts && source.window ? window_of(options_) : 0,
+                   .sample_error = counts ? 2 * recorder_.sample_error() + source.missed + lost : 0,
+                   .step_us = normal_us_,
+                   .profiled_step_us = recorder_.microseconds(),
+                   .signature = recorder_.signature(),
+                   .machine = this_machine(),
+                   .created = now_utc()};
   return recorder_.profile(
       meta, last_signature_ == recorder_.signature() ? normal_times_ : StepRecorder::Times());
 }

@@ -4,9 +4,9 @@
 
 #include "base/units.h"
 #include "capture/kernel_source.h"
+#include "engine/host/limits.h"
 #include "engine/ssd/frame_engine.h"
 #include "runtime/gpu_counting.h"
-#include "engine/host/limits.h"
 #include "sentinel/error.h"
 #include "sentinel/paging.h"
 

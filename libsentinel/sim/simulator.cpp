@@ -8,8 +8,8 @@
 #include <queue>
 
 #include "base/units.h"
-#include "plan/step/parts.h"
 #include "plan/check/verify.h"
+#include "plan/step/parts.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
 #include "sim/commons.h"

@@ -25,8 +25,8 @@ class PlainData {
   std::optional<double> number(Ref) const;           // of an integer or a real
   std::string_view text(Ref) const;                  // empty where it is none
   std::span<const Ref> list(Ref) const;              // items; of a dictionary: key, value, …
-  // The last of that key. Throws Error on a dictionary of more than 256 keys: nothing that is looked
-  // for is in one.
+  // The last of that key. Throws Error on a dictionary of more than 256 keys: nothing that is
+  // looked for is in one.
   std::optional<Ref> find(Ref dictionary, std::string_view key) const;
 
   Ref add(Kind kind = Kind::none, std::int64_t integer = 0);

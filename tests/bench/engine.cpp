@@ -15,8 +15,8 @@
 #include "alloc/ranges.h"
 #include "base/units.h"
 #include "engine/ssd/frame_engine.h"
-#include "measure/measure.h"
 #include "measure/exchange.h"
+#include "measure/measure.h"
 #include "sentinel/error.h"
 #include "timing.h"
 

@@ -7,6 +7,7 @@
 #include "alloc/address_table.h"
 #include "alloc/heap.h"
 #include "capture/userfault/window.h"
+#include "engine/io/checksums.h"
 
 namespace sentinel {
 namespace {
@@ -47,6 +48,22 @@ void window(benchmark::State& state) {
   }
 }
 BENCHMARK(window);
+
+// The sums of a frame that no cache holds, as before each write and after each read of the slow
+// tier.
+void checksums(benchmark::State& state, ChecksumLevel level) {
+  constexpr std::uint64_t kFrame = 2u << 20, kFrames = 256;
+  std::vector<char> memory(kFrames * kFrame, 1);
+  Checksums sums(level, kFrame);
+  std::uint64_t frame = 0;
+  for (auto _ : state) {
+    sums.take(static_cast<std::int64_t>(frame), memory.data() + frame * kFrame);
+    frame = (frame + 1) % kFrames;
+  }
+  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * kFrame));
+}
+BENCHMARK_CAPTURE(checksums, sampled, ChecksumLevel::sampled);
+BENCHMARK_CAPTURE(checksums, full, ChecksumLevel::full);
 
 }  // namespace
 }  // namespace sentinel

@@ -52,8 +52,7 @@ class TouchKernel {
     void* found = dlopen(library.c_str(), RTLD_NOW);
     return found != nullptr && dlsym(found, "cuLaunchKernel") != nullptr;
   }
-  explicit TouchKernel(const std::string& library)
-      : library_(dlopen(library.c_str(), RTLD_NOW)) {
+  explicit TouchKernel(const std::string& library) : library_(dlopen(library.c_str(), RTLD_NOW)) {
     int device = 0;
     call("cuDeviceGet", &device, 0);
     call("cuDevicePrimaryCtxRetain", &context_, device);

@@ -11,15 +11,15 @@
 
 #include "base/files.h"
 #include "base/units.h"
-#include "capture/userfault/availability.h"
 #include "capture/kernel_source.h"
 #include "capture/samples/sample_threads.h"
+#include "capture/userfault/availability.h"
 #include "doctor.h"
 #include "engine/granule.h"
-#include "engine/io/executors.h"
-#include "runtime/gpu_counting.h"
 #include "engine/host/limits.h"
+#include "engine/io/executors.h"
 #include "engine/io/slow_file.h"
+#include "runtime/gpu_counting.h"
 #include "sentinel/error.h"
 
 namespace sentinel::cli {

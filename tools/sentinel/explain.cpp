@@ -4,9 +4,9 @@
 
 #include <memory>
 
-#include "plan/step/parts.h"
 #include "plan/check/plan_file.h"
 #include "plan/check/verify.h"
+#include "plan/step/parts.h"
 #include "sentinel/error.h"
 #include "terminal.h"
 #include "trace/read_any.h"

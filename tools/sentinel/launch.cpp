@@ -8,8 +8,8 @@
 #include <filesystem>
 
 #include "engine/io/executors.h"
-#include "engine/numa/node_calls.h"
 #include "engine/io/slow_file.h"
+#include "engine/numa/node_calls.h"
 #include "runtime/trial.h"
 #include "runtime/workable.h"
 #include "sentinel/error.h"

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "options/options.h"
 #include "form.h"
+#include "options/options.h"
 
 namespace sentinel::cli {
 

@@ -4,8 +4,8 @@
 #include <cerrno>
 #include <new>
 
-#include "capture/userfault/event_cost.h"
 #include "capture/sampling.h"
+#include "capture/userfault/event_cost.h"
 #include "sentinel/error.h"
 
 namespace sentinel {

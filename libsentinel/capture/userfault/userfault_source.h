@@ -29,10 +29,10 @@
 #include <memory>
 #include <mutex>
 
-#include "capture/userfault/fault_loop.h"
 #include "capture/page_index.h"
-#include "capture/userfault/single_step.h"
 #include "capture/tag_counters.h"
+#include "capture/userfault/fault_loop.h"
+#include "capture/userfault/single_step.h"
 #include "capture/userfault/thread_windows.h"
 #include "capture/userfault/zapper.h"
 #include "sentinel/access_source.h"

@@ -1,12 +1,13 @@
 // The functions and structures that are used of cuFile are declared here as its ABI has had them
 // since version 1.0 (CUDA 11.4). Not run on a device yet.
+#include "engine/gpu/cufile.h"
+
 #include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <cerrno>
 #include <utility>
 
-#include "engine/gpu/cufile.h"
 #include "engine/io/slow_file.h"
 #include "sentinel/error.h"
 

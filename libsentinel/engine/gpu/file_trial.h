@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "engine/io/device_files.h"
 #include "engine/gpu/driver.h"
+#include "engine/io/device_files.h"
 #include "engine/io/slow_file.h"
 
 namespace sentinel::gpu {

@@ -7,10 +7,10 @@
 #include <cerrno>
 #include <utility>
 
-#include "engine/gpu/cufile.h"
-#include "engine/gpu/file_trial.h"
 #include "base/quiet_thread.h"
 #include "base/units.h"
+#include "engine/gpu/cufile.h"
+#include "engine/gpu/file_trial.h"
 
 namespace sentinel::gpu {
 namespace {

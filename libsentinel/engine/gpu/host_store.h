@@ -24,9 +24,9 @@
 #include <thread>
 #include <vector>
 
-#include "engine/io/executors.h"
 #include "engine/flow.h"
 #include "engine/gpu/driver.h"
+#include "engine/io/executors.h"
 
 namespace sentinel::gpu {
 

@@ -7,8 +7,8 @@
 
 #include "alloc/ranges.h"
 #include "base/units.h"
-#include "engine/granule.h"
 #include "engine/gpu/checked.h"
+#include "engine/granule.h"
 #include "sentinel/error.h"
 
 namespace sentinel::gpu {

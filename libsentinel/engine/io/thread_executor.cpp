@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/quiet_thread.h"
-#include "engine/io/executors.h"
 #include "engine/io/device_files.h"
+#include "engine/io/executors.h"
 
 namespace sentinel {
 namespace {

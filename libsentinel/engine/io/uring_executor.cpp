@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <vector>
 
-#include "engine/io/executors.h"
 #include "engine/host/stop.h"
+#include "engine/io/executors.h"
 #include "sentinel/error.h"
 
 namespace sentinel {

@@ -17,11 +17,11 @@
 #include <vector>
 
 #include "capture/reserved.h"
-#include "engine/granule.h"
 #include "engine/engine.h"
+#include "engine/frames/backing.h"
+#include "engine/host/topology.h"
 #include "engine/numa/granules.h"
 #include "engine/numa/page_mover.h"
-#include "engine/host/topology.h"
 
 namespace sentinel {
 

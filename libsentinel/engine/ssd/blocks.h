@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/ssd/backing.h"
+#include "engine/frames/backing.h"
 
 namespace sentinel {
 

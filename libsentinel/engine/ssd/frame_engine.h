@@ -25,9 +25,9 @@
 #include <utility>
 #include <vector>
 
-#include "engine/ssd/blocks.h"
 #include "engine/engine.h"
 #include "engine/io/executors.h"
+#include "engine/ssd/blocks.h"
 #include "engine/ssd/pieces.h"
 
 namespace sentinel {

@@ -1,8 +1,8 @@
 // Which blocks leave, and for whose sake.
 #include <algorithm>
 
-#include "engine/ssd/frame_engine.h"
 #include "engine/host/limits.h"
+#include "engine/ssd/frame_engine.h"
 
 namespace sentinel {
 namespace {

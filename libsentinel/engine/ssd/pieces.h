@@ -27,8 +27,8 @@
 #include <memory>
 #include <vector>
 
-#include "engine/ssd/blocks.h"
 #include "engine/io/executors.h"
+#include "engine/ssd/blocks.h"
 
 namespace sentinel {
 

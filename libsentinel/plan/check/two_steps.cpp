@@ -4,10 +4,10 @@
 #include <set>
 #include <utility>
 
+#include "plan/check/steady_start.h"
+#include "plan/schedule/schedule.h"
 #include "plan/step/footprint.h"
 #include "plan/step/replay.h"
-#include "plan/schedule/schedule.h"
-#include "plan/check/steady_start.h"
 
 namespace sentinel::plan {
 namespace {

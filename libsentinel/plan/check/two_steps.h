@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "plan/step/storage.h"
 #include "plan/check/violations.h"
+#include "plan/step/storage.h"
 #include "sentinel/machine.h"
 #include "sentinel/plan.h"
 

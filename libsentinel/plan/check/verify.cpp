@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "plan/check/two_steps.h"
+#include "plan/check/violations.h"
 #include "plan/layout/layout.h"
 #include "plan/step/parts.h"
 #include "plan/step/replay.h"
 #include "plan/step/storage.h"
-#include "plan/check/two_steps.h"
-#include "plan/check/violations.h"
 #include "trace/validate.h"
 
 namespace sentinel::plan {
@@ -256,6 +256,5 @@ std::vector<std::string> verify(const Plan& plan, const Profile& profile) {
 std::vector<std::string> verify(const Plan& plan, const Profile& profile, const Machine& machine) {
   return verify(plan, profile, &machine);
 }
-
 
 }  // namespace sentinel::plan

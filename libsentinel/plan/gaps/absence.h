@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "plan/gaps/decisions.h"
+#include "plan/schedule/schedule.h"
 #include "plan/step/footprint.h"
 #include "plan/step/level.h"
-#include "plan/schedule/schedule.h"
 #include "plan/step/storage.h"
 #include "sentinel/machine.h"
 #include "sentinel/profile.h"

@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "base/units.h"
+#include "plan/schedule/schedule.h"
 #include "plan/step/footprint.h"
 #include "plan/step/level.h"
-#include "plan/schedule/schedule.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "plan/step/level.h"
 #include "plan/gaps/pace.h"
+#include "plan/step/level.h"
 #include "plan/step/rates.h"
 
 namespace sentinel::plan {

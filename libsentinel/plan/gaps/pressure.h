@@ -1,15 +1,15 @@
 // How full fast memory is over one cyclic step, as planned so far, and when: for planners that
-// weigh how long it is too full. Positions are those of plan/step/storage.h: p >= ops is op p - ops of
-// the following step; a range [from, to) covers at most one step. Every call takes O(log n).
+// weigh how long it is too full. Positions are those of plan/step/storage.h: p >= ops is op p - ops
+// of the following step; a range [from, to) covers at most one step. Every call takes O(log n).
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "plan/schedule/schedule.h"
 #include "plan/step/footprint.h"
 #include "plan/step/level.h"
-#include "plan/schedule/schedule.h"
 #include "plan/step/storage.h"
 #include "sentinel/profile.h"
 

@@ -5,9 +5,9 @@
 
 #include "plan/schedule/emit.h"
 #include "plan/schedule/frame_pool.h"
-#include "plan/step/interval.h"
 #include "plan/schedule/issue.h"
 #include "plan/schedule/schedule.h"
+#include "plan/step/interval.h"
 #include "sentinel/analysis.h"
 
 namespace sentinel::plan {

@@ -2,15 +2,16 @@
 // decided_plan() for frames of 2 MiB, in which small tensors lie together.
 //
 // A shared granule is free only while all that lies in it is away, which is more than the sum of
-// what single decisions free; so the decisions are the beginning of a schedule (plan/schedule/schedule.h),
-// which adds what is still too much, streams an op that cannot fit, and keeps frames for transfers.
+// what single decisions free; so the decisions are the beginning of a schedule
+// (plan/schedule/schedule.h), which adds what is still too much, streams an op that cannot fit, and
+// keeps frames for transfers.
 #pragma once
 
 #include <string_view>
 #include <vector>
 
-#include "plan/schedule/basis.h"
 #include "plan/gaps/decisions.h"
+#include "plan/schedule/basis.h"
 #include "sentinel/plan.h"
 #include "sentinel/policy.h"
 

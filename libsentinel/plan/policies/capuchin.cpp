@@ -21,10 +21,11 @@
 #include <optional>
 
 #include "plan/gaps/absence.h"
+#include "plan/gaps/channel.h"
 #include "plan/gaps/decisions.h"
 #include "plan/step/rates.h"
-#include "plan/gaps/channel.h"
 #include "sentinel/error.h"
+#include "sentinel/policy.h"
 
 namespace sentinel::plan {
 namespace {

@@ -16,6 +16,7 @@
 
 #include "plan/seam/in_place.h"
 #include "sentinel/error.h"
+#include "sentinel/policy.h"
 
 namespace sentinel::plan {
 namespace {

@@ -19,6 +19,7 @@
 #include "plan/gaps/decisions.h"
 #include "plan/gaps/pressure.h"
 #include "sentinel/error.h"
+#include "sentinel/policy.h"
 
 namespace sentinel::plan {
 namespace {

@@ -17,12 +17,13 @@
 #include <chrono>
 #include <optional>
 
+#include "plan/gaps/feature_maps.h"
 #include "plan/search/choice_seeds.h"
 #include "plan/search/cost_run.h"
-#include "plan/gaps/feature_maps.h"
 #include "plan/search/search.h"
 #include "plan/search/swarm.h"
 #include "sentinel/error.h"
+#include "sentinel/policy.h"
 
 namespace sentinel::plan {
 namespace {

@@ -22,6 +22,7 @@
 #include "plan/seam/in_place.h"
 #include "plan/step/storage.h"
 #include "sentinel/analysis.h"
+#include "sentinel/policy.h"
 
 namespace sentinel::plan {
 namespace {

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "plan/gaps/decisions.h"
+#include "sentinel/policy.h"
 
 namespace sentinel::plan {
 namespace {

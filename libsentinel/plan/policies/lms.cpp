@@ -17,11 +17,12 @@
 #include <optional>
 
 #include "base/units.h"
-#include "plan/layout/compaction.h"
 #include "plan/gaps/decisions.h"
-#include "plan/step/level.h"
 #include "plan/gaps/pressure.h"
+#include "plan/layout/compaction.h"
+#include "plan/step/level.h"
 #include "sentinel/error.h"
+#include "sentinel/policy.h"
 
 namespace sentinel::plan {
 namespace {

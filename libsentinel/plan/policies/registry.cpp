@@ -1,4 +1,5 @@
-// Every policy by name. A new policy is a file or a folder with a make_ function, and one line here.
+// Every policy by name. A new policy is a file or a folder with a make_ function, and one line
+// here.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -8,7 +9,8 @@
 #include "sentinel/error.h"
 #include "sentinel/policy.h"
 
-// X(name, function): the policy's name as users write it, and plan::make_<function>(), which its file defines.
+// X(name, function): the policy's name as users write it, and plan::make_<function>(), which its
+// file defines.
 #define SENTINEL_POLICIES(X)      \
   X("sentinel", sentinel)         \
   X("auto", auto)                 \

@@ -7,10 +7,10 @@
 // compute-intensive layer that precedes their use in backward; its tensor cache: of these, the
 // least recently used leave, and only as far as memory is short; recomputation of the outputs of
 // all other layers before their use in backward, from the checkpoints that are left.
-// Departures: an output that may not be replayed (plan/step/replay.h) is offloaded like a checkpoint;
-// an eviction's transfer begins at the tensor's last forward use, not when room is short. Of the
-// two ways to recompute a segment, only the memory-centric one: what a replay makes for another
-// one is not kept. Left out: the choice of convolution algorithms by free workspace.
+// Departures: an output that may not be replayed (plan/step/replay.h) is offloaded like a
+// checkpoint; an eviction's transfer begins at the tensor's last forward use, not when room is
+// short. Of the two ways to recompute a segment, only the memory-centric one: what a replay makes
+// for another one is not kept. Left out: the choice of convolution algorithms by free workspace.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,6 +22,7 @@
 #include "plan/step/level.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
+#include "sentinel/policy.h"
 
 namespace sentinel::plan {
 namespace {

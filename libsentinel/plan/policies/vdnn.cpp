@@ -24,6 +24,7 @@
 #include "plan/gaps/decisions.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
+#include "sentinel/policy.h"
 
 namespace sentinel::plan {
 namespace {

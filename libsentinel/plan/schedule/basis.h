@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "plan/step/footprint.h"
 #include "plan/layout/layout.h"
-#include "plan/step/replay.h"
 #include "plan/schedule/schedule.h"
+#include "plan/step/footprint.h"
+#include "plan/step/replay.h"
 #include "plan/step/storage.h"
 #include "sentinel/machine.h"
 #include "sentinel/profile.h"

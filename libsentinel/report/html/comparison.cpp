@@ -1,10 +1,11 @@
+#include "report/view/comparison.h"
+
 #include <algorithm>
 #include <cmath>
 #include <ostream>
 
-#include "embedded/sentinel_report_html.h"
 #include "base/units.h"
-#include "report/view/comparison.h"
+#include "embedded/sentinel_report_html.h"
 #include "report/html/parts.h"
 #include "report/text/json.h"
 #include "sentinel/analysis.h"

@@ -11,8 +11,8 @@
 
 namespace sentinel {
 
-// A page is opened, gets its body, and is closed with its figures and its script, whose parts lie beside this
-// file and are embedded; formats.js comes first.
+// A page is opened, gets its body, and is closed with its figures and its script, whose parts lie
+// beside this file and are embedded; formats.js comes first.
 void html_open(std::string_view title, std::ostream& out);  // title: a literal of ours
 void html_close(const Json& figures, std::initializer_list<std::string_view> scripts,
                 std::ostream& out);

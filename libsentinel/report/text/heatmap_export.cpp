@@ -4,11 +4,11 @@
 #include <ostream>
 
 #include "report/text/csv.h"
-#include "report/view/heatmap.h"
 #include "report/text/json.h"
-#include "report/view/provenance.h"
 #include "report/text/renderers.h"
 #include "report/text/tables.h"
+#include "report/view/heatmap.h"
+#include "report/view/provenance.h"
 
 namespace sentinel {
 namespace {

@@ -7,10 +7,10 @@
 #include <ostream>
 
 #include "base/units.h"
-#include "report/view/heatmap.h"
-#include "report/view/provenance.h"
 #include "report/text/renderers.h"
 #include "report/text/text.h"
+#include "report/view/heatmap.h"
+#include "report/view/provenance.h"
 
 namespace sentinel {
 namespace {

@@ -4,10 +4,10 @@
 
 #include "base/units.h"
 #include "report/text/json.h"
-#include "report/view/observations.h"
-#include "report/view/provenance.h"
 #include "report/text/renderers.h"
 #include "report/text/text.h"
+#include "report/view/observations.h"
+#include "report/view/provenance.h"
 
 namespace sentinel {
 namespace {

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <ranges>
 
+#include "base/text.h"
 
 namespace sentinel {
 namespace {

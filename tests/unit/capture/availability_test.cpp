@@ -4,6 +4,7 @@
 
 #include <cerrno>
 
+#include "capture/userfault/fault_loop.h"
 #include "capture/userfault/uffd_abi.h"
 
 namespace sentinel {

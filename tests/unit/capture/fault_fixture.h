@@ -38,8 +38,8 @@ class Mapping {
  private:
   Mapping(std::size_t pages, int flags, int file, std::uintptr_t where) : pages_(pages) {
     if (where != 0) flags |= MAP_FIXED_NOREPLACE;
-    void* const at = mmap(reinterpret_cast<void*>(where), bytes(), PROT_READ | PROT_WRITE, flags,
-                          file, 0);
+    void* const at =
+        mmap(reinterpret_cast<void*>(where), bytes(), PROT_READ | PROT_WRITE, flags, file, 0);
     if (at == MAP_FAILED) throw Error("mapping test memory", errno);
     at_ = static_cast<unsigned char*>(at);
   }

@@ -204,7 +204,8 @@ TEST_P(BothSources, CountDirectIoAlike) {
 TEST_P(BothSources, CountIoUringAlike) {
   const int file = direct_file(4);
   io_uring ring;
-  if (file < 0 || io_uring_queue_init(4, &ring, 0) != 0) GTEST_SKIP() << "no O_DIRECT or no io_uring";
+  if (file < 0 || io_uring_queue_init(4, &ring, 0) != 0)
+    GTEST_SKIP() << "no O_DIRECT or no io_uring";
   const auto read_into = [&](unsigned char* at, unsigned flags) {
     io_uring_sqe* const entry = io_uring_get_sqe(&ring);
     io_uring_prep_read(entry, file, at, 2 * kPage, 0);

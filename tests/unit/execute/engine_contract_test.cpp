@@ -1,6 +1,6 @@
 #include "contract/engine.h"
-#include "engine/ssd/frame_engine.h"
 #include "engine/numa/node_engine.h"
+#include "engine/ssd/frame_engine.h"
 #include "fake_nodes.h"
 #include "sentinel/error.h"
 

@@ -234,8 +234,7 @@ CUDA(cuMemRelease, std::uint64_t handle) {
   const auto* chunk = chunk_of(handle);
   if (chunk == nullptr) return kInvalidValue;
   fallocate64(card_of(handle).file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-              static_cast<off_t>((place_of(handle) - 1) * kUnit),
-              static_cast<off_t>(chunk->bytes));
+              static_cast<off_t>((place_of(handle) - 1) * kUnit), static_cast<off_t>(chunk->bytes));
   card_of(handle).chunks.erase(place_of(handle));
   return kSuccess;
 }

@@ -17,9 +17,9 @@
 
 #include "capture/kernel_source.h"
 #include "engine/gpu/pageable_engine.h"
-#include "runtime/session.h"
 #include "fake_gpu.h"
 #include "gpu_training.h"
+#include "runtime/session.h"
 #include "sentinel/error.h"
 #include "trace/store.h"
 #include "unit/trace/sample_profile.h"

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "engine/gpu/unmanaged.h"
-#include "runtime/session.h"
 #include "gpu_training.h"
+#include "runtime/session.h"
 #include "sentinel/error.h"
 
 namespace sentinel {

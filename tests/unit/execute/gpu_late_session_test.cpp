@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "engine/gpu/managed_driver.h"
-#include "runtime/session.h"
 #include "fake_gpu.h"
 #include "gpu_session_rig.h"
+#include "runtime/session.h"
 #include "second_thread.h"
 
 namespace sentinel {

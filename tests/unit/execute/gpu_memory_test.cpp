@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "engine/gpu/managed_driver.h"
-#include "measure/measure.h"
-#include "runtime/session.h"
 #include "fake_gpu.h"
 #include "gpu_session_rig.h"
+#include "measure/measure.h"
 #include "plan/check/plan_file.h"
+#include "runtime/session.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
 #include "trace/store.h"

@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "base/units.h"
-#include "runtime/session.h"
 #include "gpu_training.h"
+#include "runtime/session.h"
 #include "unit/trace/sample_profile.h"
 
 namespace sentinel::rig {
@@ -54,7 +54,7 @@ struct Outcome {
 // `late`: a device of its own instead of fake_cuda.cpp's, which `options` has; work on it is done
 // late.
 inline Outcome train(SessionOptions options, const std::function<void(Training&)>& steps,
-              gpu::FakeGpu* late = nullptr) {
+                     gpu::FakeGpu* late = nullptr) {
   Session& session = begin(std::move(options));
   ManagedMemory memory(session, late);
   Training training(memory);

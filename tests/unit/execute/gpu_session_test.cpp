@@ -12,9 +12,9 @@
 #include <tuple>
 
 #include "engine/gpu/managed_driver.h"
-#include "runtime/session.h"
 #include "fake_gpu.h"
 #include "gpu_session_rig.h"
+#include "runtime/session.h"
 #include "sentinel/adaptor.h"
 #include "sentinel/error.h"
 #include "trace/store.h"

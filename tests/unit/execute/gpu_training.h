@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/session.h"
 #include "fake_gpu.h"
-#include "sentinel/adaptor.h"
+#include "runtime/session.h"
 #include "second_thread.h"
+#include "sentinel/adaptor.h"
 
 namespace sentinel::rig {
 

@@ -1,7 +1,7 @@
 #include <liburing.h>
 
 #include "alloc/ranges.h"
-#include "engine/ssd/backing.h"
+#include "engine/frames/backing.h"
 #include "unit/capture/fault_fixture.h"
 
 namespace sentinel {

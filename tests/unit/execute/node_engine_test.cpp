@@ -10,8 +10,8 @@
 
 #include "base/units.h"
 #include "engine/numa/numa_maps.h"
-#include "runtime/trial.h"
 #include "fake_nodes.h"
+#include "runtime/trial.h"
 
 namespace sentinel {
 namespace {

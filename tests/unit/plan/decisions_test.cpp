@@ -2,9 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include "plan/check/verify.h"
 #include "plan/step/level.h"
 #include "plan/step/parts.h"
-#include "plan/check/verify.h"
 #include "sentinel/error.h"
 #include "unit/plan/profiles.h"
 

@@ -2,9 +2,9 @@
 #include <tbb/global_control.h>
 
 #include "contract/policy.h"
+#include "plan/gaps/feature_maps.h"
 #include "plan/search/choice_seeds.h"
 #include "plan/search/cost_run.h"
-#include "plan/gaps/feature_maps.h"
 #include "plan/search/swarm.h"
 
 namespace sentinel::plan {

@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 
 #include "contract/policy.h"
-#include "plan/solver/integer_program.h"
 #include "plan/check/plan_file.h"
 #include "plan/check/verify.h"
+#include "plan/solver/integer_program.h"
 #include "unit/plan/profiles.h"
 
 namespace sentinel::plan {

@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "plan/check/explain.h"
-#include "plan/step/parts.h"
 #include "plan/check/plan_file.h"
 #include "plan/check/verify.h"
+#include "plan/step/parts.h"
 #include "sentinel/error.h"
 #include "sentinel/policy.h"
 #include "unit/plan/profiles.h"

@@ -1,6 +1,6 @@
-#include "contract/policy.h"
-
 #include <algorithm>
+
+#include "contract/policy.h"
 
 namespace sentinel {
 

@@ -2,10 +2,10 @@
 
 #include <gmock/gmock.h>
 
-#include "plan/policies/g10/bandwidth_calendar.h"
-#include "plan/layout/compaction.h"
-#include "plan/gaps/decisions.h"
 #include "plan/check/verify.h"
+#include "plan/gaps/decisions.h"
+#include "plan/layout/compaction.h"
+#include "plan/policies/g10/bandwidth_calendar.h"
 #include "unit/plan/profiles.h"
 #include "unit/plan/swaps.h"
 

@@ -22,8 +22,14 @@ Profile step(std::vector<Tensor> tensors) {
 }
 
 TEST(LeftBehind, IsPairedBySizeInOrderOfBirth) {
-  const auto pairs = left_behind(step({left(100, 5), left(200, 1), left(100, 2), made(200, 6),
-                                       made(100, 4), made(100, 7), {.bytes = 100}, made(300, 1)}));
+  const auto pairs = left_behind(step({left(100, 5),
+                                       left(200, 1),
+                                       left(100, 2),
+                                       made(200, 6),
+                                       made(100, 4),
+                                       made(100, 7),
+                                       {.bytes = 100},
+                                       made(300, 1)}));
   ASSERT_EQ(pairs.size(), 3u);
   EXPECT_EQ(pairs[0].before, TensorId(0));
   EXPECT_EQ(pairs[0].now, TensorId(4));

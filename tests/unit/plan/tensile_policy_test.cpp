@@ -1,9 +1,9 @@
 #include <gmock/gmock.h>
 
 #include "contract/policy.h"
-#include "plan/step/op_times.h"
-#include "plan/gaps/channel.h"
 #include "plan/check/verify.h"
+#include "plan/gaps/channel.h"
+#include "plan/step/op_times.h"
 #include "sentinel/policy.h"
 #include "unit/plan/profiles.h"
 

@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <tbb/global_control.h>
 
-#include "plan/step/parts.h"
 #include "plan/check/verify.h"
+#include "plan/step/parts.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
 #include "sim/run.h"

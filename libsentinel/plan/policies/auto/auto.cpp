@@ -6,8 +6,8 @@
 // and SSD are filled so that both links stay busy, replays keep what is needed soon. Solutions of
 // the bound's program and all recipes of a grid are tried, then the best is refined by flipping
 // single tensors where its time goes (plan/automatic/). Fetches are timed by when writes really end
-// (plan/gaps/pace.h). The simulator judges each plan; the best one seen is the answer, so more effort is
-// never worse.
+// (plan/gaps/pace.h). The simulator judges each plan; the best one seen is the answer, so more
+// effort is never worse.
 //
 // The plans of the quick published policies are judged first; the best of them is a floor (left out
 // by --without floor). Moves in place on byte-addressable tiers are planned by them alone.
@@ -20,6 +20,7 @@
 #include "plan/step/parts.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
+#include "sentinel/policy.h"
 
 namespace sentinel::plan {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "plan/step/rates.h"
 #include "plan/step/replay.h"
+#include "sentinel/policy.h"
 
 namespace sentinel::plan {
 namespace {

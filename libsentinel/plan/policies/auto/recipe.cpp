@@ -5,6 +5,7 @@
 #include <span>
 
 #include "plan/gaps/cover.h"
+#include "sentinel/policy.h"
 
 namespace sentinel::plan {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "plan/policies/auto/facts.h"
 #include "plan/bound/bound.h"
+#include "plan/policies/auto/facts.h"
 
 namespace sentinel::plan {
 

@@ -7,9 +7,9 @@
 #include <cmath>
 #include <utility>
 
-#include "plan/policies/auto/rounding.h"
 #include "plan/bound/bound.h"
 #include "plan/gaps/lanes.h"
+#include "plan/policies/auto/rounding.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
 

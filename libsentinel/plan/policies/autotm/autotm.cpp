@@ -24,6 +24,7 @@
 #include "plan/schedule/emit.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
+#include "sentinel/policy.h"
 
 namespace sentinel::plan {
 namespace {

@@ -1,13 +1,13 @@
-// AutoTM's integer program over one cyclic step (plan/policies/autotm/autotm.cpp), its solution, and what
-// is decided greedily beside it.
+// AutoTM's integer program over one cyclic step (plan/policies/autotm/autotm.cpp), its solution,
+// and what is decided greedily beside it.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <vector>
 
-#include "plan/step/footprint.h"
 #include "plan/solver/integer_program.h"
+#include "plan/step/footprint.h"
 #include "plan/step/level.h"
 #include "plan/step/openings.h"
 #include "plan/step/storage.h"

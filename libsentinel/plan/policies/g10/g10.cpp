@@ -11,11 +11,11 @@
 // `g10-host` host memory too; both lack the unified memory: no compaction, and no arbiter, so that
 // the link is divided between SSD and host beforehand (as in the published artifact).
 // Where a granule is a frame of many pages, tensors share them as in `sentinel`, whatever the
-// variant, and what Algorithm 1 chooses is the beginning of a schedule (plan/gaps/scheduled.h), which
-// also keeps frames for transfers and streams an op that cannot fit.
-// Left out: migration page by page (a tensor moves whole), the SSD's garbage collection, the cost
-// of address translation. Where Algorithm 1 ends above capacity, G10 leaves the rest to page
-// faults and LRU; a plan has to be complete, so what is used last leaves, which is kinder.
+// variant, and what Algorithm 1 chooses is the beginning of a schedule (plan/gaps/scheduled.h),
+// which also keeps frames for transfers and streams an op that cannot fit. Left out: migration page
+// by page (a tensor moves whole), the SSD's garbage collection, the cost of address translation.
+// Where Algorithm 1 ends above capacity, G10 leaves the rest to page faults and LRU; a plan has to
+// be complete, so what is used last leaves, which is kinder.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -23,15 +23,16 @@
 #include <set>
 #include <span>
 
-#include "plan/policies/g10/bandwidth_calendar.h"
-#include "plan/layout/compaction.h"
 #include "plan/gaps/decisions.h"
-#include "plan/schedule/frame_pool.h"
-#include "plan/layout/layout.h"
 #include "plan/gaps/pressure.h"
 #include "plan/gaps/relief.h"
 #include "plan/gaps/scheduled.h"
+#include "plan/layout/compaction.h"
+#include "plan/layout/layout.h"
+#include "plan/policies/g10/bandwidth_calendar.h"
+#include "plan/schedule/frame_pool.h"
 #include "sentinel/error.h"
+#include "sentinel/policy.h"
 
 namespace sentinel::plan {
 namespace {

@@ -19,12 +19,13 @@
 #include <cmath>
 #include <optional>
 
-#include "plan/schedule/emit.h"
-#include "plan/schedule/frame_pool.h"
 #include "plan/layout/layout.h"
 #include "plan/policies/sentinel/trial.h"
+#include "plan/schedule/emit.h"
+#include "plan/schedule/frame_pool.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
+#include "sentinel/policy.h"
 
 namespace sentinel::plan {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "plan/schedule/fates.h"
-#include "plan/step/interval.h"
 #include "plan/schedule/schedule.h"
+#include "plan/step/interval.h"
 #include "sentinel/policy.h"
 
 namespace sentinel::plan {

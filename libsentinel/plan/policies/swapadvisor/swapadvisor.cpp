@@ -23,12 +23,13 @@
 #include <numeric>
 
 #include "base/units.h"
-#include "plan/search/cost_run.h"
 #include "plan/gaps/feature_maps.h"
 #include "plan/policies/swapadvisor/pools.h"
+#include "plan/search/cost_run.h"
 #include "plan/search/search.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
+#include "sentinel/policy.h"
 
 namespace sentinel::plan {
 namespace {

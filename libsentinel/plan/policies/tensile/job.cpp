@@ -6,8 +6,8 @@
 #include <tuple>
 #include <utility>
 
-#include "plan/step/rates.h"
 #include "plan/check/verify.h"
+#include "plan/step/rates.h"
 #include "sentinel/error.h"
 
 namespace sentinel::plan::tensile {

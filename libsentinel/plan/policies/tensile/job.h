@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "plan/gaps/absence.h"
-#include "plan/step/replay.h"
-#include "plan/step/stabbing.h"
 #include "plan/gaps/channel.h"
 #include "plan/policies/tensile/scheduled_job.h"
+#include "plan/step/replay.h"
+#include "plan/step/stabbing.h"
 #include "sentinel/machine.h"
 #include "sentinel/plan.h"
 #include "sentinel/policy.h"

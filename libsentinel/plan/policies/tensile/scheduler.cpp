@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "plan/policies/tensile/job.h"
 #include "sentinel/error.h"
+#include "sentinel/policy.h"
 
 namespace sentinel::plan::tensile {
 namespace {

@@ -19,9 +19,10 @@
 #include <memory>
 #include <utility>
 
-#include "plan/step/op_times.h"
 #include "plan/policies/tensile/scheduler.h"
+#include "plan/step/op_times.h"
 #include "sentinel/error.h"
+#include "sentinel/policy.h"
 
 namespace sentinel::plan {
 namespace {

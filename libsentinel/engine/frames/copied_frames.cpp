@@ -2,7 +2,7 @@
 
 #include <cerrno>
 
-#include "engine/ssd/backing.h"
+#include "engine/frames/backing.h"
 
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4

@@ -1,7 +1,7 @@
 #include <sys/mman.h>
 
 #include "alloc/ranges.h"
-#include "engine/ssd/backing.h"
+#include "engine/frames/backing.h"
 
 namespace sentinel {
 

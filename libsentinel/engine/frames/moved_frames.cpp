@@ -4,7 +4,7 @@
 #include <cerrno>
 
 #include "alloc/ranges.h"
-#include "engine/ssd/backing.h"
+#include "engine/frames/backing.h"
 #include "sentinel/error.h"
 
 #ifndef MADV_POPULATE_WRITE

@@ -5,7 +5,7 @@
 #include <cerrno>
 
 #include "alloc/ranges.h"
-#include "engine/ssd/backing.h"
+#include "engine/frames/backing.h"
 
 namespace sentinel {
 
