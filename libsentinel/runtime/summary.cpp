@@ -26,6 +26,7 @@ StepRow& Summary::step_ended(const char* phase, const EngineCounters& now) {
                    .promoted_bytes = now.promoted_bytes - before.promoted_bytes,
                    .demoted_bytes = now.demoted_bytes - before.demoted_bytes,
                    .stall_ms = (now.stall_us - before.stall_us) / 1e3,
+                   .checksum_ms = (now.checksum_us - before.checksum_us) / 1e3,
                    .reading = now.reading - before.reading,
                    .writing = now.writing - before.writing});
   return steps.back();
@@ -95,6 +96,7 @@ Json json_of(const StepRow& row) {
             {"promoted_bytes", row.promoted_bytes},
             {"demoted_bytes", row.demoted_bytes},
             {"stall_ms", row.stall_ms}};
+  if (row.checksum_ms > 0) json["checksum_ms"] = row.checksum_ms;
   if (row.reading.bytes != 0) json["reading"] = json_of(row.reading);
   if (row.writing.bytes != 0) json["writing"] = json_of(row.writing);
   if (row.accesses > 0) json["fast_access_share"] = row.fast_accesses / row.accesses;

@@ -22,7 +22,7 @@ struct StepRow {
   double ms = 0;
   std::string phase;  // warmup, profile, trial, steady
   std::uint64_t demand_faults = 0, promoted_bytes = 0, demoted_bytes = 0;
-  double stall_ms = 0;
+  double stall_ms = 0, checksum_ms = 0;
   Flow reading, writing;  // whole blocks; what pieces read is promoted beside it
   // NUMA tiers: accesses by the profile's count, and of these those to fast memory; bytes by node,
   // where they were looked at.

@@ -15,6 +15,7 @@
 #endif
 
 #include "alloc/ranges.h"
+#include "base/clock.h"
 #include "sentinel/error.h"
 
 namespace sentinel {
@@ -24,6 +25,21 @@ constexpr std::uint64_t kPage = 4096, kSample = 64;
 
 // Another line in each page, so that what a page begins with does not stand for all of it.
 std::uint64_t sample_at(std::uint64_t page) { return page * 37 % (kPage / kSample) * kSample; }
+
+class Spent {
+ public:
+  explicit Spent(std::atomic<std::uint64_t>& ns) : ns_(ns) {}
+  ~Spent() {
+    const auto spent = std::chrono::nanoseconds(Clock::now() - begin_).count();
+    ns_.fetch_add(static_cast<std::uint64_t>(spent), std::memory_order_relaxed);
+  }
+  Spent(const Spent&) = delete;
+  Spent& operator=(const Spent&) = delete;
+
+ private:
+  std::atomic<std::uint64_t>& ns_;
+  const Clock::time_point begin_ = Clock::now();
+};
 
 }  // namespace
 
@@ -51,6 +67,7 @@ Checksums::~Checksums() {
 
 void Checksums::take(std::int64_t slot, const void* frame) noexcept {
   if (level_ == ChecksumLevel::off) return;
+  const Spent spent(spent_ns_);
   const auto* bytes = static_cast<const char*>(frame);
   for (std::uint64_t i = 0; i < per_slot_; ++i)
     std::atomic_ref(sums(slot)[i])
@@ -61,6 +78,7 @@ void Checksums::take(std::int64_t slot, const void* frame) noexcept {
 bool Checksums::match(std::int64_t slot, std::uint64_t first, const void* bytes,
                       std::uint64_t count) const noexcept {
   if (level_ == ChecksumLevel::off) return true;
+  const Spent spent(spent_ns_);
   const auto* at = static_cast<const char*>(bytes);
   auto* expected = sums(slot) + first / kBytes;
   for (std::uint64_t done = 0; done < count; done += kBytes)

@@ -420,6 +420,7 @@ EngineCounters FrameEngine::counters() const {
   counters.held_bytes = frames_ * kGranule;
   counters.reading = reading_.flow();
   counters.writing = writing_.flow();
+  if (slow_) counters.checksum_us = slow_->checksums().spent_us();
   return counters;
 }
 

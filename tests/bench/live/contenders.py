@@ -60,6 +60,9 @@ def contenders(shares):
     yield Contender("Sentinel", "sentinel")
     for share in shares:
         yield Contender("Sentinel", "sentinel", share)
+        for level in ("off", "full"):
+            yield Contender(f"Sentinel, checksums {level},", "sentinel", share,
+                            environment=(("SENTINEL_CHECKSUM", level),))
         yield Contender("Sentinel in the limit,", "sentinel", share, whole=True)
         yield Contender("drive's toll", "toll", share)
         yield Contender("offload hooks", "offload", share, steps=4)

@@ -208,7 +208,7 @@ def while_moving_gb_s(records):
 
 def of_sentinel(contender, records):
     """Sentinel's last record in the same share; throws Absent."""
-    done = [record for one in records if (one.kind, one.share, one.whole) == ("sentinel", contender.share, False)
+    done = [record for one in records if (one.name, one.share) == ("Sentinel", contender.share)
             for record in records[one] if "failure" not in record]
     if not done:
         raise Absent(f"Sentinel {contender.share} % has not trained in this round")
@@ -252,6 +252,7 @@ def row_of(contender, records, reference, step, figures, unlimited):
         steps = [one for record in good for one in steady(record)]
         row["demand_faults"] = statistics.median(one["demand_faults"] for one in steps) if steps else None
         row["of_plan"] = of_plan(good[0])
+        row["checksum_ms"] = statistics.median(one.get("checksum_ms", 0) for one in steps) if steps else None
     if contender.limited and unlimited:
         ms = statistics.median(ms for record in unlimited for ms in settled(record))
         budget = contender.share / 100 * step.peak
@@ -273,10 +274,11 @@ def row_of(contender, records, reference, step, figures, unlimited):
 def table(model, result):
     best = min((row["ms"] for row in result["rows"] if row["ms"] and row["share"] is None), default=None)
     lines = [["contender", "ms a step", "of the best", "limit ms", "of the limit", "predicted", "off by", "waited",
-              "wait predicted", "slowed", "arithmetic", "GB in", "GB out", "of plan", "system-s a GB", "peak MB", "losses"]]
+              "wait predicted", "slowed", "arithmetic", "GB in", "GB out", "of plan", "sums ms",
+              "system-s a GB", "peak MB", "losses"]]
     for row in result["rows"]:
         if row["ms"] is None:
-            lines.append([row["label"], row["failure"]] + [""] * 15)
+            lines.append([row["label"], row["failure"]] + [""] * 16)
             continue
         moved = row["moved_gb"] or (0, 0)
         lines.append([row["label"], f"{row['ms']:.0f}", f"{best / row['ms']:.2f}" if best else "",
@@ -289,6 +291,7 @@ def table(model, result):
                       f"{100 * row['slowed']:+.0f} %" if "slowed" in row else "",
                       f"{100 * row['arithmetic']:+.0f} %" if "slowed" in row else "",
                       f"{moved[0]:.2f}", f"{moved[1]:.2f}", f"{row['of_plan']:.2f}" if row.get("of_plan") else "",
+                      f"{row['checksum_ms']:.1f}" if row.get("checksum_ms") else "",
                       f"{row['system_s_per_gb']:.3f}" if row.get("system_s_per_gb") is not None else "",
                       f"{row['peak_rss_mb']:.0f}",
                       "same" if row["same_losses"] else "differ"])
