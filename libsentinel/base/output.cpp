@@ -5,9 +5,13 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 
+#include <array>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
+#include <deque>
 #include <filesystem>
+#include <utility>
 
 #include "sentinel/error.h"
 
@@ -18,24 +22,15 @@ namespace fs = std::filesystem;
 
 constexpr int kMostLinks = 40;  // as the kernel has it
 constexpr mode_t kPermissions = 0777;
+constexpr std::string_view kUnfinished = ".sentinel-tmp";
 
-fs::path folder_of(const fs::path& path) {
-  const auto folder = path.parent_path();
-  return folder.empty() ? "." : folder;
-}
-
-// The kernel's own rule for links in folders that everybody writes to (fs.protected_symlinks), here
-// in all folders and for files and pipes too.
-void require_trusted(const fs::path& path, const struct stat& found, const std::string& attempt) {
-  struct stat folder {};
-  if (found.st_uid == geteuid() || found.st_uid == 0) return;
-  if (stat(folder_of(path).c_str(), &folder) == 0 && folder.st_uid == found.st_uid) return;
-  throw Error(fmt::format("{}: {} belongs to user {}; name another file, or remove that one first",
-                          attempt, path.string(), found.st_uid));
-}
-
-// Of /dev/stdout, too: a pipe or a device has no other name.
-bool leads_to_no_file(const struct stat& end) { return !S_ISREG(end.st_mode); }
+// Where a file comes to lie. folder: empty where `path` leads to a device or a pipe, which has no
+// other name.
+struct Place {
+  fs::path path;
+  Descriptor folder;
+  std::string name;
+};
 
 std::uint32_t random_number() {
   std::uint32_t number = 0;
@@ -43,42 +38,146 @@ std::uint32_t random_number() {
   return number;
 }
 
+// Goes down a path part by part, as the kernel does, but follows no link of another user's.
+class Walk {
+ public:
+  Walk(const fs::path& path, const std::string& attempt) : path_(path), attempt_(attempt) {
+    begin(path);
+  }
+
+  Place end() {
+    struct stat target {
+    }, found{};
+    const bool exists = stat(path_.c_str(), &target) == 0;
+    const bool leads_to_file = !exists || S_ISREG(target.st_mode);
+    for (;;) {
+      const std::string part = next();
+      const bool last = parts_.empty(), there = look_at(part, found, last);
+      if (there && S_ISLNK(found.st_mode)) {
+        require_own(found, part);
+        if (last && !leads_to_file) return {path_, {}, {}};
+        follow(part);
+      } else if (last) {
+        if (there) require_replaceable(found, part);
+        // /proc/self/fd/1 may lead to a file whose name is gone.
+        if (exists && (!there || found.st_ino != target.st_ino || found.st_dev != target.st_dev))
+          throw Error(
+              fmt::format("{}: the file that {} leads to has no name", attempt_, path_.string()),
+              ENOENT);
+        return {told_ / part, std::move(folder_), part};
+      } else {
+        enter(part);
+      }
+    }
+  }
+
+ private:
+  void begin(const fs::path& path) {
+    for (auto at = path.end(); at != path.begin();)
+      if (const auto part = (--at)->string(); part != "/") parts_.push_front(part);
+    if (!folder_ || path.is_absolute()) {
+      told_ = path.is_absolute() ? "/" : "";
+      folder_ = Descriptor(open(path.is_absolute() ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
+      if (!folder_) throw Error(attempt_, errno);
+    }
+  }
+  std::string next() {
+    while (!parts_.empty() && (parts_.front().empty() || parts_.front() == ".")) parts_.pop_front();
+    if (parts_.empty()) throw Error(attempt_, EISDIR);
+    auto part = parts_.front();
+    parts_.pop_front();
+    while (!parts_.empty() && parts_.front() == ".") parts_.pop_front();
+    if (parts_.size() == 1 && parts_.front().empty()) throw Error(attempt_, EISDIR);  // "folder/"
+    return part;
+  }
+  bool look_at(const std::string& part, struct stat& found, bool last) {
+    if (fstatat(folder_.get(), part.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0) return true;
+    if (last && errno == ENOENT) return false;
+    throw Error(attempt_, errno);
+  }
+  void follow(const std::string& part) {
+    if (++links_ > kMostLinks) throw Error(attempt_, ELOOP);
+    std::array<char, PATH_MAX> target{};
+    const auto size = readlinkat(folder_.get(), part.c_str(), target.data(), target.size());
+    if (size < 0 || static_cast<std::size_t>(size) == target.size())
+      throw Error(attempt_, size < 0 ? errno : ENAMETOOLONG);
+    const fs::path path(std::string(target.data(), static_cast<std::size_t>(size)));
+    auto rest = std::exchange(parts_, {});
+    begin(path);
+    parts_.insert(parts_.end(), rest.begin(), rest.end());
+  }
+  void enter(const std::string& part) {
+    Descriptor folder(
+        openat(folder_.get(), part.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!folder) throw Error(attempt_, errno);
+    folder_ = std::move(folder);
+    told_ /= part;
+  }
+  [[noreturn]] void refuse(const struct stat& found, const std::string& part) const {
+    throw Error(
+        fmt::format("{}: {} belongs to user {}; name another file, or remove that one first",
+                    attempt_, (told_ / part).string(), found.st_uid));
+  }
+  void require_own(const struct stat& found, const std::string& part) const {
+    if (found.st_uid != geteuid() && found.st_uid != 0) refuse(found, part);
+  }
+  // In a folder of their own another user's file is theirs to have replaced.
+  void require_replaceable(const struct stat& found, const std::string& part) const {
+    struct stat folder {};
+    if (found.st_uid == geteuid() || found.st_uid == 0) return;
+    if (fstat(folder_.get(), &folder) == 0 && folder.st_uid == found.st_uid) return;
+    refuse(found, part);
+  }
+
+  const fs::path path_;
+  const std::string& attempt_;
+  std::deque<std::string> parts_;
+  Descriptor folder_;
+  fs::path told_;
+  int links_ = 0;
+};
+
 }  // namespace
 
 std::string output_place(const std::string& path, const std::string& attempt) {
-  struct stat end {
-  }, found{};
-  const bool exists = stat(path.c_str(), &end) == 0;
-  fs::path place = path;
-  for (int links = 0; lstat(place.c_str(), &found) == 0; ++links) {
-    require_trusted(place, found, attempt);
-    if (!S_ISLNK(found.st_mode)) break;
-    if (links == kMostLinks) throw Error(attempt, ELOOP);
-    if (exists && leads_to_no_file(end)) return place;
-    std::error_code failed;
-    place = folder_of(place) / fs::read_symlink(place, failed);
-    if (failed) throw Error(attempt, failed.value());
-    found = {};
-  }
-  // /proc/self/fd/1 may lead to a file whose name is gone.
-  if (exists && (found.st_ino != end.st_ino || found.st_dev != end.st_dev))
-    throw Error(fmt::format("{}: the file that {} leads to has no name", attempt, path), ENOENT);
-  return place;
+  return Walk(path, attempt).end().path;
+}
+
+std::string unfinished_name(std::string_view name) {
+  constexpr std::size_t kLongestBeginning = 200;  // of the 255 bytes of a name
+  return fmt::format("{}.{:08x}.{}{}", name.substr(0, kLongestBeginning), random_number(), getpid(),
+                     kUnfinished);
+}
+
+std::optional<int> writer_of(std::string_view unfinished) {
+  constexpr std::size_t kRandom = 8, kLongest = 9;
+  if (!unfinished.ends_with(kUnfinished)) return std::nullopt;
+  unfinished.remove_suffix(kUnfinished.size());
+  const auto dot = unfinished.rfind('.');
+  if (dot == unfinished.npos || dot < kRandom + 1 || unfinished[dot - kRandom - 1] != '.')
+    return std::nullopt;
+  const auto digits = unfinished.substr(dot + 1),
+             random = unfinished.substr(dot - kRandom, kRandom);
+  if (digits.empty() || digits.size() > kLongest ||
+      digits.find_first_not_of("0123456789") != digits.npos ||
+      random.find_first_not_of("0123456789abcdef") != random.npos)
+    return std::nullopt;
+  return std::stoi(std::string(digits));
 }
 
 Output::Output(const std::string& path, std::string attempt, Readers readers)
     : attempt_(std::move(attempt)) {
-  const fs::path place = output_place(path, attempt_);
+  auto place = Walk(path, attempt_).end();
   struct stat found {};
-  const bool exists = stat(place.c_str(), &found) == 0;
+  const bool exists = place.folder && fstatat(place.folder.get(), place.name.c_str(), &found,
+                                              AT_SYMLINK_NOFOLLOW) == 0;
   if (exists && S_ISDIR(found.st_mode)) throw Error(attempt_, EISDIR);
-  if (exists && !S_ISREG(found.st_mode)) {
-    open_directly(place);
+  if (!place.folder || (exists && !S_ISREG(found.st_mode))) {
+    open_directly(place.path);
     return;
   }
-  name_ = place.filename();
-  folder_ = Descriptor(open(folder_of(place).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!folder_) throw Error(attempt_, errno);
+  name_ = std::move(place.name);
+  folder_ = std::move(place.folder);
   make(readers);
   if (exists && readers == Readers::everybody) fchmod(file_.get(), found.st_mode & kPermissions);
 }
@@ -94,12 +193,10 @@ Output::~Output() {
 
 // The name ends as `sentinel clean` knows it: with the process that writes.
 void Output::make(Readers readers) {
-  constexpr std::size_t kLongestBeginning = 200;  // of the 255 bytes of a name
   constexpr int kTries = 100;
   const mode_t mode = readers == Readers::owner ? 0600 : 0666;
   for (int tries = 0; tries < kTries && !file_; ++tries) {
-    auto fresh = fmt::format("{}.{:08x}.{}.tmp", name_.substr(0, kLongestBeginning),
-                             random_number(), getpid());
+    auto fresh = unfinished_name(name_);
     file_ = Descriptor(openat(folder_.get(), fresh.c_str(),
                               O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
     if (file_) fresh_ = std::move(fresh);

@@ -2,10 +2,12 @@
 //
 // A file is made under a name that nobody can foresee, beside its place, in the folder that was
 // opened for it, and renamed within that folder. Nothing that another user has put at its place is
-// followed or replaced: in a folder such as /tmp everybody can put a symbolic link at a name that
-// is easy to guess. A link of the user's own leads to its target; a device or a pipe is written to.
+// replaced, and no link of another user's is followed, wherever in the path it stands: in /tmp, or
+// in a folder of theirs, it could lead to any file of the user's. A link of the user's own or
+// root's leads to its target; a device or a pipe is written to.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -16,6 +18,11 @@ namespace sentinel {
 // The file behind `path`, with the user's own links followed. Throws Error that begins with
 // `attempt` where another user's file or link stands there.
 std::string output_place(const std::string& path, const std::string& attempt);
+
+// The name under which the file `name` is made, unlike any other; and the process that makes the
+// file of such a name, none where the name is another's.
+std::string unfinished_name(std::string_view name);
+std::optional<int> writer_of(std::string_view unfinished);
 
 enum class Readers { owner, everybody };  // mode 0600, or what the umask (or an older file) has
 

@@ -203,6 +203,32 @@ std::string toml_text(std::string_view text) {
   return out.str();
 }
 
+// toml++ bounds how deep values lie in one another, but not how many parts a dotted key has, and
+// goes down into what such a key makes by recursion. Throws Error that names file and line.
+void require_shallow_toml(std::string_view text, const std::string& where) {
+  constexpr int kMostDots = 32;  // outside of quotes, in a line: no description has more than three
+  int line = 1, dots = 0;
+  char quote = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\n') {
+      ++line;
+      dots = 0;
+      quote = 0;
+    } else if (quote != 0) {
+      if (c == '\\' && quote == '"') ++i;
+      if (c == quote) quote = 0;
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+    } else if (c == '#') {
+      while (i + 1 < text.size() && text[i + 1] != '\n') ++i;
+    } else if (c == '.' && ++dots > kMostDots) {
+      throw Error(fmt::format("{}:{}: a key has more parts than any of a machine description",
+                              where, line));
+    }
+  }
+}
+
 }  // namespace
 
 double parse_bandwidth(std::string_view text) {
@@ -216,6 +242,7 @@ double parse_bandwidth(std::string_view text) {
 }
 
 Machine parse_machine(std::string_view text, const std::string& where) {
+  require_shallow_toml(text, where);
   try {
     const toml::table table = toml::parse(text, where);
     return read_machine(Section(table, where));

@@ -4,7 +4,30 @@
 
 #include <algorithm>
 
+#include "sentinel/error.h"
+
 namespace sentinel {
+
+void require_shallow_json(std::string_view text) {
+  constexpr int kDeepest = 32;
+  int depth = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted) {
+      if (c == '\\') ++i;
+      quoted = c != '"';
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kDeepest)
+        throw Error(
+            fmt::format("arrays or objects lie in one another more than {} deep", kDeepest));
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+}
 
 std::string json_fault(const nlohmann::json::exception& error, std::string_view text) {
   constexpr int kNumberTooLarge = 406, kFieldMissing = 403;

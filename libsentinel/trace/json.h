@@ -14,6 +14,11 @@ namespace sentinel {
 // `text`, all that was parsed, it says in which line.
 std::string json_fault(const nlohmann::json::exception&, std::string_view text = {});
 
+// Throws Error where arrays or objects lie in one another more than 32 deep. The library's
+// functions go down into a value by recursion, so that a deep one ends the process. Before each
+// parse of a text from elsewhere.
+void require_shallow_json(std::string_view text);
+
 // `indent` -1: on one line. Broken UTF-8 is replaced, numbers that are none are null.
 template <class Json>
 std::string json_text(const Json& value, int indent = -1) {

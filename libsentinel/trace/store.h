@@ -18,7 +18,7 @@ class ProfileWriter {
  public:
   // Creates the file, readable by its owner only whatever the umask. Replaces an earlier profile
   // and an empty file; refuses anything else, and a profile that another process is writing.
-  // For a moment the beginnings lie in "PATH.new".
+  // For a moment the beginnings lie beside it (base/output.h, unfinished_name()).
   ProfileWriter(const std::string& path, const ProfileMeta& meta);
   ~ProfileWriter();  // without finish(): keeps what was added, marked incomplete
 

@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <array>
+#include <cctype>
 #include <cerrno>
 #include <filesystem>
 
@@ -95,6 +98,38 @@ void harden(sqlite::Database& db) {
   sqlite3_limit(db.raw(), SQLITE_LIMIT_LENGTH, 4 << 20);
   sqlite3_busy_timeout(db.raw(), 5000);
   db.exec("PRAGMA cell_size_check = ON; PRAGMA query_only = ON; BEGIN");
+}
+
+// A column may have an expression, a long default or a check in its description, which SQLite
+// computes for every row that is read. Profiles have none of these.
+bool is_plain_table(std::string sql) {
+  constexpr std::size_t kLongest = 4096;
+  if (sql.size() > kLongest) return false;
+  constexpr std::array<std::string_view, 11> kComputed{
+      "AS", "CHECK",      "COLLATE", "DEFAULT", "EXISTS", "GENERATED",
+      "ON", "REFERENCES", "SELECT",  "USING",   "VIRTUAL"};
+  std::string word;
+  sql += ' ';
+  for (const char c : sql) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_') {
+      word += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+      continue;
+    }
+    if (std::ranges::find(kComputed, word) != kComputed.end()) return false;
+    word.clear();
+    if (std::string_view(" \t\r\n(),").find(c) == std::string_view::npos) return false;
+  }
+  return true;
+}
+
+void require_plain_tables(sqlite::Database& db) {
+  sqlite::Statement row(db, "SELECT type, coalesce(sql, '') FROM sqlite_schema");
+  while (row.step()) {
+    const std::string type = row.text(0), sql = row.text(1);
+    const bool made_by_key = type == "index" && sql.empty();
+    if (!made_by_key && (type != "table" || !is_plain_table(sql)))
+      throw Error("its tables are not those of a profile");
+  }
 }
 
 void check_pages(sqlite::Database& db) {
@@ -291,6 +326,7 @@ Profile read_profile(const std::string& path) {
   try {
     require_whole(db, path);
     harden(db);
+    require_plain_tables(db);
     check_pages(db);
     require_readable_version(db, path);
     return read_tables(db);

@@ -79,7 +79,8 @@ void write_meta(sqlite::Database& db, ProfileMeta meta, bool complete, const std
 // apply.
 std::string make_file(const std::string& path, const ProfileMeta& meta) {
   const std::string place = allowed_place(path);
-  const std::string fresh = place + ".new";
+  const auto split = place.rfind('/') + 1;
+  const std::string fresh = place.substr(0, split) + unfinished_name(place.substr(split));
   create_private(fresh);
   {
     sqlite::Database db(fresh, SQLITE_OPEN_READWRITE, attempt(path));

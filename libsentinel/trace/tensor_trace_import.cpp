@@ -190,6 +190,7 @@ void Import::counts(const Json& line) {
   if (counts == line.end()) return;
   if (!counts->is_object()) throw Error("\"acc\" is not an object of counts by tensor");
   for (const auto& [key, value] : counts->items()) {
+    require_shallow_json(key);
     const Json id = Json::parse(key, nullptr, false);
     const TensorId t = known(natural(id, "a tensor's id in \"acc\"", max_id));
     const std::uint64_t count = natural(value, "a count in \"acc\"", (std::uint64_t{1} << 37) - 1);
@@ -220,6 +221,7 @@ Profile read_tensor_trace(const std::string& path) {
   try {
     while (lines.next(line)) {
       if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+      require_shallow_json(line);
       const Json json = Json::parse(line);
       begun ? import.record(json) : import.header(json);
       begun = true;

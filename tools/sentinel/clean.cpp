@@ -18,6 +18,7 @@
 
 #include "base/cache.h"
 #include "base/descriptor.h"
+#include "base/output.h"
 #include "base/text.h"
 #include "engine/io/slow_file.h"
 #include "sentinel/error.h"
@@ -87,19 +88,18 @@ bool being_written(const fs::path& path) {
   }
 }
 
-// The process that a temporary name ends with: "torch-….so.4711", "plan.json.1f2e3d4c.4711.tmp".
-bool writer_gone(std::string name) {
-  if (name.ends_with(".tmp")) name.resize(name.size() - 4);
+bool is_gone(int process) { return kill(process, 0) != 0 && errno == ESRCH; }
+
+// "torch-….so.4711", which only the cache has: the adaptor's own way to write a file.
+bool compiler_gone(const std::string& name) {
   const auto digits = name.substr(name.rfind('.') + 1);
   if (digits.empty() || digits.size() > 9 || digits.find_first_not_of("0123456789") != digits.npos)
     return false;
-  return kill(std::stoi(digits), 0) != 0 && errno == ESRCH;
+  return is_gone(std::stoi(digits));
 }
 
 void beside_profiles(const Entry& entry, Remnants& found) {
   const auto name = entry.path().string();
-  if (name.ends_with(".new") && profile_at(name) && !being_written(name))
-    found.push_back({entry, "the beginning of a profile"});
   if (name.ends_with(".json") || !name.ends_with("-wal")) return;
   const fs::path owner = name.substr(0, name.size() - 4);
   if (profile_at(owner) && !being_written(owner))
@@ -108,7 +108,7 @@ void beside_profiles(const Entry& entry, Remnants& found) {
 }
 
 void unfinished_files(const Entry& entry, Remnants& found) {
-  if (entry.name.ends_with(".tmp") && writer_gone(entry.name))
+  if (const auto writer = writer_of(entry.name); writer && is_gone(*writer))
     found.push_back({entry, "the beginning of a file"});
 }
 
@@ -121,7 +121,8 @@ void stale_adaptors(const Entry& entry, Remnants& found) {
                        : of("-ops-")                                    ? "tensorflow_ops.cpp"
                                                                         : "tensorflow.cpp";
   if (source == nullptr) return;
-  if (of(".so.") && writer_gone(name)) found.push_back({entry, "an adaptor that was not finished"});
+  if (of(".so.") && compiler_gone(name))
+    found.push_back({entry, "an adaptor that was not finished"});
   const auto sources =
       fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "lib/sentinel/source";
   struct stat made {};
@@ -195,7 +196,7 @@ void settle(const Remnant& remnant) {
     return;
   }
   remove(*folder, name);
-  if (!name.ends_with(".new")) return;
+  if (!writer_of(name)) return;  // of a profile more was made, by SQLite
   for (const char* suffix : {"-wal", "-shm", "-journal"}) remove(*folder, name + suffix);
 }
 

@@ -20,6 +20,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Of a command line's program Python looks for modules in the current folder first, which may be
+// anybody's.
+constexpr const char* kNotHere =
+    "import sys\nsys.path[:] = [p for p in sys.path if p not in (\"\", \".\")]\n";
 // Print version and folder. Found without being imported, which would take seconds.
 constexpr const char* kFindTorch =
     "import importlib.util as u, os\n"
@@ -78,7 +82,7 @@ std::vector<std::string> pythons() {
 Found find(const Framework& framework, const std::string& python) {
   Found found{python, "", ""};
   std::istringstream out(
-      output_of(fmt::format("'{}' -c '{}' 2>/dev/null", python, framework.find)));
+      output_of(fmt::format("'{}' -c '{}{}' 2>/dev/null", python, kNotHere, framework.find)));
   out >> found.version >> found.folder;
   return found;
 }

@@ -214,6 +214,11 @@ std::string plan_to_json(const Plan& plan) {
 
 Plan plan_from_json(const std::string& text, const std::string& where) {
   try {
+    require_shallow_json(text);
+  } catch (const Error& error) {
+    throw Error(fmt::format("{} is not a readable plan: {}", where, error.what()));
+  }
+  try {
     const json j = json::parse(text);
     if (!j.is_object() || j.value("format", json()) != kFormat)
       throw Error(fmt::format("{} is not a plan; `sentinel plan` makes one", where));

@@ -15,6 +15,7 @@ import random
 import resource
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -274,6 +275,44 @@ class Outputs(Case):
                 self.assertEqual(result.returncode, 1, result.stderr)
                 self.assertEqual((self.folder / "mine").read_text(), "mine")
                 self.assertIn("shared/out", result.stderr)
+
+    def test_anothers_links_in_a_folder_of_theirs(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can give files to another user")
+        (self.folder / "theirs").mkdir()
+        self.file("mine", "mine")
+        (self.folder / "secret").mkdir()
+        for name in ("out", "out.gz"):
+            self.file(f"secret/{name}", "mine")
+            (self.folder / "theirs" / name).symlink_to(self.folder / "mine")
+        (self.folder / "theirs/folder").symlink_to(self.folder / "secret")
+        for path in (self.folder / "theirs", *(self.folder / "theirs").iterdir()):
+            os.chown(path, 65534, 65534, follow_symlinks=False)
+        for command in (*self.commands("theirs/out"), *self.commands("theirs/folder/out")):
+            with self.subTest(command):
+                result = self.run_it(*command)
+                self.assertEqual(result.returncode, 1, result.stderr)
+                self.assertIn("belongs to user 65534", result.stderr)
+                for name in ("mine", "secret/out", "secret/out.gz"):
+                    self.assertEqual((self.folder / name).read_text(), "mine")
+
+    def test_own_links_lead_to_their_targets(self):
+        (self.folder / "deep/er").mkdir(parents=True)
+        (self.folder / "way").symlink_to("deep")
+        (self.folder / "deep/out").symlink_to("er/../er/target")
+        result = self.run_it("export", self.profile(), "-o", "way/./out")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertTrue((self.folder / "deep/er/target").read_text())
+        self.assertTrue((self.folder / "deep/out").is_symlink())
+        (self.folder / "deep/round").symlink_to("round")
+        self.fails(1, "Too many levels", "export", self.profile(), "-o", "deep/round")
+        self.fails(1, "Is a directory", "export", self.profile(), "-o", "deep/er/")
+
+    def test_a_file_of_that_name_and_new_stays(self):
+        self.file("t.jsonl", TRACE)
+        self.file("p.new", "mine")
+        self.assertEqual(self.run_it("import", "t.jsonl", "-o", "p").returncode, 0)
+        self.assertEqual((self.folder / "p.new").read_text(), "mine")
 
     def test_anothers_links_are_told_before_a_training(self):
         if os.geteuid() != 0:
@@ -745,6 +784,54 @@ class Hostile(Case):
                     text = text.replace("\r\n", "\n")
                 self.expect_harmless(text + result.stderr)
 
+    def test_values_deep_in_one_another(self):
+        profile = self.profile()
+        deep = "[" * 300000 + "]" * 300000
+        objects = '{"a":' * 300000 + "1" + "}" * 300000
+        for name, text in (("format.jsonl", f'{{"format":{deep}}}\n'),
+                           ("page.jsonl", f'{{"format":"tensor-trace","version":1,"page_bytes":{deep}}}\n'),
+                           ("object.jsonl", f'{{"format":{objects}}}\n'), ("format.json", f'{{"format":{deep}}}'),
+                           ("version.json", f'{{"format":"sentinel-plan","version":{deep}}}')):
+            with self.subTest(name):
+                self.file(name, text)
+                verb = "explain" if name.endswith(".json") else "report"
+                self.fails(1, "lie in one another more than 32 deep", verb, name)
+        for name, text in (("dotted", "a." * 300000 + "a = 1\n"), ("header", "[" + "a." * 300000 + "a]\n"),
+                           ("headers", "[[" + "a." * 300000 + "a]]\n"), ("inline", "a = {" + "b." * 300000 + "b = 1}\n"),
+                           ("quoted", 'a = "x"\n' + '"a".' * 100000 + "a = 1\n")):
+            with self.subTest(name):
+                self.file("deep.toml", text)
+                self.fails(1, "more parts than any", "simulate", profile, "--machine", "deep.toml")
+        self.file("array.toml", "a = " + "[" * 300000 + "]" * 300000 + "\n")
+        self.fails(1, "array.toml", "simulate", profile, "--machine", "array.toml")
+
+    def test_columns_that_are_computed(self):
+        long = "instr(printf('%.*c', 2000000, 'a'), printf('%.*c', 1000000, 'a') || 'b')"
+        computed = {"generated": f"name TEXT GENERATED ALWAYS AS ({long}) VIRTUAL, phase INTEGER",
+                    "check": f"name TEXT, phase INTEGER, CHECK ({long} = 0)",
+                    "default": f"phase INTEGER, name TEXT DEFAULT '{'a' * 1000}'"}
+        for name, columns in computed.items():
+            with self.subTest(name):
+                shutil.copy(self.folder / self.profile(), self.folder / "computed")
+                database = sqlite3.connect(self.folder / "computed", isolation_level=None)
+                database.execute("DROP TABLE layers")
+                database.execute("CREATE TABLE layers (id INTEGER PRIMARY KEY, name TEXT, phase INTEGER)")
+                database.executemany("INSERT INTO layers VALUES (?, 'x', 0)", [(i,) for i in range(200)])
+                database.execute("PRAGMA writable_schema = ON")  # SQLite itself would compute them now
+                database.execute("UPDATE sqlite_schema SET sql = ? WHERE name = 'layers'",
+                                 (f"CREATE TABLE layers (id INTEGER PRIMARY KEY, {columns})",))
+                database.close()
+                began = time.monotonic()
+                self.fails(1, "its tables are not those of a profile", "report", "computed")
+                self.assertLess(time.monotonic() - began, 5)
+
+    def test_doctor_takes_no_module_from_the_current_folder(self):
+        for name in ("torch/__init__", "torch/version", "csv", "email", "os", "importlib"):
+            (self.folder / name).parent.mkdir(exist_ok=True)
+            self.file(f"{name}.py", f"open('{self.folder}/owned', 'w')\n")
+        self.assertEqual(self.run_it("doctor").returncode, 0)
+        self.assertFalse((self.folder / "owned").exists())
+
     def test_what_errors_quote_steers_no_terminal(self):
         self.file("m.toml", MACHINE)
         lines = [json.loads(line) for line in TRACE.splitlines()]
@@ -946,8 +1033,11 @@ class Machine(Case):
 
     def test_clean(self):
         self.profile()
-        self.file("plan.json.999999999.tmp", "{")
-        self.file("notes.new", "mine")
+        self.file("plan.json.1f2e3d4c.999999999.sentinel-tmp", "{")
+        mine = ["notes.new", "thesis.99999.tmp", "999999998.tmp", "photo.20241126.999999999.tmp"]
+        for name in mine:
+            self.file(name, "mine")
+        shutil.copy(self.folder / self.profile(), self.folder / "whole.new")
         os.makedirs(self.folder / "cache/sentinel")
         self.file("cache/sentinel/torch-1.0-abc.so.999999999", "")
         self.file("sentinel-a1B2c3.slow", "")
@@ -955,30 +1045,31 @@ class Machine(Case):
         self.file("sentinel-newone.slow", "")  # which may not be locked yet
         self.file("sentinel-backup.tar", "mine")
         told = self.run_it("clean", "--dry-run").stdout
-        self.assertTrue((self.folder / "plan.json.999999999.tmp").exists())
-        self.assertIn("plan.json.999999999.tmp", self.run_it("clean").stdout)
+        self.assertTrue((self.folder / "plan.json.1f2e3d4c.999999999.sentinel-tmp").exists())
+        self.assertIn("plan.json.1f2e3d4c.999999999.sentinel-tmp", self.run_it("clean").stdout)
         self.assertIn("torch-1.0-abc", told)
         self.assertIn("sentinel-a1B2c3.slow: a file of the slow tier", told)
         self.assertFalse((self.folder / "sentinel-a1B2c3.slow").exists())
         self.assertTrue((self.folder / "sentinel-newone.slow").exists())
         self.assertTrue((self.folder / "sentinel-backup.tar").exists())
-        self.assertFalse((self.folder / "plan.json.999999999.tmp").exists())
-        self.assertTrue((self.folder / "notes.new").exists())
+        self.assertFalse((self.folder / "plan.json.1f2e3d4c.999999999.sentinel-tmp").exists())
+        for name in (*mine, "whole.new"):
+            self.assertTrue((self.folder / name).exists(), name)
         self.assertEqual(self.run_it("clean").stdout, "Nothing was left behind.\n")
 
     def test_clean_touches_only_own_files(self):
         self.file("mine", "mine")
-        (self.folder / "a.json.999999999.tmp").symlink_to("mine")
-        (self.folder / "b.json.999999999.tmp").mkdir()
-        os.mkfifo(self.folder / "c.json.999999999.tmp")
+        (self.folder / "a.json.1f2e3d4c.999999999.sentinel-tmp").symlink_to("mine")
+        (self.folder / "b.json.1f2e3d4c.999999999.sentinel-tmp").mkdir()
+        os.mkfifo(self.folder / "c.json.1f2e3d4c.999999999.sentinel-tmp")
         names = ["a", "b", "c"]
         if os.geteuid() == 0:
-            self.file("d.json.999999999.tmp", "theirs")
-            os.chown(self.folder / "d.json.999999999.tmp", 65534, 65534)
+            self.file("d.json.1f2e3d4c.999999999.sentinel-tmp", "theirs")
+            os.chown(self.folder / "d.json.1f2e3d4c.999999999.sentinel-tmp", 65534, 65534)
             names.append("d")
         self.assertEqual(self.run_it("clean").stdout, "Nothing was left behind.\n")
         for name in names:
-            self.assertTrue(os.path.lexists(self.folder / f"{name}.json.999999999.tmp"))
+            self.assertTrue(os.path.lexists(self.folder / f"{name}.json.1f2e3d4c.999999999.sentinel-tmp"))
 
     def test_clean_applies_no_journal_of_another(self):
         profile = self.profile()
