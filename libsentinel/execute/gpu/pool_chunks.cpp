@@ -85,7 +85,7 @@ bool PoolEngine::find_chunk(Chunk& chunk, bool now, Guard& guard) {
 
 void PoolEngine::wait_for_room(Guard& guard) {
   const auto begin = Clock::now();
-  if (!ended_) freed_.wait(guard);
+  if (!ended_) driver_.park(freed_, guard);
   if (ended_) throw ProcessEnds();
   counters_.stall_us += 1e6 * seconds_since(begin);
 }
@@ -99,7 +99,7 @@ HostStore::Place* PoolEngine::find_place(Guard& guard) {
   while ((place = try_place()) == nullptr && free_.empty() && next_dead().empty())
     wait_for_room(guard);
   store_->want(-1);
-  work_.notify_one();
+  driver_.unpark(work_);
   return place;
 }
 

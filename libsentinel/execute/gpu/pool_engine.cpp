@@ -31,14 +31,14 @@ PoolEngine::PoolEngine(Driver& driver, const PoolOptions& options) : driver_(dri
   HostStore::Events events;
   events.room = [this] {
     room_ = true;
-    freed_.notify_all();
-    work_.notify_one();
+    driver_.unpark(freed_);
+    driver_.unpark(work_);
   };
   events.came = [this](Index index, Guard& guard) {
     if (over_) return;
     if (blocks_[index].queued) queued_.push_back(index);
     fetch_queued(guard);
-    freed_.notify_all();
+    driver_.unpark(freed_);
   };
   events.written = [this](Index index, Guard& guard) { written(index, guard); };
   events.filled = [this](Index index, Guard& guard) { filled(index, guard); };
@@ -50,7 +50,7 @@ PoolEngine::PoolEngine(Driver& driver, const PoolOptions& options) : driver_(dri
   };
   events.ended = [this] {
     ended_ = true;
-    freed_.notify_all();
+    driver_.unpark(freed_);
   };
   store_ = std::make_unique<HostStore>(driver_, lock_, granule_, options.host, std::move(events));
   arena_ = driver_.reserve(arena_bytes_);
@@ -59,7 +59,7 @@ PoolEngine::PoolEngine(Driver& driver, const PoolOptions& options) : driver_(dri
     checked([this] { helper(); });
     const Guard guard(lock_);  // the driver went first, or the engine does
     ended_ = true;
-    freed_.notify_all();
+    driver_.unpark(freed_);
   });
 }
 
@@ -67,7 +67,7 @@ PoolEngine::~PoolEngine() {
   {
     const Guard guard(lock_);
     over_ = true;
-    work_.notify_all();
+    driver_.unpark(work_);
   }
   thread_.join();
   checked([this] {
@@ -134,7 +134,7 @@ void PoolEngine::forget(Stream stream) {
 
 void PoolEngine::settle() {
   Guard guard(lock_);
-  freed_.wait(guard, [this] { return under_way_ == 0; });
+  while (under_way_ != 0) driver_.park(freed_, guard);
 }
 
 void PoolEngine::set_budget(std::uint64_t bytes) {
@@ -149,7 +149,7 @@ void PoolEngine::set_budget(std::uint64_t bytes) {
       throw Error(fmt::format("a budget of {} does not hold what the op that runs uses",
                               print_bytes(bytes)));
     }
-    if (free_.empty()) freed_.wait(guard);
+    if (free_.empty()) driver_.park(freed_, guard);
   }
   counters_.peak_bytes = chunks_ * granule_;
 }

@@ -11,7 +11,7 @@ void PoolEngine::use(Index index) {
   if (kept_ != 0 && kept_ != b.used) {
     kept_ = 0;
     room_ = true;
-    work_.notify_one();
+    driver_.unpark(work_);
   }
   if (b.state == State::resident && b.live > 0) by_use_.splice(by_use_.end(), by_use_, b.place);
 }
@@ -54,7 +54,7 @@ void PoolEngine::copy_in(Index index) {
   driver_.copy(reinterpret_cast<void*>(at(index)), store_->memory(b.lies), granule_, in_);
   b.mark = record(in_);
   arrivals_.push_back({b.mark, std::exchange(b.lies, nullptr)});
-  if (store_->limited()) work_.notify_one();
+  if (store_->limited()) driver_.unpark(work_);
 }
 
 // Fetched as soon as there is room.
@@ -151,7 +151,7 @@ void PoolEngine::leave(Index index, HostStore::Place* place, Mark& now) {
   b.lies = place;
   departures_.push_back(departure);
   ++under_way_;
-  work_.notify_one();
+  driver_.unpark(work_);
 }
 
 // Its chunk is still in place. Who writes there now spoils the copy, which nobody will read.
@@ -175,7 +175,7 @@ bool PoolEngine::take_back(Index index) {
   b.written = b.queued = false;
   --under_way_;
   enter(index);
-  freed_.notify_all();  // whoever waits for its chunk finds another
+  driver_.unpark(freed_);  // whoever waits for its chunk finds another
   return true;
 }
 
@@ -300,9 +300,8 @@ void PoolEngine::helper() {
     helper_waits_ = false;
   };
   while (true) {
-    work_.wait(guard, [&] {
-      return over_ || !departures_.empty() || arrivals_matter() || late_may_leave();
-    });
+    while (!over_ && departures_.empty() && !arrivals_matter() && !late_may_leave())
+      driver_.park(work_, guard);
     if (over_) return;
     if (late_may_leave()) {
       leave_at_last();
@@ -317,7 +316,7 @@ void PoolEngine::helper() {
       wait_for(Mark(arrivals_.front().mark));
       collect_arrivals();
     }
-    freed_.notify_all();
+    driver_.unpark(freed_);
   }
 }
 
@@ -377,7 +376,7 @@ void PoolEngine::written(Index index, Guard& guard) {
   let_go(index, 1);
   if (b.queued) queued_.push_back(index);
   fetch_queued(guard);
-  freed_.notify_all();
+  driver_.unpark(freed_);
 }
 
 void PoolEngine::filled(Index index, Guard& guard) {
@@ -390,10 +389,10 @@ void PoolEngine::filled(Index index, Guard& guard) {
   if (b.live == 0) die(index, now);  // while it came
   if (b.late) {
     room_ = true;
-    work_.notify_one();
+    driver_.unpark(work_);
   }
   fetch_queued(guard);
-  freed_.notify_all();
+  driver_.unpark(freed_);
 }
 
 // Places of what has been copied in.
