@@ -3,10 +3,12 @@
 // whose copies, maps and unmaps take stated times. README.md, "Overlap on a GPU, simulated".
 //
 //   overlap_bench [--share N] [--policy NAME] [--time-limit S] [--granule MIB] [--faster N]
-//                 [--per-chunk US] [--under-lock] FILE...
+//                 [--map US] [--unmap US] [--per-chunk US] [--ahead N] [--waits] FILE...
 //
 // FILE: a profile or a trace. --faster: its op times are divided by that, for a profile of a
-// processor. --per-chunk: what each chunk after the first adds to a call that maps or unmaps.
+// processor; --larger: what is made within the step, and then op times, too, are so many times
+// larger, for a batch that fills a GPU. --per-chunk: what each chunk after the first adds to a call
+// that maps or unmaps.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -26,11 +28,11 @@ namespace sentinel::bench {
 namespace {
 
 struct Settings {
-  double share = 40, time_limit_s = 10, faster = 1, per_chunk_us = 0;
+  double share = 40, time_limit_s = 10, faster = 1, larger = 1, per_chunk_us = 0;
   std::uint64_t granule_mib = 2, ahead = 1000;
   double map_us = 45, unmap_us = 35;
   std::string policy = "auto";
-  bool under_lock = false, waits = false;
+  bool waits = false;
   std::vector<std::string> files;
 };
 
@@ -38,13 +40,18 @@ struct Settings {
 constexpr double kLeastUs = 3;
 
 void run(const Settings& settings, const std::string& file) {
-  auto profile = rig::for_gpu(read_any(file));
+  auto profile = read_any(file);
   if (settings.faster != 1)
-    for (auto& op : profile.ops) op.us = std::max(op.us / settings.faster, kLeastUs);
+    for (auto& op : profile.ops)
+      op.us = std::max(op.us * settings.larger / settings.faster, kLeastUs);
+  for (auto& tensor : profile.tensors)
+    if (tensor.alloc_op)
+      tensor.bytes =
+          static_cast<std::uint64_t>(static_cast<double>(tensor.bytes) * settings.larger);
+  profile = rig::for_gpu(std::move(profile));
   const gpu::VirtualCosts costs{.map_us = settings.map_us,
                                 .unmap_us = settings.unmap_us,
                                 .map_more_us = settings.per_chunk_us,
-                                .under_lock = settings.under_lock,
                                 .ahead = settings.ahead};
   const auto granule = settings.granule_mib << 20;
   const auto machine = rig::virtual_machine(costs, granule);
@@ -98,12 +105,12 @@ int main(int argc, char** argv) {
   app.add_option("--time-limit", settings.time_limit_s);
   app.add_option("--granule", settings.granule_mib);
   app.add_option("--faster", settings.faster);
+  app.add_option("--larger", settings.larger);
   app.add_option("--per-chunk", settings.per_chunk_us);
   app.add_option("--ahead", settings.ahead);
   app.add_option("--map", settings.map_us);
   app.add_option("--unmap", settings.unmap_us);
   app.add_flag("--waits", settings.waits, "ops that waited");
-  app.add_flag("--under-lock", settings.under_lock);
   CLI11_PARSE(app, argc, argv);
   fmt::print(
       "| step | peak GiB | ideal ms | bound | least | plan | engine | over bound % | over plan % | "

@@ -1,5 +1,5 @@
 // How far an engine of pools overlaps what it moves with what is computed, on a device in virtual
-// time.
+// time: a step is within a tenth of perfect overlap, whatever the driver's calls take.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -46,12 +46,35 @@ rig::StepOutcome train(const Profile& profile, std::uint64_t budget,
   return rig::VirtualTraining(profile, plan, costs, kGranule).train(4);
 }
 
+// Copies hide behind kernels (4 ms a layer, of which 2 ms are copied each way), or they are what
+// takes long (1 ms). A call takes as long for one chunk as for many, or longer with each.
+TEST(Overlap, IsWithinATenthOfPerfect) {
+  for (const double us : {4000.0, 1000.0})
+    for (const double more_us : {0.0, 20.0}) {
+      const auto profile = layers(30, us);
+      const auto budget = peak_live_bytes(profile) * 2 / 5;
+      const gpu::VirtualCosts costs{.map_more_us = more_us};
+      const auto step = train(profile, budget, costs);
+      EXPECT_THAT(step.complaints, IsEmpty());
+      EXPECT_GT(step.in_bytes, 1_GiB);
+      EXPECT_LT(step.step_us, 1.1 * rig::simple_bound_us(profile, budget, costs.bytes_per_us))
+          << us << " us, " << more_us << " us more for each chunk";
+    }
+}
+
+// Neighbours share a call of the driver, an event and the thread that waits for it.
+TEST(Overlap, TakesFewCallsOfTheDriver) {
+  const auto profile = layers(30, 4000);
+  const auto step = train(profile, peak_live_bytes(profile) * 2 / 5, {});
+  const auto moved = (step.in_bytes + step.out_bytes) / kGranule;
+  EXPECT_LT(step.counts.maps + step.counts.unmaps, moved / 5);
+  EXPECT_LT(step.counts.events, moved / 2);
+}
+
 TEST(Overlap, IsTheSameInEveryRun) {
   const auto profile = layers(12, 1000);
   const auto budget = peak_live_bytes(profile) / 2;
-  const gpu::VirtualCosts costs{.under_lock = true};
-  const auto first = train(profile, budget, costs), second = train(profile, budget, costs);
-  EXPECT_THAT(first.complaints, IsEmpty());
+  const auto first = train(profile, budget, {}), second = train(profile, budget, {});
   EXPECT_EQ(first.step_us, second.step_us);
   EXPECT_EQ(first.counts.maps, second.counts.maps);
 }

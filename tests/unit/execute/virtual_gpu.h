@@ -38,9 +38,6 @@ struct VirtualCosts {                 // of the host's threads in us
   double launch_us = 4;        // a kernel, with what the framework does for it
   double wake_us = 10;         // until a thread that waited runs
   double bytes_per_us = 50e3;  // each way
-  // Calls that map and unmap are made with the lock held, so nobody else gets on: what an engine
-  // was that did so.
-  bool under_lock = false;
   std::size_t ahead = 1000;  // kernels that a stream's queue holds
 };
 
@@ -268,11 +265,7 @@ class VirtualGpu final : public Driver {
   }
   void long_call(double us) {
     spend(us);
-    if (!costs_.under_lock) return pass();
-    const double now = here().now;
-    const std::lock_guard guard(lock_);
-    for (const auto& thread : threads_)
-      if (!thread->parked) thread->now = std::max(thread->now, now);
+    pass();
   }
 
   template <class F>

@@ -79,7 +79,7 @@ class VirtualTraining {
         at_(profile.tensors.size()),
         born_(profile.ops.size()),
         freed_(profile.ops.size()) {
-    gpu_.await_others(1);
+    gpu_.await_others(2);
     waits_us.resize(profile_.ops.size());
     engine_->compute_on(stream_);
     for (std::uint32_t t = 0; t < at_.size(); ++t) {
