@@ -58,7 +58,7 @@ inline double simple_bound_us(const Profile& profile, std::uint64_t budget, doub
 }
 
 struct StepOutcome {
-  double step_us = 0, stall_us = 0;  // of the last step
+  double step_us = 0;  // of the last step
   std::uint64_t in_bytes = 0, out_bytes = 0, faults = 0;
   gpu::VirtualGpu::Counts counts;
   std::vector<std::string> complaints;
@@ -109,7 +109,6 @@ class VirtualTraining {
       step();
       const auto after = engine_->counters();
       outcome.step_us = gpu_.end_of(stream_) - begin;
-      outcome.stall_us = after.stall_us - before.stall_us;
       outcome.in_bytes = after.promoted_bytes - before.promoted_bytes;
       outcome.out_bytes = after.demoted_bytes - before.demoted_bytes;
       outcome.faults = after.demand_faults - before.demand_faults;
