@@ -34,8 +34,8 @@ std::uint64_t PoolEngine::most_chunks() {
   return std::min({budget_, device_, chunks_ + (free - std::min(free, spare_bytes_)) / granule_});
 }
 
-// Whether the device has room for one more than it is going to be asked for. It is asked now and then, for others use it, too, and
-// once an op where it has none.
+// Whether the device has room for one more than it is going to be asked for. It is asked now and
+// then, for others use it, too, and once an op where it has none.
 bool PoolEngine::leaves_spare(std::uint64_t promised) {
   constexpr std::uint64_t kBetween = 32;  // chunks
   if (spare_bytes_ == 0) return true;
@@ -53,7 +53,8 @@ bool PoolEngine::leaves_spare(std::uint64_t promised) {
 // Some, within the budget and what the device has. False: none was made.
 bool PoolEngine::make_chunks(Chunks& chunks, std::uint64_t most, Guard& guard) {
   std::uint64_t count = 0;
-  while (count < most && chunks_ + count < std::min(budget_, device_) && leaves_spare(count)) ++count;
+  while (count < most && chunks_ + count < std::min(budget_, device_) && leaves_spare(count))
+    ++count;
   return count > 0 && create(chunks, count, guard);
 }
 

@@ -11,9 +11,8 @@ namespace {
 
 class ProgramsEnd : public PoolEngineFixture {
  protected:
-  const HostOptions kLittleMemory = {.bytes = HostStore::kLeast * kUnit,
-                                     .directory = ::testing::TempDir(),
-                                     .allow_memory = true};
+  const HostOptions kLittleMemory = {
+      .bytes = HostStore::kLeast * kUnit, .directory = ::testing::TempDir(), .allow_memory = true};
 
   void begin_block() {
     engine->tick();
