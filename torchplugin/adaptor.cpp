@@ -14,6 +14,7 @@
 #include <torch/version.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -157,6 +158,8 @@ struct Kind {
   bool collective = false;  // between processes
 };
 
+constexpr char kCollective[] = "c10d::";
+
 // By the name's address; marks ("autograd::engine::…") have temporary names, so an entry is good
 // only while its text is the same.
 const Kind& kind_of(const at::RecordFunction& fn) {
@@ -170,7 +173,7 @@ const Kind& kind_of(const at::RecordFunction& fn) {
                  (gpu >= 0 && op->hasKernelForDispatchKey(kGpuKernel));
       entry.fills = name->name == "aten::zero_";
     }
-  entry.collective = entry.name.rfind("c10d::", 0) == 0;
+  entry.collective = entry.name.rfind(kCollective, 0) == 0;
   entry.node = entry.name.rfind("autograd::engine::evaluate_function", 0) == 0;
   return entry;
 }
@@ -319,6 +322,12 @@ bool is_managed(const c10::IValue& value) {
   return false;
 }
 
+[[noreturn]] void stop_training(const at::RecordFunction& fn, const char* why) {
+  std::fprintf(stderr, "sentinel: training stopped: %s: %s\n", fn.name(), why);
+  std::fflush(nullptr);
+  _exit(125);
+}
+
 // Whoever computes it, in threads and on streams of its own, does so where no op is seen: what it
 // reads might have left, what it writes be written over.
 void refuse_collective(const at::RecordFunction& fn) {
@@ -386,6 +395,53 @@ void untold(const at::RecordFunction& fn, const std::exception& error) noexcept 
   _exit(125);
 }
 
+// While ops need not be told: of nothing but the stream on which they are launched. It needs no
+// inputs, which PyTorch would box for it. What is told again within one of these ops is a part of
+// it.
+std::unique_ptr<at::ObserverContext> start_untold(const at::RecordFunction& fn) {
+  if (in_child) return nullptr;
+  if (fn.scope() == at::RecordScope::BACKWARD_FUNCTION) thread.trains = true;
+  if (std::strncmp(fn.name(), kCollective, sizeof kCollective - 1) == 0)
+    stop_training(fn, "what it is given cannot be seen now; make process groups from Python");
+  if (thread.inside++ > 0) return nullptr;
+  sentinel_op_untold(1);
+  if (thread.trains) name_stream();
+  return nullptr;
+}
+
+void end_untold(const at::RecordFunction&, at::ObserverContext*) {
+  if (!in_child && --thread.inside == 0) sentinel_op_untold(0);
+}
+
+// One of the two observers is on. They are exchanged at a step's border, and when memory gets short
+// in between, for what begins next. Meanwhile both may see an op.
+class Observers {
+ public:
+  void tell_always() {
+    always_ = true;
+    choose();
+  }
+  void add(at::CallbackHandle told, at::CallbackHandle untold) {
+    told_ = told, untold_ = untold;
+    at::disableCallback(untold_);
+  }
+  void choose() {
+    const bool told = always_ || sentinel_wants_ops() != 0;
+    if (told == tells_.load(std::memory_order_relaxed)) return;
+    const std::lock_guard guard(lock_);
+    if (told == tells_) return;
+    at::reenableCallback(told ? told_ : untold_);
+    at::disableCallback(told ? untold_ : told_);
+    tells_ = told;
+  }
+
+ private:
+  std::mutex lock_;
+  std::atomic<bool> tells_ = true, always_ = false;
+  at::CallbackHandle told_ = 0, untold_ = 0;
+};
+Observers observers;
+
 std::unique_ptr<at::ObserverContext> start(const at::RecordFunction& fn) {
   if (in_child) return nullptr;
   const Depths before = thread;
@@ -424,11 +480,16 @@ EXPORT int sentinel_torch_attach(int on_gpu) {
   static Allocator allocator;
   if (gpu < 0 || kFakeGpu) c10::SetCPUAllocator(&allocator, 100);
   if (code > 0) return code;
-  at::addGlobalCallback(at::RecordFunctionCallback(&start, &end)
-                            .needsInputs(true)
-                            .needsOutputs(gpu >= 0)
-                            .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION,
-                                     at::RecordScope::USER_SCOPE}));
+  const auto told = at::addGlobalCallback(
+      at::RecordFunctionCallback(&start, &end)
+          .needsInputs(true)
+          .needsOutputs(gpu >= 0)
+          .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION,
+                   at::RecordScope::USER_SCOPE}));
+  if (gpu < 0) return 0;
+  observers.add(told, at::addGlobalCallback(at::RecordFunctionCallback(&start_untold, &end_untold)
+                                                .scopes({at::RecordScope::FUNCTION,
+                                                         at::RecordScope::BACKWARD_FUNCTION})));
   return 0;
 }
 
@@ -443,6 +504,7 @@ EXPORT void* sentinel_torch_gpu_malloc(ssize_t bytes, int device, void* stream) 
     sentinel_compute_on(stream);
     address = sentinel_malloc(size);
     full = address == nullptr && bytes != 0;
+    observers.choose();
   } else {
     const int code = sentinel_unmanaged_malloc(device, size, &address);
     full = code == -ENOMEM;
@@ -493,6 +555,9 @@ EXPORT int sentinel_torch_pin(const void* storage) {
   return sentinel_pin(storage);
 }
 
+// From Python, before a process group is made: what collectives are given has to be seen.
+EXPORT void sentinel_torch_tell_always() { observers.tell_always(); }
+
 #ifdef SENTINEL_TORCH_FAKE_GPU
 // On which tensors begin from now on, in any thread.
 EXPORT void sentinel_torch_fake_device(int device) { fake_device = device; }
@@ -515,4 +580,5 @@ EXPORT void sentinel_torch_step() {
   thread.layer.clear();
   layers().clear();
   sentinel_step();
+  if (gpu >= 0) observers.choose();
 }

@@ -99,6 +99,12 @@ class Engine {
   virtual void stay(std::uintptr_t, std::uint64_t) noexcept {}
   virtual void may_leave(std::uintptr_t, std::uint64_t) noexcept {}
 
+  // There: as long as this is asked for nothing that lives leaves, and ops need not tell what they
+  // use. False: it is not so, for something is away or little is free. Whether that has become of
+  // what is free: memory is refused before long. Takes no lock.
+  virtual bool keep_all(bool) noexcept { return false; }
+  virtual bool is_short() const noexcept { return false; }
+
   // There: a plan's pool, whose tensors live briefly: the memory of what dies in it is for what
   // begins there, and no fetch ahead of need takes it / is like all other.
   virtual void hold_pool(std::uintptr_t, std::uint64_t) noexcept {}

@@ -142,6 +142,7 @@ void Session::unsupported(const char* what) noexcept {
   if (in_child_) return;
   const Guard guard(lock_);
   if (state_ == State::idle) return;
+  stir();
   end_counting();
   say(fmt::format("{} is not supported yet; training goes on unmanaged, with all of its memory",
                   what));

@@ -60,8 +60,12 @@ class Session {
   Memory unmanaged(int device, bool reset = false);
 
   bool wants_tensors() const {
-    return wants_tensors_.load(std::memory_order_relaxed) || !engine_->guarded();
+    return wants_ops() && (wants_tensors_.load(std::memory_order_relaxed) || !engine_->guarded());
   }
+  // False, on a GPU: nothing is away, nothing leaves, and nothing is learned of the step, so that
+  // ops need not be told. Becomes true at any time, as soon as memory is getting short.
+  bool wants_ops() const { return !still_.load(std::memory_order_relaxed); }
+  void untold(bool begins) noexcept { untold_ops_ += begins ? 1 : -1; }
   void layer(const char* name, Phase) noexcept;
   void layer_end() noexcept;  // sentinel_add_layer(): the program marks layers itself
   void op_start(const char* name, Phase, const char* layer) noexcept;
@@ -102,6 +106,7 @@ class Session {
     bool runs = false;       // its op has been told that it runs
     bool unused = false;     // its op has neither named nor made a tensor of a GPU's
     bool computes = false;   // its op has: what it uses is protected
+    bool still = false;      // its op began while nothing was wanted of ops
     std::uint64_t step = 0;  // `begun_` when the op began
     Bucket* bucket = nullptr;
     StepMatcher::Place place;
@@ -203,6 +208,8 @@ class Session {
   double fast_share(const LiveTensor&) const;
   void use_device(Worker&);
   void let_device_go(Worker&);
+  void be_still();
+  void stir();
   static std::uint64_t kernel_hash(const Worker&);
 
   // session_memory.cpp: tensors begin and end
@@ -281,6 +288,12 @@ class Session {
   std::unique_ptr<Watch> watch_;  // of the steady steps
 
   std::atomic<bool> wants_tensors_ = true;
+  // Nothing is away and nothing leaves. It ends at once, but the engine lets nothing go before an
+  // op begins beside which none runs that was not told.
+  std::atomic<bool> still_ = false;
+  std::atomic<int> untold_ops_ = 0;
+  bool keeps_all_ = false;  // the engine
+  bool untold_ = false;     // this step, or a part of it, was not told
   bool in_child_ = false, warned_of_fork_ = false;
   bool finished_ = false;
 };

@@ -21,6 +21,7 @@ void* Session::allocate(std::size_t bytes) noexcept {
   use_device(worker);
   const bool own_pages = state_ == State::warmup || state_ == State::profiling;
   auto* tensor = space_.allocate(bytes, slot, own_pages);
+  if (keeps_all_ && engine_->is_short()) stir();
   if (tensor == nullptr) return nullptr;
   if (trains) note_allocation(allocation_event(worker.name, bytes), bytes);
   if (!engine_->guarded()) stay(*tensor);

@@ -10,7 +10,7 @@
 namespace sentinel {
 
 void Session::layer(const char* name, Phase phase) noexcept {
-  if (in_child_) return;
+  if (in_child_ || !record_) return;
   const Guard guard(lock_);
   if (trains(this_thread()) && recording() && !marked_layers_) recorder_.layer(name, phase);
 }
@@ -38,7 +38,13 @@ void Session::layer_end() noexcept {
 void Session::op_start(const char* name, Phase phase, const char* layer) noexcept {
   auto& worker = this_thread();
   if (in_child_ || (order_ == OpOrder::sequence && !worker.trains)) return;
+  if (!wants_ops()) {
+    if (!std::exchange(worker.still, true)) untold(true);
+    return;
+  }
+  if (std::exchange(worker.still, false)) untold(false);
   const Guard guard(lock_);
+  if (keeps_all_ && untold_ops_ == 0) keeps_all_ = engine_->keep_all(false);
   const auto prefix = step_hash_;
   worker.in_op = true;
   worker.late = worker.runs = false;
@@ -77,6 +83,21 @@ void Session::let_device_go(Worker& worker) {
   worker.unused = false;
   if (std::exchange(worker.computes, false) && --computing_ == 0) engine_->launching(false);
 }
+
+// At a step's border: from here on ops need not be told, if all is here and stays so under the
+// plan.
+void Session::be_still() {
+  const bool moves_nothing = active_ != nullptr && !active_->moves_anything();
+  const bool told =
+      still_ || !std::exchange(untold_, false);  // whole steps before, of a known kind
+  const bool settled = state_ == State::steady && moves_nothing && !pages_ && !diverged_ && told;
+  if (engine_->guarded() || record_ || counted_ || count_next_ || !settled) return stir();
+  if (!still_) still_ = keeps_all_ = engine_->keep_all(true);
+  untold_ = still_;
+}
+
+// What is launched next is told.
+void Session::stir() { still_ = false; }
 
 // Whether births are those of the profiled step: until the step differs, and again as soon as it
 // has been as profiled for a while. Not so in the first steps, in which optimizers make what stays;
@@ -179,7 +200,7 @@ void Session::change_to(Bucket& bucket) {
 }
 
 void Session::op_tensor(const void* storage, std::size_t bytes, int access) noexcept {
-  if (in_child_ || storage == nullptr) return;
+  if (in_child_ || storage == nullptr || this_thread().still) return;
   const Guard guard(lock_);
   auto& worker = here();
   if (!trains(worker)) return;
@@ -240,7 +261,7 @@ void Session::forget_stream(void* stream) noexcept {
 // The op's inputs are known; it computes as soon as what the plan wants for it is there.
 void Session::op_run() noexcept {
   auto& worker = this_thread();
-  if (in_child_ || !trains(worker)) return;
+  if (in_child_ || worker.still || !trains(worker)) return;
   if (pages_ && !worker.runs) engine_->kernel(kernel_hash(worker));
   await_promotions(worker);
   worker.awaited.clear();
@@ -296,7 +317,9 @@ double Session::fast_share(const LiveTensor& tensor) const {
 }
 
 void Session::op_end() noexcept {
-  if (in_child_ || !trains(this_thread())) return;
+  if (in_child_) return;
+  if (std::exchange(this_thread().still, false)) return untold(false);
+  if (!trains(this_thread())) return;
   if (record_) engine_->finish();  // to know its time
   const Guard guard(lock_);
   auto& worker = here();

@@ -57,10 +57,13 @@ void Session::step_end() noexcept {
       end_profile_step();
     else if (state_ == State::warmup)
       end_warmup_step();
+    else if (state_ == State::steady && untold_)
+      note_step("steady");
     else if (state_ == State::steady)
       end_steady_step();
     ++steps_;
     if (active_ != nullptr) active_->take_over(space_);
+    be_still();
     begin_step();
     if (std::exchange(count_next_, false)) begin_counting();
   } catch (const std::exception& error) {
@@ -241,6 +244,7 @@ void Session::end_trial_step() {
 int Session::start_profile() {
   const Guard guard(lock_);
   if (manual_) return -EALREADY;
+  stir();
   end_counting();  // of a step that was chosen by itself
   watch_.reset();
   count_next_ = false;

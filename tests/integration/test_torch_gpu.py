@@ -75,6 +75,26 @@ def test_training_is_the_same_in_a_share_of_the_memory(flags, policy, python, de
     assert len(steady) >= 3 and all(step["promoted_bytes"] > 0 for step in steady)
 
 
+@pytest.mark.parametrize("flags", [(), ("--thread", "all")], ids=["one thread", "all in a second"])
+def test_training_is_the_same_while_nothing_is_away(flags, python, device, plain_training):
+    """Steps pass in which ops are not told; with too little memory for that all are."""
+    for fast, wanted in (("400M", 0), ("30%", 1)):
+        outcome = training.finish([python, TRAINING, *flags], env=dict(device, SENTINEL_FAST=fast))
+        assert outcome.status == 0, outcome.err
+        assert outcome.out == plain_training
+        assert f"ops are wanted: {wanted}\n" in outcome.err
+
+
+@pytest.mark.parametrize("flags", [(), BACKWARD], ids=["one thread", "backward in a second"])
+def test_ops_are_told_again_in_mid_step(flags, python, device, plain_training):
+    """An op that asks for too much, in a step in which ops were not told until then; it is the last step."""
+    outcome = training.finish([python, TRAINING, *flags, "--out-of-memory-in", "7"],
+                              env=dict(device, SENTINEL_FAST="400M"))
+    assert outcome.status == 0, outcome.err
+    assert outcome.out == plain_training
+    assert "refused twice" in outcome.err and "ops are wanted: 1\n" in outcome.err
+
+
 def test_layers_of_backward_are_seen_in_its_thread(python, device, sentinel, tmp_path):
     profile = tmp_path / "step.sentinel"
     outcome = training.finish([python, TRAINING, *BACKWARD],

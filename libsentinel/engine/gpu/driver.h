@@ -6,8 +6,10 @@
 // refused; none waits for the device but those named synchronize, and free().
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -112,6 +114,13 @@ class Driver {
   virtual void synchronize(Event) = 0;   // the calling thread waits
   // Also the calling thread: for all that the device was given until now, on whatever stream.
   virtual void synchronize_all() {}
+
+  // How threads wait for each other that call a driver: one of virtual time has to know. May return
+  // before anybody has called unpark().
+  virtual void park(std::condition_variable& until, std::unique_lock<std::mutex>& lock) {
+    until.wait(lock);
+  }
+  virtual void unpark(std::condition_variable& until) { until.notify_all(); }
 };
 
 inline void Driver::map_all(std::uintptr_t address, std::uint64_t bytes,

@@ -222,24 +222,38 @@ void HostStore::give(Place* place) {
 // ---------------------------------------------------------------- memory
 
 void* HostStore::find_memory() {
-  if (free_.empty() && pinned_ < most_) pin(std::min(kSlab, most_ - pinned_));
   if (free_.empty()) return nullptr;
   void* memory = free_.back();
   free_.pop_back();
   return memory;
 }
 
-void HostStore::pin(std::uint64_t granules) try {
-  auto* slab = static_cast<char*>(driver_.pin(granules * granule_));
+// What is pinned counts at once, so that nobody else pins it.
+void HostStore::grow(std::uint64_t granules, Lock& lock) {
+  const auto lacking = granules - std::min<std::uint64_t>(granules, free_.size());
+  const auto count =
+      std::min(std::clamp(round_up(lacking, kSlab), kSlab, 8 * kSlab), most_ - pinned_);
+  if (count == 0) return;
+  pinned_ += count;
+  ++growing_;
+  lock.unlock();
+  auto* slab = static_cast<char*>(pin(count));
+  lock.lock();
+  --growing_;
   slabs_.push_back(slab);
-  pinned_ += granules;
-  for (std::uint64_t i = granules; i-- > 0;) free_.push_back(slab + i * granule_);
+  for (std::uint64_t i = count; i-- > 0;) free_.push_back(slab + i * granule_);
+  events_.room();
+  wake();
+}
+
+void* HostStore::pin(std::uint64_t granules) try {
+  return driver_.pin(granules * granule_);
 } catch (const DriverError& error) {
   if (error.status != kOutOfMemory) throw;
   throw Error(fmt::format(
-      "the host has no memory for what leaves the GPU beside the {} that it "
-      "holds ({}); {} --host-memory, and a file in --slow holds the rest",
-      print_bytes(pinned_ * granule_), error.what(), file_ ? "give less as" : "limit it with"));
+      "the host has no memory for {} more of what leaves the GPU ({}); {} --host-memory, and a "
+      "file in --slow holds the rest",
+      print_bytes(granules * granule_), error.what(), file_ ? "give less as" : "limit it with"));
 }
 
 void HostStore::free_memory(Place* place) {
@@ -278,6 +292,7 @@ void HostStore::run() {
   Lock lock(mutex_);
   try {
     while (!over_) {
+      if (!reads_.empty() && !ending_ && lacks(1)) grow(1, lock);
       start();
       lock.unlock();
       const auto count = executor_->wait(done);

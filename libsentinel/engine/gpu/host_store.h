@@ -12,7 +12,8 @@
 //                +-------- use -------------------------------------+
 //
 // All calls are made under the engine's lock, whose mutex the store is given: its own thread takes
-// it, too, and lets it go while it waits for transfers. It calls back with the lock held.
+// it, too, and lets it go while it waits for transfers. So does grow(), while memory is pinned. It
+// calls back with the lock held.
 #pragma once
 
 #include <deque>
@@ -63,8 +64,13 @@ class HostStore {
   HostStore(const HostStore&) = delete;
   HostStore& operator=(const HostStore&) = delete;
 
-  // A place with memory, or null while none is left.
+  // A place with memory, or null while none is free. There may be more memory yet: whoever wants
+  // it has it pinned, without the lock.
   Place* take();
+  bool may_grow() const { return pinned_ < most_; }
+  bool lacks(std::uint64_t granules) const { return free_.size() < granules && may_grow(); }
+  void grow(std::uint64_t granules, Lock&);
+  bool growing() const { return growing_ > 0; }
   // Threads in want of memory for what has to leave, now one more or less. Whether any thread waits
   // for memory, those included that wait for a read.
   void want(int change);
@@ -101,7 +107,7 @@ class HostStore {
 
  private:
   void* find_memory();
-  void pin(std::uint64_t granules);
+  void* pin(std::uint64_t granules);
   bool is_short() const;
   Place* next_down() const;
   void start();
@@ -135,7 +141,7 @@ class HostStore {
   std::size_t reading_now_ = 0, writing_now_ = 0;
   std::size_t emptying_ = 0;               // of the writes: those from the host's memory
   std::size_t sinking_ = 0, awaited_ = 0;  // at rest and belong below; to be read, and awaited
-  int wanting_ = 0;
+  int wanting_ = 0, growing_ = 0;          // threads: in want of memory, and that pin some
   FlowMeter reading_, writing_;
   bool over_ = false, ending_ = false;
   std::thread thread_;  // where there is a file

@@ -16,10 +16,17 @@ namespace sentinel::gpu {
 
 template <class F>
 void PoolEngine::for_blocks(std::uintptr_t address, std::uint64_t bytes, F&& f) {
-  if (in_child_ || bytes == 0) return;
-  const auto first = (address - arena_) / granule_,
-             last = (address - arena_ + bytes - 1) / granule_;
-  for (auto index = first; index <= last; ++index) f(static_cast<Index>(index));
+  const auto [first, past] = blocks_of(address, bytes);
+  for (Index index = first; index < past; ++index) f(index);
+}
+
+// The first that the range lies in, and one past the last.
+std::pair<PoolEngine::Index, PoolEngine::Index> PoolEngine::blocks_of(std::uintptr_t address,
+                                                                      std::uint64_t bytes) const {
+  if (in_child_ || bytes == 0) return {0, 0};
+  const auto begin = address - arena_;
+  return {static_cast<Index>(begin / granule_),
+          static_cast<Index>((begin + bytes - 1) / granule_ + 1)};
 }
 
 PoolEngine::PoolEngine(Driver& driver, const PoolOptions& options) : driver_(driver) {
@@ -31,14 +38,14 @@ PoolEngine::PoolEngine(Driver& driver, const PoolOptions& options) : driver_(dri
   HostStore::Events events;
   events.room = [this] {
     room_ = true;
-    freed_.notify_all();
-    work_.notify_one();
+    driver_.unpark(freed_);
+    driver_.unpark(work_);
   };
   events.came = [this](Index index, Guard& guard) {
     if (over_) return;
     if (blocks_[index].queued) queued_.push_back(index);
     fetch_queued(guard);
-    freed_.notify_all();
+    driver_.unpark(freed_);
   };
   events.written = [this](Index index, Guard& guard) { written(index, guard); };
   events.filled = [this](Index index, Guard& guard) { filled(index, guard); };
@@ -50,26 +57,31 @@ PoolEngine::PoolEngine(Driver& driver, const PoolOptions& options) : driver_(dri
   };
   events.ended = [this] {
     ended_ = true;
-    freed_.notify_all();
+    driver_.unpark(freed_);
   };
   store_ = std::make_unique<HostStore>(driver_, lock_, granule_, options.host, std::move(events));
   arena_ = driver_.reserve(arena_bytes_);
   for (Stream* stream : {&in_, &out_, &join_}) *stream = driver_.make_stream();
-  thread_ = quiet_thread([this] {
-    checked([this] { helper(); });
-    const Guard guard(lock_);  // the driver went first, or the engine does
-    ended_ = true;
-    freed_.notify_all();
-  });
+  const auto start = [this](void (PoolEngine::*work)()) {
+    return quiet_thread([this, work] {
+      checked([&] { (this->*work)(); });
+      const Guard guard(lock_);  // the driver went first, or the engine does
+      ended_ = true;
+      driver_.unpark(freed_);
+    });
+  };
+  thread_ = start(&PoolEngine::helper);
+  end_thread_ = start(&PoolEngine::end_helper);
 }
 
 PoolEngine::~PoolEngine() {
   {
     const Guard guard(lock_);
     over_ = true;
-    work_.notify_all();
+    driver_.unpark(work_);
   }
   thread_.join();
+  end_thread_.join();
   checked([this] {
     for (const Mark& end : {all_until_now(), record(in_), record(out_)})
       driver_.synchronize(end.get());
@@ -82,12 +94,37 @@ PoolEngine::~PoolEngine() {
       free_.push_back(b.chunk);
     }
     departures_.clear();
+    ends_.clear();
     arrivals_.clear();
     for (Event event : events_) driver_.destroy_event(event);
     for (Chunk chunk : free_) driver_.destroy(chunk);
     for (Stream stream : {in_, out_, join_}) driver_.destroy_stream(stream);
     driver_.unreserve(arena_, arena_bytes_);
   });
+}
+
+// While ops are not told it is here alone that a stream is heard of.
+void PoolEngine::compute_on(Stream stream) {
+  streams_.set(stream);
+  if (!keeps_all_.load(std::memory_order_relaxed) || streams_.computes_here()) return;
+  const Guard guard(lock_);
+  join();
+}
+
+// Nor does anybody wait for copies in then. A sixteenth has to have been free all along.
+bool PoolEngine::keep_all(bool keep) noexcept {
+  keeps_all_ = short_ = false;
+  checked([&] {
+    const Guard guard(lock_);
+    if (!keep || in_child_ || ending_ || pager_) return;
+    collect_arrivals();
+    if (away_ + under_way_ + arriving_ + calling_ + arrivals_.size() + late_.size() > 0) return;
+    const auto most = most_chunks(), used = std::exchange(most_used_, 0);
+    if (used + most / 16 > most) return;
+    most_kept_ = most - most / 32;
+    keeps_all_ = true;
+  });
+  return keeps_all_;
 }
 
 void PoolEngine::finish() noexcept {
@@ -102,7 +139,8 @@ void PoolEngine::finish() noexcept {
 }
 
 bool PoolEngine::share(int device) {
-  const Guard guard(lock_);
+  Guard guard(lock_);
+  no_calls(guard);
   std::vector<std::uintptr_t> mapped;
   for (Index i = 0; i < blocks_.size(); ++i)
     if (blocks_[i].state != State::empty && blocks_[i].state != State::absent)
@@ -120,7 +158,8 @@ void PoolEngine::program_ends() noexcept {
   ending_ = true;
   store_->program_ends();
   freed_.wait_for(guard, kPatience, [this] {
-    return ended_ || (under_way_ + arriving_ == 0 && !arrivals_matter() && !helper_waits_);
+    return ended_ || (under_way_ + arriving_ + calling_ == 0 && !arrivals_matter() &&
+                      helpers_wait_ == 0 && !store_->growing());
   });
 }
 
@@ -134,7 +173,7 @@ void PoolEngine::forget(Stream stream) {
 
 void PoolEngine::settle() {
   Guard guard(lock_);
-  freed_.wait(guard, [this] { return under_way_ == 0; });
+  while (under_way_ != 0) driver_.park(freed_, guard);
 }
 
 void PoolEngine::set_budget(std::uint64_t bytes) {
@@ -142,14 +181,19 @@ void PoolEngine::set_budget(std::uint64_t bytes) {
   const auto before = std::exchange(budget_, bytes == 0 ? ~0ull : bytes / granule_);
   device_ = ~0ull;  // others may have left it
   unasked_ = 0;
-  const auto none_comes = [this] { return under_way_ == 0 && arriving_ == 0 && free_.empty(); };
-  for (drop_surplus(); chunks_ > budget_; drop_surplus()) {
-    if (none_comes() && !evict_one(guard) && none_comes()) {
+  const auto none_comes = [this] {
+    return under_way_ + arriving_ + calling_ == 0 && free_.empty();
+  };
+  for (drop_surplus(guard); chunks_ > budget_; drop_surplus(guard)) {
+    Together together;
+    const bool stuck = none_comes() && !evict_one(together, guard) && none_comes();
+    see_off(together);
+    if (stuck) {
       budget_ = before;
       throw Error(fmt::format("a budget of {} does not hold what the op that runs uses",
                               print_bytes(bytes)));
     }
-    if (free_.empty()) freed_.wait(guard);
+    if (free_.empty()) driver_.park(freed_, guard);
   }
   counters_.peak_bytes = chunks_ * granule_;
 }
@@ -157,36 +201,48 @@ void PoolEngine::set_budget(std::uint64_t bytes) {
 // ---------------------------------------------------------------- what the session calls
 
 bool PoolEngine::occupy(std::uintptr_t address, std::uint64_t bytes) noexcept {
-  bool fits = !in_child_;
+  if (in_child_) return false;
+  bool fits = true;
   checked([&] {
     Guard guard(lock_);
-    std::vector<Index> begun;
-    for_blocks(address, bytes, [&](Index index) {
-      if (!fits || !(fits = make_resident(index, guard))) return;
-      Block& b = blocks_[index];
-      ++b.live;
-      ++b.wanted;
-      join();
-      use(index);
-      begun.push_back(index);
-    });
-    Mark now;
-    if (!fits)
-      for (Index index : begun) end(index, true, now);
+    const auto [first, past] = blocks_of(address, bytes);
+    Index index = first;
+    while (fits && index < past) {
+      const Index count = make_resident(index, past - index, guard);
+      fits = count > 0;
+      for (const Index end = index + count; index < end; ++index) {
+        Block& b = blocks_[index];
+        ++b.live;
+        ++b.wanted;
+        join();
+        use(index);
+      }
+    }
+    note_use();
+    Together together;
+    for (Index begun = first; !fits && begun < index; ++begun) end(begun, true, together);
+    see_off(together);
     fetch_queued(guard);
   });
   return fits;
+}
+
+void PoolEngine::note_use() {
+  const auto used = chunks_ - free_.size() - dead_.size() - idle_.size();
+  most_used_ = std::max(most_used_, used);
+  if (keeps_all_ && used > most_kept_) short_ = true;
 }
 
 bool PoolEngine::vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept {
   bool mapped = true;
   checked([&] {
     Guard guard(lock_);
-    Mark now;
+    Together together;
     for_blocks(address, bytes, [&](Index index) {
-      end(index, wanted, now);
+      end(index, wanted, together);
       mapped = mapped && blocks_[index].state == State::resident;
     });
+    see_off(together);
     fetch_queued(guard);
   });
   return mapped;
@@ -246,8 +302,10 @@ void PoolEngine::sink(std::uintptr_t address, std::uint64_t bytes) noexcept {
 
 void PoolEngine::send_away(std::uintptr_t address, std::uint64_t bytes, bool sinks) noexcept {
   checked([&] {
-    const Guard guard(lock_);
-    Mark now;
+    Guard guard(lock_);
+    const auto [first, past] = blocks_of(address, bytes);
+    have_places(past - first, guard);
+    Together together;
     for_blocks(address, bytes, [&](Index index) {
       Block& b = blocks_[index];
       --b.wanted;
@@ -255,9 +313,10 @@ void PoolEngine::send_away(std::uintptr_t address, std::uint64_t bytes, bool sin
       if (b.sinks && b.state == State::absent) store_->sink(b.lies);
       if (launching_.load(std::memory_order_relaxed) && in_use(b))
         keep_for_op(index);
-      else if (!leave_unwanted(index, now))
+      else if (!leave_unwanted(index, together))
         leave_later(index);
     });
+    see_off(together);
   });
 }
 
@@ -281,11 +340,16 @@ void PoolEngine::await(std::uintptr_t address, std::uint64_t bytes) noexcept {
       touched(index);
     });
     if (store_->limited()) ask_for_all(address, bytes, guard);
+    const Index past = blocks_of(address, bytes).second;
     for_blocks(address, bytes, [&](Index index) {
       Block& b = blocks_[index];
       while (b.live != 0 && b.state != State::resident) {
         if (on_its_way(index, guard)) continue;
-        if (b.state == State::empty || !fetch(index, true, guard))
+        Index count = 1;
+        while (count < neighbours(granule_) && index + count < past && lies_on_host(index) &&
+               lies_on_host(index + count))
+          ++count;
+        if (b.state == State::empty || !fetch(index, count, true, guard))
           throw Error(fmt::format("an op uses more than the {} of the device's memory that it may",
                                   print_bytes(chunks_ * granule_)));
       }
@@ -308,7 +372,7 @@ void PoolEngine::ask_for_all(std::uintptr_t address, std::uint64_t bytes, Guard&
     if (!store_->here(b.lies))
       store_->read(b.lies, false);
     else if (store_->memory(b.lies) == nullptr)
-      fetch(index, true, guard);
+      fetch(index, 1, true, guard);
   });
 }
 
@@ -324,7 +388,11 @@ void PoolEngine::kernel(std::uint64_t hash) noexcept {
 int PoolEngine::start_counting() noexcept { return -EOPNOTSUPP; }
 int PoolEngine::stop_counting() noexcept { return -EOPNOTSUPP; }
 
-void PoolEngine::before_fork() noexcept { lock_.lock(); }
+void PoolEngine::before_fork() noexcept {
+  Guard guard(lock_);
+  no_calls(guard);
+  guard.release();
+}
 void PoolEngine::after_fork_in_parent() noexcept { lock_.unlock(); }
 void PoolEngine::after_fork_in_child() noexcept {
   in_child_ = true;

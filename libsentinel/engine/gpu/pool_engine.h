@@ -21,14 +21,18 @@
 // in no stream.
 //
 // Unmapping is not stream-ordered. A chunk is unmapped once the event behind its last use has
-// happened, which the helper thread waits for. (Sentinel paper, section VI, orders movement by
+// happened, which a helper thread waits for: one for what is copied out, one for what died, since
+// neither's events tell when the other's happen. (Sentinel paper, section VI, orders movement by
 // streams and events, too; with one stream for both ways, where here each has its own.)
 //
 // One lock guards all state. It is held while work is queued on streams, never while anybody waits
-// for the device.
+// for the device, nor in calls that take long: those that make memory, map, unmap and pin it. The
+// granules that such a call is about are `coming` (resident next) or `going` (empty or absent
+// next), and nobody else's until it returns.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <list>
@@ -36,6 +40,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/engine.h"
@@ -75,7 +80,7 @@ class PoolEngine final : public Engine {
   // On which what this thread calls for from now on is computed. One thread at a time launches
   // work: between await() and the launch no other may ask for memory, unless the clock stands until
   // both have launched. Throws Error for the default stream that each thread has of its own.
-  void compute_on(Stream stream) override { streams_.set(stream); }
+  void compute_on(Stream stream) override;
   void finish() noexcept override;
   bool share(int device) override;
   void program_ends() noexcept override;
@@ -85,6 +90,8 @@ class PoolEngine final : public Engine {
   void kernel(std::uint64_t hash) noexcept override;
   void stay(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void may_leave(std::uintptr_t address, std::uint64_t bytes) noexcept override;
+  bool keep_all(bool) noexcept override;
+  bool is_short() const noexcept override { return short_.load(std::memory_order_relaxed); }
   void hold_pool(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void let_pool_go(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void forget(Stream) override;
@@ -121,11 +128,11 @@ class PoolEngine final : public Engine {
   using Guard = std::unique_lock<std::mutex>;
   using Index = std::uint32_t;
   using Mark = std::shared_ptr<void>;  // an event; whoever needs it holds it, under the lock
-  enum class State : std::uint8_t { empty, resident, leaving, absent, arriving };
+  enum class State : std::uint8_t { empty, coming, resident, leaving, going, absent, arriving };
 
   struct Block {
     State state = State::empty;
-    bool queued = false;   // absent: a promotion waits for room, or for the file
+    bool queued = false;   // absent, going: a promotion waits for room, or for the file
     bool dead = false;     // resident: nothing lives in it
     bool late = false;     // in late_
     bool sinks = false;    // while no plan wants it here: it belongs below the host's memory
@@ -136,15 +143,15 @@ class PoolEngine final : public Engine {
     std::uint32_t stays = 0;           // tensors in it that may not leave
     std::uint64_t used = 0;            // the op that used it last
     std::uint64_t ticket = 0;          // leaving: of its departure
-    Chunk chunk = 0;                   // resident, leaving, arriving
-    HostStore::Place* lies = nullptr;  // leaving, absent, arriving: where on the host or below
-    // resident: its copy in, until what computes waits for it; dead: its last use; leaving: its
-    // departure.
+    Chunk chunk = 0;                   // neither empty nor absent
+    HostStore::Place* lies = nullptr;  // not resident: where on the host or below
+    // resident: its copy in, until what computes waits for it; dead: its last use, or nothing where
+    // nobody has asked yet; leaving: its departure.
     Mark mark;
     std::list<Index>::iterator place;  // resident: among those by use, or the dead
   };
 
-  // What the helper waits for. A departure that was recalled finds another ticket in its block, and
+  // What a helper waits for. A departure that was recalled finds another ticket in its block, and
   // takes care of the place that is still being written.
   struct Departure {
     Index index;
@@ -157,25 +164,45 @@ class PoolEngine final : public Engine {
     Mark mark;
     HostStore::Place* place;
   };
+  // What ends or leaves while the lock is held: it shares events. see_off() ends that.
+  struct Together {
+    Mark now;     // all that was launched until now
+    Mark before;  // what the copies out are behind already
+    std::vector<Departure> leaving;
+  };
 
   template <class F>
   void for_blocks(std::uintptr_t address, std::uint64_t bytes, F&& f);
+  std::pair<Index, Index> blocks_of(std::uintptr_t address, std::uint64_t bytes) const;
   std::uintptr_t at(Index index) const { return arena_ + index * granule_; }
 
-  void drop_surplus();
-  bool leaves_spare();
-  bool make_chunk(Chunk&);
-  bool find_chunk(Chunk&, bool now, Guard&);
-  bool evict_one(Guard&);
+  // A call of the driver, or of the store, that takes long: without the lock.
+  template <class F>
+  void outside(Guard&, F&& call);
+  void no_calls(Guard&);  // waits until there are none
+
+  using Chunks = std::vector<Chunk>;
+  void drop_surplus(Guard&);
+  std::uint64_t most_chunks();
+  bool leaves_spare(std::uint64_t promised);
+  bool make_chunks(Chunks&, std::uint64_t most, Guard&);
+  bool create(Chunks&, std::uint64_t count, Guard&);
+  bool reuse_dead(std::uint64_t most, bool now, Guard&);
+  bool find_chunks(Chunks&, std::uint64_t most, bool now, Guard&);
+  void give_back(Chunks&, std::size_t keep);
+  bool evict_one(Together&, Guard&);
   void send_away(std::uintptr_t address, std::uint64_t bytes, bool sinks) noexcept;
-  void hold(Index first, const std::vector<Chunk>&);
+  void hold(Index first, const Chunks&, Guard&);
   void enter(Index);
-  bool fetch(Index, bool now, Guard&);
-  bool fetch_neighbours(Guard&);
-  bool waits_on_host(Index) const;
-  void copy_in(Index);
+  std::optional<Index> fetch(Index first, Index count, bool now, Guard&);
+  std::optional<Index> fetch_below(Index, bool now, Guard&);
+  bool lies_on_host(Index) const;
+  void copy_in(Index first, Index count);
+  void has_come(Index, Together&);
   bool on_its_way(Index, Guard&);
-  bool make_resident(Index, Guard&);
+  Index make_resident(Index, Index most, Guard&);
+  void begin_in(Index);
+  void note_use();
   std::list<Index>& dead_beside(const Block& b) { return b.pools > 0 ? idle_ : dead_; }
   std::list<Index>& next_dead() { return dead_.empty() ? idle_ : dead_; }
   void change_pools(std::uintptr_t address, std::uint64_t bytes, int change) noexcept;
@@ -186,8 +213,10 @@ class PoolEngine final : public Engine {
   std::optional<Index> choose_victim();
   HostStore::Place* find_place(Guard&);
   HostStore::Place* try_place(bool sinks = false);
-  void leave(Index, HostStore::Place*, Mark& now);
-  bool leave_unwanted(Index, Mark& now);
+  void have_places(std::uint64_t count, Guard&);
+  void leave(Index, HostStore::Place*, Together&);
+  void see_off(Together&);
+  bool leave_unwanted(Index, Together&);
   void leave_later(Index);
   void keep_for_op(Index);
   void leave_at_last();
@@ -201,23 +230,26 @@ class PoolEngine final : public Engine {
   void touched(Index);
   void take_commands();
   std::optional<Index> paged_victim(bool pressing);
-  void make_room_ahead();
+  void make_room_ahead(Guard&);
   void wait_for_room(Guard&);
   bool arrivals_matter() const { return store_->limited() && !arrivals_.empty(); }
   void collect_arrivals();
   void recall(Index);
   bool take_back(Index);
-  void end(Index, bool wanted, Mark& now);
-  void die(Index, Mark& now);
+  void end(Index, bool wanted, Together&);
+  void die(Index, Together&);
   void use(Index);
   void join();
-  void gone(Departure);
+  void gone(std::deque<Departure>& mine, Guard&);
+  void let_dead_go(std::uint64_t count);
   bool has_left(const Departure&);
   void written(Index, Guard&);
   void filled(Index, Guard&);
-  void let_go(Index first, Index count);
+  void let_go(Index first, Index count, Guard&);
   void fetch_queued(Guard&);
   void helper();
+  void end_helper();
+  void wait_for(const Mark&, Guard&);
 
   void await_mark(Block&);
   Mark last_use(Block&, Mark& now);
@@ -234,7 +266,7 @@ class PoolEngine final : public Engine {
   std::vector<Block> blocks_;
   std::list<Index> by_use_;       // used longest ago first
   std::list<Index> dead_, idle_;  // died longest ago first; those in a pool
-  std::deque<Departure> departures_;
+  std::deque<Departure> departures_, ends_;  // of what lives, by copies, and of what died
   std::deque<Arrival> arrivals_;
   std::deque<Index> queued_;
   std::deque<Index> late_;  // no plan wants them here, and there was no place for them
@@ -242,11 +274,17 @@ class PoolEngine final : public Engine {
   std::uint64_t kept_ = 0;  // some of them were used in this op; 0: none
   std::uint64_t tickets_ = 0, under_way_ = 0;  // departures: ever; that have not ended
   std::uint64_t arriving_ = 0;                 // blocks that the device fills from the file
-  unsigned waiting_ = 0;                       // threads in want of a chunk
+  std::uint64_t away_ = 0;                     // blocks that are absent
+  std::uint64_t waiting_ = 0;                  // chunks that threads are in want of
+  unsigned calling_ = 0;                       // threads in calls without the lock
   std::vector<Chunk> free_;
   // Chunks: that exist; that may; that the device had room for; that may be made before it is asked
   // again.
   std::uint64_t chunks_ = 0, budget_ = ~0ull, device_ = ~0ull, unasked_ = 0;
+  // Chunks: of what lives, the most since it was last asked whether all can be kept; with more than
+  // so many it is short then.
+  std::uint64_t most_used_ = 0, most_kept_ = ~0ull;
+  std::atomic<bool> keeps_all_ = false, short_ = false;
   std::uint64_t nothing_spare_ = 0;  // the op in which the device had no room for one more
   std::uint64_t spare_bytes_ = 0;
   std::vector<Stream> computing_;  // all that were ever computed on
@@ -254,13 +292,31 @@ class PoolEngine final : public Engine {
   Stream in_ = nullptr, out_ = nullptr, join_ = nullptr;
   EngineCounters counters_;
   bool over_ = false, in_child_ = false;
-  bool helper_waits_ = false;  // for the device
+  int helpers_wait_ = 0;       // for the device
   bool ending_ = false;        // the program: nothing begins that nobody waits for
   bool ended_ = false;  // the store, or the helper, for the process ends: nothing comes any more
   std::unique_ptr<HostStore> store_;
   std::unique_ptr<Pager> pager_;  // null: plans decide
   bool in_kernel_ = false;        // of the pager's
-  std::thread thread_;
+  std::thread thread_, end_thread_;
 };
+
+template <class F>
+void PoolEngine::outside(Guard& guard, F&& call) {
+  const auto back = [&] {
+    guard.lock();
+    --calling_;
+    driver_.unpark(freed_);
+  };
+  ++calling_;
+  guard.unlock();
+  try {
+    call();
+  } catch (...) {
+    back();
+    throw;
+  }
+  back();
+}
 
 }  // namespace sentinel::gpu

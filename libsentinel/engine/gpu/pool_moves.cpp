@@ -1,5 +1,6 @@
-// How blocks come and go: copies on the engine's streams, ordered by events; the helper thread.
+// How blocks come and go: copies on the engine's streams, ordered by events.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "engine/gpu/pool_engine.h"
@@ -11,7 +12,7 @@ void PoolEngine::use(Index index) {
   if (kept_ != 0 && kept_ != b.used) {
     kept_ = 0;
     room_ = true;
-    work_.notify_one();
+    driver_.unpark(work_);
   }
   if (b.state == State::resident && b.live > 0) by_use_.splice(by_use_.end(), by_use_, b.place);
 }
@@ -20,41 +21,86 @@ void PoolEngine::use(Index index) {
 // others until now: what is known of events is known for those.
 void PoolEngine::join() {
   const Stream stream = streams_.here();
+  streams_.compute_here();
   if (std::ranges::find(computing_, stream) != computing_.end()) return;
   driver_.wait(stream, all_until_now().get());
   computing_.push_back(stream);
 }
 
-// True also where it has to be looked at again.
-bool PoolEngine::fetch(Index index, bool now, Guard& guard) {
-  Chunk chunk;
-  if (!find_chunk(chunk, now, guard)) return false;
-  Block& b = blocks_[index];
-  if (b.state != State::absent || !store_->here(b.lies)) {  // while the lock was released
-    free_.push_back(chunk);
-    return true;
-  }
-  hold(index, {chunk});
-  counters_.promoted_bytes += granule_;
-  if (store_->memory(b.lies) == nullptr) {
-    b.state = State::arriving;
-    ++arriving_;
-    store_->fill(b.lies, reinterpret_cast<void*>(at(index)), now);
-    return true;
-  }
-  copy_in(index);
-  return true;
+bool PoolEngine::lies_on_host(Index index) const {
+  const Block& b = blocks_[index];
+  return b.live > 0 && b.state == State::absent && store_->here(b.lies) &&
+         store_->memory(b.lies) != nullptr;
 }
 
-// From the host's memory. Its own is in place.
-void PoolEngine::copy_in(Index index) {
+// Neighbours that lie on the host, or one block that lies below. How many of them come: 0 where the
+// first has to be looked at again, for the lock was released; nothing where there is no room.
+std::optional<PoolEngine::Index> PoolEngine::fetch(Index first, Index count, bool now,
+                                                   Guard& guard) {
+  if (!lies_on_host(first)) return fetch_below(first, now, guard);
+  Chunks chunks;
+  if (!find_chunks(chunks, count, now, guard)) return std::nullopt;
+  Index fit = 0;
+  while (fit < chunks.size() && lies_on_host(first + fit) && (now || blocks_[first + fit].queued))
+    ++fit;
+  give_back(chunks, fit);
+  if (fit == 0) return 0;
+  for (Index n = 0; n < fit; ++n) store_->use(blocks_[first + n].lies);
+  hold(first, chunks, guard);
+  copy_in(first, fit);
+  return fit;
+}
+
+std::optional<PoolEngine::Index> PoolEngine::fetch_below(Index index, bool now, Guard& guard) {
+  Chunks chunks;
+  if (!find_chunks(chunks, 1, now, guard)) return std::nullopt;
+  Block& b = blocks_[index];
+  const auto lies_below = [&] { return store_->here(b.lies) && store_->memory(b.lies) == nullptr; };
+  if (b.state != State::absent || !lies_below()) return give_back(chunks, 0), 0;
+  hold(index, chunks, guard);
+  if (b.live == 0) return copy_in(index, 1), 1;
+  if (!lies_below()) {  // the program ends, and its library is asked no more
+    ++under_way_;
+    let_go(index, 1, guard);
+    return 0;
+  }
+  counters_.promoted_bytes += granule_;
+  b.state = State::arriving;
+  ++arriving_;
+  store_->fill(b.lies, reinterpret_cast<void*>(at(index)), now);
+  return 1;
+}
+
+// From the host's memory; their own is in place. What died meanwhile is not copied.
+void PoolEngine::copy_in(Index first, Index count) {
+  Together together;
+  Mark copied;
+  for (Index index = first; index < first + count; ++index) {
+    Block& b = blocks_[index];
+    if (b.live == 0) store_->give(std::exchange(b.lies, nullptr));
+    has_come(index, together);
+    if (b.lies == nullptr) continue;
+    driver_.copy(reinterpret_cast<void*>(at(index)), store_->memory(b.lies), granule_, in_);
+    counters_.promoted_bytes += granule_;
+  }
+  for (Index index = first; index < first + count; ++index) {
+    Block& b = blocks_[index];
+    if (b.lies == nullptr) continue;
+    if (!copied) copied = record(in_);
+    b.mark = copied;
+    arrivals_.push_back({copied, std::exchange(b.lies, nullptr)});
+  }
+  if (store_->limited()) driver_.unpark(work_);
+}
+
+// It has memory from now on.
+void PoolEngine::has_come(Index index, Together& together) {
   Block& b = blocks_[index];
   enter(index);
-  store_->use(b.lies);
-  driver_.copy(reinterpret_cast<void*>(at(index)), store_->memory(b.lies), granule_, in_);
-  b.mark = record(in_);
-  arrivals_.push_back({b.mark, std::exchange(b.lies, nullptr)});
-  if (store_->limited()) work_.notify_one();
+  if (b.live == 0) die(index, together);  // while it came
+  if (!b.late) return;
+  room_ = true;
+  driver_.unpark(work_);
 }
 
 // Fetched as soon as there is room.
@@ -62,9 +108,10 @@ void PoolEngine::ask_for(Index index) {
   Block& b = blocks_[index];
   if (b.state == State::leaving && !b.written) return recall(index);
   if (b.written && take_back(index)) return;
-  if ((b.state != State::absent && !b.written) || b.queued) return;
+  const bool later = b.written || (b.state == State::going && b.live > 0);
+  if ((b.state != State::absent && !later) || b.queued) return;
   b.queued = true;
-  if (b.written) return;
+  if (later) return;  // let_go() sees to it
   store_->read(b.lies, false);
   if (store_->here(b.lies)) queued_.push_back(index);
 }
@@ -85,7 +132,8 @@ bool PoolEngine::on_its_way(Index index, Guard& guard) {
     bring_near(index, guard);
   } else if (b.written && take_back(index)) {
     return true;
-  } else if (b.written || b.state == State::arriving) {
+  } else if (b.written || b.state == State::arriving || b.state == State::coming ||
+             b.state == State::going) {
     if (b.state == State::arriving) store_->hasten(b.lies);
     wait_for_room(guard);
   } else {
@@ -94,53 +142,63 @@ bool PoolEngine::on_its_way(Index index, Guard& guard) {
   return true;
 }
 
-// For a tensor that begins.
-bool PoolEngine::make_resident(Index index, Guard& guard) {
-  Block& b = blocks_[index];
+// For a tensor that begins in so many granules: how many of the first of them have memory now. 0:
+// there is none for the first.
+PoolEngine::Index PoolEngine::make_resident(Index first, Index most, Guard& guard) {
+  const Block& b = blocks_[first];
   while (b.state != State::resident) {
-    Chunk chunk;
-    if (on_its_way(index, guard)) continue;
-    if (b.state == State::absent) {
-      if (!fetch(index, true, guard)) {
-        if (b.state == State::absent) store_->forgo(b.lies);
-        return false;
-      }
-    } else if (!find_chunk(chunk, true, guard)) {
-      return false;
-    } else if (b.state == State::empty) {
-      hold(index, {chunk});
-      enter(index);
-      if (driver_.bring_back(at(index), granule_, in_)) b.mark = record(in_);
-    } else {  // while the lock was released
-      free_.push_back(chunk);
+    if (on_its_way(first, guard)) continue;
+    if (b.state == State::absent) {  // with what lives beside it
+      if (fetch(first, 1, true, guard)) continue;
+      if (b.state == State::absent) store_->forgo(b.lies);
+      return 0;
     }
+    Chunks chunks;
+    const auto empty = [&](Index count) {
+      Index n = 0;
+      while (n < count && blocks_[first + n].state == State::empty) ++n;
+      return n;
+    };
+    if (!find_chunks(chunks, empty(most), true, guard)) return 0;
+    const Index count = empty(static_cast<Index>(chunks.size()));
+    give_back(chunks, count);
+    if (count == 0) continue;  // it was another's while the lock was released
+    hold(first, chunks, guard);
+    for (Index index = first; index < first + count; ++index) {
+      enter(index);
+      if (driver_.bring_back(at(index), granule_, in_)) blocks_[index].mark = record(in_);
+      await_mark(blocks_[index]);
+    }
+    return count;
   }
+  begin_in(first);
+  return 1;
+}
+
+// In memory that is there: behind the copy in of what lives beside it, or the last use of what
+// died.
+void PoolEngine::begin_in(Index index) {
+  Block& b = blocks_[index];
   const bool dead = std::exchange(b.dead, false);
   if (dead && b.ordered) b.mark.reset();
-  await_mark(b);  // the copy in of what lives beside it; the last use of what died
-  if (dead) {
-    by_use_.splice(by_use_.end(), dead_beside(b), b.place);
-    came(index);
-  }
-  return true;
+  await_mark(b);
+  if (!dead) return;
+  by_use_.splice(by_use_.end(), dead_beside(b), b.place);
+  came(index);
 }
 
 // The copy out waits for all that was launched until now, and for its copy in. `place`: for it, if
 // it lives.
-void PoolEngine::leave(Index index, HostStore::Place* place, Mark& now) {
+void PoolEngine::leave(Index index, HostStore::Place* place, Together& together) {
   Block& b = blocks_[index];
-  Departure departure{index, ++tickets_, nullptr, place};
+  if (b.live == 0 && !b.mark) b.mark = last_use(b, together.now);
+  Departure departure{index, ++tickets_, b.mark, place};
+  void* const memory = b.live > 0 ? store_->memory(place) : nullptr;
   if (b.live == 0) {
-    departure.mark = b.mark;
     (b.dead ? dead_beside(b) : by_use_).erase(b.place);
     b.dead = false;
   } else {
-    departure.mark = last_use(b, now);
-    if (void* memory = store_->memory(place); memory != nullptr) {
-      driver_.wait(out_, departure.mark.get());
-      driver_.copy(memory, reinterpret_cast<void*>(at(index)), granule_, out_);
-      departure.mark = record(out_);
-    }
+    departure.mark = last_use(b, together.now);
     counters_.demoted_bytes += granule_;
     by_use_.erase(b.place);
   }
@@ -149,9 +207,28 @@ void PoolEngine::leave(Index index, HostStore::Place* place, Mark& now) {
   b.ticket = departure.ticket;
   b.mark = departure.mark;
   b.lies = place;
-  departures_.push_back(departure);
   ++under_way_;
-  work_.notify_one();
+  if (memory == nullptr) {
+    (place == nullptr ? ends_ : departures_).push_back(departure);
+    return driver_.unpark(work_);
+  }
+  if (departure.mark != together.before) driver_.wait(out_, departure.mark.get());
+  together.before = departure.mark;
+  driver_.copy(memory, reinterpret_cast<void*>(at(index)), granule_, out_);
+  together.leaving.push_back(std::move(departure));
+  if (together.leaving.size() == neighbours(granule_)) see_off(together);
+}
+
+// Their copies out have one event: behind few of them, so that their chunks are free soon.
+void PoolEngine::see_off(Together& together) {
+  if (together.leaving.empty()) return;
+  const Mark copied = record(out_);
+  for (Departure& departure : together.leaving) {
+    blocks_[departure.index].mark = departure.mark = copied;
+    departures_.push_back(std::move(departure));
+  }
+  together.leaving.clear();
+  driver_.unpark(work_);
 }
 
 // Its chunk is still in place. Who writes there now spoils the copy, which nobody will read.
@@ -175,31 +252,35 @@ bool PoolEngine::take_back(Index index) {
   b.written = b.queued = false;
   --under_way_;
   enter(index);
-  freed_.notify_all();  // whoever waits for its chunk finds another
+  driver_.unpark(freed_);  // whoever waits for its chunk finds another
   return true;
 }
 
 // A tensor ends. What still lives beside it leaves if no plan wants that, and what begins in its
 // place waits for its kernels, on whatever stream they are.
-void PoolEngine::end(Index index, bool wanted, Mark& now) {
+void PoolEngine::end(Index index, bool wanted, Together& together) {
   Block& b = blocks_[index];
   b.wanted -= wanted ? 1 : 0;
-  if (--b.live == 0) return die(index, now);
-  if (b.state == State::resident && !in_one_order()) b.mark = last_use(b, now);
-  if (!in_use(b) && !leave_unwanted(index, now)) leave_later(index);
+  if (--b.live == 0) return die(index, together);
+  if (b.state == State::resident && !in_one_order()) b.mark = last_use(b, together.now);
+  if (!in_use(b) && !leave_unwanted(index, together)) leave_later(index);
 }
 
-// False: there is no place for it, or it has to come first.
-bool PoolEngine::leave_unwanted(Index index, Mark& now) {
+// False: there is no place for it now, or it has to come first.
+bool PoolEngine::leave_unwanted(Index index, Together& together) {
   Block& b = blocks_[index];
   if (b.wanted > 0 || b.stays > 0 || ending_) return true;
   b.queued = false;
   if (b.state == State::absent) store_->withdraw(b.lies);
-  if (b.state == State::arriving) return false;  // filled() sees to it
+  if (b.state == State::arriving || b.state == State::coming)
+    return false;  // has_come() sees to it
   if (b.state != State::resident || b.live == 0) return true;
-  auto* place = try_place(b.sinks);
-  if (place != nullptr) leave(index, place, now);
-  return place != nullptr;
+  if (auto* place = try_place(b.sinks)) return leave(index, place, together), true;
+  if (store_->may_grow()) {  // the helper has it grow
+    room_ = true;
+    driver_.unpark(work_);
+  }
+  return false;
 }
 
 // When there is a place, or when somebody needs its chunk.
@@ -215,193 +296,71 @@ void PoolEngine::keep_for_op(Index index) {
 
 void PoolEngine::leave_at_last() {
   room_ = false;
-  Mark now;
+  Together together;
   for (auto count = late_.size(); count > 0; --count) {
     const Index index = late_.front();
     const bool stays = in_use(blocks_[index]);
-    if (!stays && !leave_unwanted(index, now)) return;
+    if (!stays && !leave_unwanted(index, together)) break;
     late_.pop_front();
     blocks_[index].late = false;
     if (stays) keep_for_op(index);
   }
+  see_off(together);
 }
 
 // Nothing lives in it any more.
-void PoolEngine::die(Index index, Mark& now) {
+void PoolEngine::die(Index index, Together& together) {
   Block& b = blocks_[index];
   b.queued = b.sinks = false;
   if (b.state == State::resident) {
     went(index);
-    b.mark = last_use(b, now);
-    b.ordered = b.mark == now && in_one_order();
+    b.ordered = in_one_order() && (!b.mark || driver_.done(b.mark.get()));
+    b.mark = b.ordered && keeps_all_ ? nullptr : last_use(b, together.now);
     b.dead = true;
     dead_beside(b).splice(dead_beside(b).end(), by_use_, b.place);
   } else if (b.state == State::absent) {
     b.state = State::empty;
+    --away_;
     store_->give(std::exchange(b.lies, nullptr));
   }
 }
 
 // Neighbours that are next in the queue are mapped together, as far as there are chunks for them.
-bool PoolEngine::fetch_neighbours(Guard& guard) {
-  const Index first = queued_.front();
-  std::vector<Chunk> chunks;
-  const auto most = std::min(neighbours(granule_), queued_.size());
-  for (Index next = first; chunks.size() < most; ++next) {
-    Chunk chunk;
-    if (queued_[chunks.size()] != next || !waits_on_host(next)) break;
-    if (!find_chunk(chunk, false, guard)) break;
-    chunks.push_back(chunk);
-  }
-  if (chunks.empty()) return false;
-  hold(first, chunks);
-  counters_.promoted_bytes += chunks.size() * granule_;
-  for (std::size_t i = 0; i < chunks.size(); ++i) copy_in(first + static_cast<Index>(i));
-  return true;
-}
-
-bool PoolEngine::waits_on_host(Index index) const {
-  const Block& b = blocks_[index];
-  return b.queued && b.state == State::absent && store_->here(b.lies) &&
-         store_->memory(b.lies) != nullptr;
-}
-
 void PoolEngine::fetch_queued(Guard& guard) {
   if (ending_ || waiting_ > 0 || store_->wanted()) return;  // demand goes first
   if (pager_) {
     take_commands();
-    make_room_ahead();
+    make_room_ahead(guard);
   }
-  while (!queued_.empty() && waiting_ == 0 && !store_->wanted()) {
+  const auto next = [this] {
     const Index index = queued_.front();
-    const Block& b = blocks_[index];
-    if (b.queued && b.state == State::absent) {
-      if (!store_->here(b.lies))
-        store_->read(b.lies, false);  // it went down again; once it comes it is queued
-      else if (!(waits_on_host(index) ? fetch_neighbours(guard) : fetch(index, false, guard)))
-        return;
-    }
     queued_.pop_front();
-  }
-}
-
-// ---------------------------------------------------------------- the helper thread
-
-void PoolEngine::helper() {
-  Guard guard(lock_);
-  const auto late_may_leave = [this] {
-    return !ending_ && room_ && !late_.empty() && !store_->wanted();
+    return index;
   };
-  const auto wait_for = [&](const Mark& mark) {
-    helper_waits_ = true;
-    guard.unlock();
-    driver_.synchronize(mark.get());
-    guard.lock();
-    helper_waits_ = false;
-  };
-  while (true) {
-    work_.wait(guard, [&] {
-      return over_ || !departures_.empty() || arrivals_matter() || late_may_leave();
-    });
-    if (over_) return;
-    if (late_may_leave()) {
-      leave_at_last();
-    } else if (!departures_.empty()) {
-      Departure departure = std::move(departures_.front());
-      departures_.pop_front();
-      wait_for(departure.mark);
-      gone(std::move(departure));
-      collect_arrivals();
-      fetch_queued(guard);
-    } else {
-      wait_for(Mark(arrivals_.front().mark));
-      collect_arrivals();
+  while (!queued_.empty() && waiting_ == 0 && !store_->wanted()) {
+    const Index first = next();
+    const Block& b = blocks_[first];
+    if (!b.queued || b.state != State::absent) continue;
+    if (!store_->here(b.lies)) {
+      store_->read(b.lies, false);  // it went down again; once it comes it is queued
+      continue;
     }
-    freed_.notify_all();
+    Index count = 1;
+    while (count < neighbours(granule_) && !queued_.empty() && queued_.front() == first + count &&
+           lies_on_host(first + count - 1) && lies_on_host(first + count)) {
+      next();
+      ++count;
+    }
+    const auto came = fetch(first, count, false, guard);
+    for (Index n = count; n-- > came.value_or(0);) queued_.push_front(first + n);
+    if (!came) return let_dead_go(queued_.size());
   }
 }
 
-// One that is over, and with it the neighbours behind it that are over by now: none where copies
-// take longer than unmapping, all that may where that is what takes long.
-void PoolEngine::gone(Departure departure) {
-  const Index first = departure.index;
-  Index count = 0;
-  while (has_left(departure)) {
-    ++count;
-    if (count == neighbours(granule_) || departures_.empty()) break;
-    if (departures_.front().index != first + count) break;
-    if (!driver_.done(departures_.front().mark.get())) break;
-    departure = std::move(departures_.front());
-    departures_.pop_front();
-  }
-  if (count > 0) let_go(first, count);
-}
-
-// False: it was recalled, or the device has yet to write it into the file.
-bool PoolEngine::has_left(const Departure& departure) {
-  Block& b = blocks_[departure.index];
-  if (b.ticket != departure.ticket) {
-    --under_way_;
-    if (departure.place != nullptr) store_->give(departure.place);
-    return false;
-  }
-  b.ticket = 0;
-  b.mark.reset();
-  const bool below = b.live > 0 && store_->memory(b.lies) == nullptr;
-  if (!below) return true;
-  b.written = true;
-  store_->write(b.lies, departure.index, reinterpret_cast<void*>(at(departure.index)));
-  return false;
-}
-
-// Nothing uses the memory of these neighbours any more, and its contents lie where they are to lie.
-void PoolEngine::let_go(Index first, Index count) {
-  driver_.unmap_all(at(first), granule_, count);
-  under_way_ -= count;
-  for (Index index = first; index < first + count; ++index) {
-    Block& b = blocks_[index];
-    free_.push_back(b.chunk);
-    b.state = b.live > 0 ? State::absent : State::empty;
-    if (b.lies == nullptr) continue;
-    if (b.live == 0)
-      store_->give(std::exchange(b.lies, nullptr));
-    else if (store_->memory(b.lies) != nullptr)
-      store_->rest(b.lies, index, b.sinks && b.wanted == 0);
-  }
-}
-
-void PoolEngine::written(Index index, Guard& guard) {
-  if (over_) return;
-  Block& b = blocks_[index];
-  b.written = false;
-  let_go(index, 1);
-  if (b.queued) queued_.push_back(index);
-  fetch_queued(guard);
-  freed_.notify_all();
-}
-
-void PoolEngine::filled(Index index, Guard& guard) {
-  if (over_) return;
-  Block& b = blocks_[index];
-  --arriving_;
-  store_->give(std::exchange(b.lies, nullptr));
-  enter(index);
-  Mark now;
-  if (b.live == 0) die(index, now);  // while it came
-  if (b.late) {
-    room_ = true;
-    work_.notify_one();
-  }
-  fetch_queued(guard);
-  freed_.notify_all();
-}
-
-// Places of what has been copied in.
-void PoolEngine::collect_arrivals() {
-  while (!arrivals_.empty() && driver_.done(arrivals_.front().mark.get())) {
-    store_->give(arrivals_.front().place);
-    arrivals_.pop_front();
-  }
+// For what waits: what died is not noticed to be over otherwise.
+void PoolEngine::let_dead_go(std::uint64_t count) {
+  Together together;
+  while (!dead_.empty() && ends_.size() < count) leave(dead_.front(), nullptr, together);
 }
 
 // ---------------------------------------------------------------- events

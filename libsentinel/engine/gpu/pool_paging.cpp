@@ -52,8 +52,9 @@ void PoolEngine::take_commands() {
   struct View final : BlockView {
     explicit View(const std::vector<Block>& b) : blocks(b) {}
     bool present(BlockId id) const override {
-      return id.index() >= blocks.size() || (blocks[id.index()].state != State::absent &&
-                                             blocks[id.index()].state != State::leaving);
+      if (id.index() >= blocks.size()) return true;
+      const State state = blocks[id.index()].state;
+      return state != State::absent && state != State::leaving && state != State::going;
     }
     const std::vector<Block>& blocks;
   };
@@ -85,21 +86,26 @@ std::optional<PoolEngine::Index> PoolEngine::paged_victim(bool pressing) {
 }
 
 // So that fetches ahead of need do not wait for what leaves.
-void PoolEngine::make_room_ahead() {
+void PoolEngine::make_room_ahead(Guard& guard) {
   if (!pager_->pre_evicts()) return;
-  const auto most = std::min(budget_, device_);
-  const auto ahead = std::min(kPagerFreeBlocks, most / 8);
-  const auto room = [&] {
-    return free_.size() + dead_.size() + under_way_ + (most - std::min(most, chunks_));
+  const auto ahead = [this] { return std::min(kPagerFreeBlocks, std::min(budget_, device_) / 8); };
+  const auto is_short = [&] {
+    const auto most = std::min(budget_, device_);
+    return free_.size() + dead_.size() + under_way_ + (most - std::min(most, chunks_)) < ahead();
   };
-  Mark now;
-  while (room() < ahead) {
+  if (is_short()) have_places(ahead(), guard);
+  Together together;
+  while (is_short()) {
     auto* place = try_place();
-    if (place == nullptr) return;
+    if (place == nullptr) break;
     const auto victim = paged_victim(false);
-    if (!victim) return store_->give(place);
-    leave(*victim, place, now);
+    if (!victim) {
+      store_->give(place);
+      break;
+    }
+    leave(*victim, place, together);
   }
+  see_off(together);
 }
 
 }  // namespace sentinel::gpu

@@ -14,6 +14,7 @@ struct ThreadStreams::Life {
 struct StreamHere {
   Stream stream = nullptr;
   std::shared_ptr<const ThreadStreams::Life> life;
+  bool computes = false;
   bool lives() const { return life != nullptr && !life->over; }
 };
 
@@ -41,6 +42,16 @@ void ThreadStreams::set(Stream stream) {
   auto& life = lives_[stream];
   if (life == nullptr) life = std::make_shared<Life>();
   here = {stream, life};
+}
+
+bool ThreadStreams::computes_here() const {
+  const auto at = streams_here().find(this);
+  return at != streams_here().end() && at->second.lives() && at->second.computes;
+}
+
+void ThreadStreams::compute_here() {
+  const auto at = streams_here().find(this);
+  if (at != streams_here().end()) at->second.computes = true;
 }
 
 Stream ThreadStreams::here() const {

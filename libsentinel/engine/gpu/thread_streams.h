@@ -15,6 +15,9 @@ class ThreadStreams {
   void set(Stream);  // throws Error for the default stream that each thread has of its own
   // The default stream where the calling thread has set none, or one that was forgotten since.
   Stream here() const;
+  // Whether the calling thread has said that it computes there, since it set that stream.
+  bool computes_here() const;
+  void compute_here();
   void forget(Stream);  // it is no thread's any more; another that is made may have its handle
 
  private:

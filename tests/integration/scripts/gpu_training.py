@@ -25,7 +25,7 @@ def attach():
     _torch._find_layers(torch, adaptor)
     _torch._find_steps(adaptor)
     _torch_gpu.split_optimizers(torch, core)
-    _torch_gpu._refuse_collectives(torch)
+    _torch_gpu._refuse_collectives(torch, adaptor)
     _attach.watch_imports()
     launches = _torch_gpu.tell_launches(torch, adaptor)
     return core
@@ -161,6 +161,7 @@ def main():
     if core:
         figures = (ctypes.c_size_t * 5)()
         core.sentinel_gpu_memory(1, figures, False)
+        print("ops are wanted:", core.sentinel_wants_ops(), file=sys.stderr)
         print("on the other device:", *figures, file=sys.stderr)
         core.sentinel_unsupported(b"reading a tensor without an op")  # all comes back, and stays
     digest = hashlib.sha256()

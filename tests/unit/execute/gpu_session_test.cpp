@@ -5,10 +5,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <deque>
 #include <fstream>
+#include <future>
 #include <map>
+#include <memory>
 #include <tuple>
 
 #include "engine/gpu/managed_driver.h"
@@ -341,6 +344,64 @@ TEST(GpuSessionTest, WhatNoOpNamesStaysAndPartsOfAnOpNameWhatTheyUse) {
   EXPECT_EQ(*training.sum(), plain([](Training& same) {
     for (std::uint64_t i = 0; i < 7; ++i) same.step(i);
   }));
+}
+
+// Nothing is away and nothing will be: ops are not told, and cost no lock.
+TEST(GpuSessionTest, WhileNothingIsAwayAnOpTakesNoLock) {
+  Session& session = begin(options_with("400M"));
+  ManagedMemory memory(session);
+  Training training(memory);
+  for (std::uint64_t i = 0; i < 6; ++i) training.step(i);
+  ASSERT_FALSE(session.wants_ops());
+  const Tensor any = memory.allocate(kWords);
+  std::promise<void> heard, locked;
+  auto op = std::async(std::launch::async, [&] {
+    session.compute_on(nullptr);  // that this thread computes there is heard once
+    heard.set_value();
+    locked.get_future().wait();
+    session.compute_on(nullptr);
+    session.op_start("any", Phase::forward, nullptr);
+    session.op_tensor(any, kBytes, SENTINEL_READ);
+    session.op_run();
+    session.op_end();
+    session.layer("any", Phase::forward);
+  });
+  heard.get_future().wait();
+  session.before_fork();  // holds the session's lock and the engine's
+  locked.set_value();
+  const bool ended = op.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+  session.after_fork_in_parent();
+  EXPECT_TRUE(ended);
+  memory.release(any);
+}
+
+// A larger batch, say: what is told again from the next op on is then brought within the budget.
+TEST(GpuSessionTest, OpsAreToldAgainAsSoonAsMemoryGetsShort) {
+  const auto steps = [](Training& training) {
+    for (std::uint64_t i = 0; i < 7; ++i) training.step(i, 0.5);
+    for (std::uint64_t i = 7; i < 14; ++i) training.step(i);
+    for (std::uint64_t i = 14; i < 20; ++i) training.step(i, 0.5);
+  };
+  for (unsigned seed = 0; seed < 4; ++seed) {
+    const auto device = std::make_shared<gpu::FakeGpu>(seed, 1000, 2_MiB);
+    auto options = options_with("164M");
+    options.driver = device;
+    Session& session = begin(std::move(options));
+    ManagedMemory memory(session, device.get());
+    Training training(memory);
+    std::vector<bool> wanted;
+    for (std::uint64_t i = 0; i < 20; ++i) {
+      training.step(i, i < 7 || i >= 14 ? 0.5 : 1);
+      wanted.push_back(session.wants_ops());
+    }
+    const auto sum = training.sum();
+    device->finish();
+    EXPECT_EQ(*sum, plain(steps)) << "seed " << seed;
+    EXPECT_THAT(device->complaints(), testing::IsEmpty());
+    EXPECT_FALSE(wanted[6]);
+    EXPECT_TRUE(wanted[7]);
+    session.finish("over");
+  }
 }
 
 TEST(GpuSessionTest, AChildHasNoGpu) {

@@ -378,7 +378,7 @@ TEST_F(PoolEngineTest, WhatIsRecalledHoldsNobodyElseBack) {
     const auto recorded = gpu->recorded(), before = engine->counters().promoted_bytes;
     engine->promote(at(0), kBlocks * kUnit);
     const auto came = (engine->counters().promoted_bytes - before) / kUnit;
-    EXPECT_EQ(gpu->recorded() - recorded, came) << "behind each copy in alone";
+    EXPECT_LE(gpu->recorded() - recorded, came) << "behind copies in alone";
     fetched += came;
     engine->await(at(0), kBlocks * kUnit);
     expect(0, kBlocks, 4, stream);
@@ -401,7 +401,7 @@ TEST_F(PoolEngineTest, WhatEndsTogetherSharesAnEvent) {
   EXPECT_EQ(gpu->recorded() - before, 2u) << "on the stream that computes, and behind it";
   before = gpu->recorded();
   engine->demote(at(50), 50 * kUnit);
-  EXPECT_EQ(gpu->recorded() - before, 2u + 50u) << "and behind each copy";
+  EXPECT_EQ(gpu->recorded() - before, 2u + 4u) << "and behind sixteen copies each";
   engine->settle();
   engine->tick();
   engine->await(at(50), 50 * kUnit);

@@ -29,7 +29,7 @@ def manage(torch, core, adaptor):
     _plug_in(torch, core, adaptor)
     _keep_cudnn_from_searching(torch)
     _refuse_graphs(torch)
-    _refuse_collectives(torch)
+    _refuse_collectives(torch, adaptor)
     split_optimizers(torch, core)
     tell_launches(torch, adaptor)
 
@@ -121,7 +121,7 @@ _NCCL = ("_nccl_all_reduce", "_nccl_reduce", "_nccl_broadcast", "_nccl_all_gathe
          "_broadcast_coalesced", "_broadcast", "_broadcast_out")
 
 
-def _refuse_collectives(torch):
+def _refuse_collectives(torch, adaptor):
     """Their kernels run in threads and on streams that no op names. A group of gloo's alone may be made, for tensors of
     the processor; the adaptor ends training where an op of `c10d` is given the device's."""
     def refuse(what):
@@ -133,10 +133,10 @@ def _refuse_collectives(torch):
     for name in _NCCL:  # torch.cuda.nccl, DataParallel
         if hasattr(torch._C, name):
             setattr(torch._C, name, refuse(f"torch._C.{name}()"))
-    _attach.after("torch.distributed.distributed_c10d", functools.partial(_refuse_groups, torch))
+    _attach.after("torch.distributed.distributed_c10d", functools.partial(_refuse_groups, torch, adaptor))
 
 
-def _refuse_groups(torch, c10d):
+def _refuse_groups(torch, adaptor, c10d):
     known = getattr(getattr(c10d, "Backend", None), "backend_capability", {})
 
     def on_device(backend):
@@ -160,6 +160,7 @@ def _refuse_groups(torch, c10d):
                     f"{make.__name__}(): the backend {wrong} cannot be used on a GPU under Sentinel: a collective reads "
                     "and writes tensors where no op is seen, and they may have left the device. Give backend=\"gloo\" and "
                     "tensors of the processor, or train without Sentinel")
+            adaptor.sentinel_torch_tell_always()
             return make(*args, **kwargs)
         return made
 
