@@ -19,8 +19,8 @@
 #include <string>
 #include <vector>
 
-#include "plan/bound.h"
-#include "plan/verify.h"
+#include "plan/bound/bound.h"
+#include "plan/check/verify.h"
 #include "trace/read_any.h"
 #include "unit/execute/virtual_training.h"
 
