@@ -2,20 +2,50 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 
+#include "base/descriptor.h"
 #include "base/units.h"
 #include "sentinel/error.h"
 
 namespace sentinel {
 namespace {
 
+// Far from where the kernel puts mappings by itself: below them where they grow down from the stack
+// (the usual way), as well as where they grow up (ulimit -s unlimited). A range that a child does
+// not inherit is free in it. Were it among the others, the child's next mapping could be given it,
+// and what it takes for a tensor would be zeros.
+std::uintptr_t place_apart(std::size_t bytes) {
+  constexpr std::uintptr_t kBegin = std::uintptr_t{32} << 40, kRandom = std::uintptr_t{1} << 40;
+  static const std::uintptr_t begin = [] {
+    std::uintptr_t random = 0;
+    if (getrandom(&random, sizeof random, GRND_NONBLOCK) != sizeof random) random = 0;
+    return kBegin + random % kRandom / 1_GiB * 1_GiB;
+  }();
+  static std::atomic<std::uintptr_t> taken{0};
+  return begin + taken.fetch_add(round_up(bytes, 1_GiB));
+}
+
+// Nothing where something lies already, or where this processor has no such addresses.
+void* reserve_apart(std::size_t bytes) {
+  void* const place = reinterpret_cast<void*>(place_apart(bytes));
+  void* const hole = mmap(place, bytes, PROT_NONE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  if (hole == place || hole == MAP_FAILED) return hole;
+  munmap(hole, bytes);  // a kernel before 4.17 takes the address for a wish
+  return MAP_FAILED;
+}
+
 // mmap aligns to pages only: map more than needed and give the ends back.
 std::uintptr_t map_aligned(std::size_t bytes, std::size_t alignment, int flags, int fd) {
-  void* hole = mmap(nullptr, bytes + alignment, PROT_NONE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* hole = reserve_apart(bytes + alignment);
+  if (hole == MAP_FAILED)
+    hole = mmap(nullptr, bytes + alignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                -1, 0);
   if (hole == MAP_FAILED)
     throw Error(fmt::format("could not reserve {} of address space (see ulimit -v and "
                             "vm.overcommit_memory)",
@@ -45,7 +75,7 @@ std::uintptr_t map_shared(int fd, std::size_t bytes, std::size_t alignment) {
 }
 
 int create_memory_file(const char* name, std::size_t bytes) {
-  const int fd = memfd_create(name, MFD_CLOEXEC);
+  const int fd = out_of_reach(memfd_create(name, MFD_CLOEXEC));
   if (fd < 0) throw Error("could not create a memory file", errno);
   if (ftruncate(fd, static_cast<off_t>(bytes)) == 0) return fd;
   const int code = errno;

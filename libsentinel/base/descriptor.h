@@ -1,4 +1,4 @@
-// A file descriptor that its holder closes.
+// A file descriptor that its holder closes; and descriptors out of a program's reach.
 #pragma once
 
 #include <unistd.h>
@@ -27,5 +27,12 @@ class Descriptor {
  private:
   int fd_ = -1;
 };
+
+// The same file under a number that programs do not come to, close-on-exec; `fd` itself where the
+// limit of descriptors leaves none. Daemons close all that they did not open and then open files of
+// their own, which get the lowest numbers: what we write to a number that has become theirs would
+// be written into their file. A high number stays closed, and its use an error. -1 stays -1, with
+// its errno.
+int out_of_reach(int fd) noexcept;
 
 }  // namespace sentinel

@@ -126,7 +126,7 @@ import children
 training = children.Training(8192, 1 << 20)
 for _ in range(6):
     training.step()
-os.closerange(3, 4096)
+os.closerange(3, 65536)
 print("wrong", training.wrong(), flush=True)
 """)
     outcome = sentinel("run", "--fast", "36M", "--", python, script)
@@ -134,3 +134,62 @@ print("wrong", training.wrong(), flush=True)
     assert "No wrong number was computed" in outcome.err and "wrong" not in outcome.out
     lost = subprocess.run(["pgrep", "-f", str(script)], capture_output=True, text=True)
     assert lost.stdout == ""
+
+
+def test_files_opened_after_all_was_closed_stay_the_programs(sentinel, python, tmp_path):
+    """Daemons close what they did not open and then open files of their own: nothing is read from these, and
+    nothing written into them, whether training can go on or stops."""
+    script = tmp_path / "opens_again.py"
+    content = bytes(range(1, 129)) * (1 << 13)
+    files = [tmp_path / f"own-{k}" for k in range(24)]
+    script.write_text(f"""
+import os, sys
+sys.path.insert(0, {str(CHILDREN.parent)!r})
+import children
+training = children.Training(8192, 1 << 20)
+for _ in range(6):
+    training.step()
+os.closerange(3, int(sys.argv[1]))
+own = [os.open(name, os.O_RDWR) for name in sys.argv[2:]]
+for _ in range(20):
+    training.step()
+    if sum(os.lseek(file, 0, os.SEEK_CUR) for file in own):
+        os._exit(3)
+print("wrong", training.wrong(), flush=True)
+""")
+    for highest in (4096, 65536):
+        for file in files:
+            file.write_bytes(content)
+        outcome = sentinel("run", "--fast", "36M", "--", python, script, highest, *files)
+        assert outcome.status in (0, 125), outcome.out + outcome.err
+        assert outcome.status == 125 or "wrong 0" in outcome.out, outcome.out
+        assert [file.name for file in files if file.read_bytes() != content] == []
+
+
+def test_a_child_that_no_handler_announced_finds_no_zeros(sentinel, python, tmp_path):
+    """Made by clone alone, it has no arena; what it maps then is never put where the arena was."""
+    script = tmp_path / "raw_child.py"
+    script.write_text(f"""
+import ctypes, os, signal, sys
+sys.path.insert(0, {str(CHILDREN.parent)!r})
+import children
+training = children.Training(8192, 1 << 20)
+for _ in range(6):
+    training.step()
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+kept = training.kept[0].numpy()
+for size, times in ((1 << 22, 64), (1 << 38, 4)):
+    child = libc._Fork()
+    if child == 0:
+        for _ in range(times):
+            libc.mmap(None, size, 3, 0x4022, -1, 0)  # private, anonymous, not reserved
+        os._exit(1 if (kept == 0).any() else 0)
+    status = os.waitpid(child, 0)[1]
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGSEGV, status
+training.step()
+print("told")
+""")
+    outcome = sentinel("run", "--fast", "36M", "--", python, script)
+    assert outcome.status == 0 and "told" in outcome.out, outcome.out + outcome.err

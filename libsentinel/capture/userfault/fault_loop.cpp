@@ -17,6 +17,7 @@
 #include <initializer_list>
 #include <limits>
 
+#include "base/descriptor.h"
 #include "base/quiet_thread.h"
 #include "capture/userfault/uffd_abi.h"
 #include "capture/userfault/uffd_open.h"
@@ -88,8 +89,8 @@ std::unique_ptr<FaultLoop> FaultLoop::open(const Options& options) {
 }
 
 FaultLoop::FaultLoop(const UffdHandle& handle, bool keeper)
-    : uffd_(handle.fd),
-      event_(eventfd(0, EFD_CLOEXEC)),
+    : uffd_(out_of_reach(handle.fd)),
+      event_(out_of_reach(eventfd(0, EFD_CLOEXEC))),
       features_(handle.features),
       deferred_(std::make_unique<uffd_msg[]>(kDeferred)) {
   if (event_ < 0) {

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/descriptor.h"
+
 namespace sentinel {
 namespace {
 
@@ -16,7 +18,7 @@ constexpr std::size_t kPage = 4096;
 
 ChildLife ChildLife::begin() noexcept {
   ChildLife life;
-  const int file = memfd_create("sentinel-child", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  const int file = out_of_reach(memfd_create("sentinel-child", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (file < 0) return life;
   void* mapping = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (mapping == MAP_FAILED) {

@@ -20,6 +20,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "base/units.h"
 #include "sentinel/error.h"
 
@@ -139,7 +140,7 @@ void SlowFile::open_in(const std::string& directory, bool named) {
     }
     if (file < 0) continue;
     direct_ &= direct != 0;
-    return files_.push_back(file);
+    return files_.push_back(out_of_reach(file));
   }
   throw Error(fmt::format("could not create a file in {}; name a writable directory on an SSD with "
                           "--slow DIR",

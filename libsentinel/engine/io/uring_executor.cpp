@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "engine/host/stop.h"
 #include "engine/io/executors.h"
 #include "sentinel/error.h"
@@ -31,10 +32,12 @@ class UringExecutor final : public Executor {
           "io_uring is refused here (old kernel, kernel.io_uring_disabled, or a container's "
           "seccomp profile)",
           -code);
+    // A copy of the library's number for the ring, which it uses for all of its calls.
+    ring_.ring_fd = ring_.enter_ring_fd = out_of_reach(ring_.ring_fd);
     const auto& files = file.files();
     fixed_files_ =
         io_uring_register_files(&ring_, files.data(), static_cast<unsigned>(files.size())) == 0;
-    event_ = eventfd(0, EFD_CLOEXEC);
+    event_ = out_of_reach(eventfd(0, EFD_CLOEXEC));
     if (event_ < 0) {
       const int code = errno;
       io_uring_queue_exit(&ring_);
