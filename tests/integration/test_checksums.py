@@ -55,9 +55,12 @@ def test_without_checksums_nobody_notices(run):
     assert run("sampled", "flip").status == 0  # outside of what is sampled
 
 
-@pytest.mark.parametrize("how, why", [("truncate", OTHER_END), ("swap", OTHER_BYTES)])
-def test_a_child_compares_what_it_reads(how, why, run):
-    outcome = run("sampled", how, "--child")
+@pytest.mark.parametrize("level, how, why", [
+    *((level, how, OTHER_END) for level in ("off", "sampled", "full") for how in ("truncate", "trim")),
+    ("sampled", "swap", OTHER_BYTES), ("full", "swap", OTHER_BYTES), ("full", "zero", OTHER_BYTES),
+    ("full", "flip", OTHER_BYTES)])
+def test_a_child_compares_what_it_reads(level, how, why, run):
+    outcome = run(level, how, "--child")
     assert "child ended by 125" in outcome.out and "child found" not in outcome.out, outcome.out
     assert why in outcome.err
 

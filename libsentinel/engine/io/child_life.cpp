@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -27,7 +28,11 @@ ChildLife ChildLife::begin() noexcept {
     errno = code;
     return life;
   }
+  struct stat found {};
+  fstat(file, &found);
   life.file_ = file;
+  life.device_ = found.st_dev;
+  life.inode_ = found.st_ino;
   life.mapping_ = mapping;
   return life;
 }
@@ -36,12 +41,18 @@ void ChildLife::in_parent() noexcept { munmap(std::exchange(mapping_, nullptr), 
 
 void ChildLife::in_child() noexcept { forget(); }
 
+bool ChildLife::is_ours() const noexcept {
+  struct stat found {};
+  return fstat(file_, &found) == 0 && found.st_dev == device_ && found.st_ino == inode_;
+}
+
 bool ChildLife::over() const noexcept {
-  return fcntl(file_, F_ADD_SEALS, F_SEAL_WRITE) == 0 || errno == EPERM;  // sealed already
+  return is_ours() && fcntl(file_, F_ADD_SEALS, F_SEAL_WRITE) == 0;
 }
 
 void ChildLife::forget() noexcept {
-  if (file_ >= 0) close(std::exchange(file_, -1));
+  if (file_ >= 0 && is_ours()) close(file_);
+  file_ = -1;
 }
 
 }  // namespace sentinel

@@ -5,6 +5,8 @@
 // child could close, and comes true when the last of them has ended or executed another program.
 #pragma once
 
+#include <cstdint>
+
 namespace sentinel {
 
 class ChildLife {
@@ -23,7 +25,11 @@ class ChildLife {
   void forget() noexcept;
 
  private:
+  bool is_ours()
+      const noexcept;  // else a program has closed the number, and opened a file of its own
+
   int file_ = -1;
+  std::uint64_t device_ = 0, inode_ = 0;  // of the file
   void* mapping_ = nullptr;
 };
 

@@ -27,6 +27,9 @@
 namespace sentinel {
 namespace {
 
+// Behind the last slot of a file, so that a file which ends within a slot lacks a whole page of
+// what was left: a forked child has no descriptor to ask for the end.
+constexpr std::uint64_t kTail = 4096;
 constexpr std::int64_t kGrowSlots = 64;  // slots added to each file at a time
 constexpr std::time_t kYoung = 60;       // seconds
 #ifndef MADV_POPULATE_READ
@@ -195,7 +198,7 @@ std::uint64_t SlowFile::capacity() const {
 // Space is allocated before it is promised: a full disk shows here, not in the middle of a write. A
 // file that was truncated meanwhile would be filled with zeros.
 bool SlowFile::grow() noexcept {
-  const auto end = offset(slots_) + frame_bytes_ * kGrowSlots;
+  const auto end = offset(slots_) + frame_bytes_ * kGrowSlots + kTail;
   const auto more = kGrowSlots * static_cast<std::int64_t>(files_.size());
   if (slots_ + more > checksums_.most_slots()) {
     errno = EFBIG;
@@ -302,6 +305,12 @@ void SlowFile::after_fork_in_parent() noexcept {
 void SlowFile::after_fork_in_child() noexcept { life_.in_child(); }
 
 // Populating tells of a file that ends too early, where a touch would be a signal.
+bool SlowFile::child_has_end(std::int64_t slot) const noexcept {
+  const auto& mapping = mappings_[file(slot)];
+  void* tail = static_cast<char*>(mapping.address) + mapping.bytes - kTail;
+  return madvise(tail, kTail, MADV_POPULATE_READ) == 0;
+}
+
 const void* SlowFile::child_copy(std::int64_t slot) const noexcept {
   const auto& mapping = mappings_[file(slot)];
   if (offset(slot) + frame_bytes_ > mapping.bytes) return nullptr;

@@ -72,6 +72,9 @@ class SlowFile final : public Tier {
   // In the child: the slot's bytes, until let_go(); null where the file has them no more.
   const void* child_copy(std::int64_t slot) const noexcept;
   void let_go(const void* child_copy) const noexcept;
+  // Whether the slot's file still reaches to where it ended at the fork; asked after the bytes were
+  // taken.
+  bool child_has_end(std::int64_t slot) const noexcept;
 
  private:
   struct Child {

@@ -112,6 +112,7 @@ int FrameEngine::place_in_child(BlockIndex index) noexcept {
   auto* buffer = reinterpret_cast<void*>(child_buffer_);
   std::memcpy(buffer, copy, kGranule);
   slow_->let_go(copy);
+  if (!slow_->child_has_end(slot)) return kOtherEnd;
   if (!slow_->checksums().match(slot, 0, buffer, kGranule)) return kOtherBytes;
   return -loop_->copy(arena_ + index * kGranule, child_buffer_, kGranule);
 }

@@ -1,7 +1,7 @@
 """A training whose slow tier's file another process changes between two steps: `corrupted.py HOW [--child]`. Prints each
 loss, and how many tensors are other than they were left, in a forked child with --child.
 
-HOW: nothing, truncate, extend, zero, swap, flip (one bit in each block, in none of the bytes that are sampled)."""
+HOW: nothing, truncate, trim (100 bytes before the end of the last block that holds anything), extend, zero, swap, flip (one bit in each block, in none of the bytes that are sampled)."""
 import argparse
 import os
 import subprocess
@@ -28,6 +28,9 @@ def change(path, how):
         return os.truncate(path, size // 2 if how == "truncate" else size + BLOCK)
     with open(path, "r+b") as file:
         blocks = [file.read(BLOCK) for _ in range(size // BLOCK)]
+        if how == "trim":
+            last = max(number for number, block in enumerate(blocks) if any(block[-PAGE:]))
+            return file.truncate((last + 1) * BLOCK - 100)
         if how == "zero":
             blocks = [bytes(len(block)) for block in blocks]
         if how == "swap":

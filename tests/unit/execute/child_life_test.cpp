@@ -1,8 +1,13 @@
 #include "engine/io/child_life.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <filesystem>
+#include <string>
 
 namespace sentinel {
 namespace {
@@ -86,6 +91,33 @@ TEST(ChildLife, IsTakenToGoOnWhereTheFileHasBeenClosed) {
   life.in_parent();
   life.forget();
   EXPECT_FALSE(closed.over());
+}
+
+int number_of_the_file() {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    if (std::filesystem::read_symlink(entry, gone).string().starts_with("/memfd:sentinel-child"))
+      return std::stoi(entry.path().filename().string());
+  }
+  return -1;
+}
+
+// A program that closes all descriptors and opens its own: none of these is believed, sealed or
+// closed.
+TEST(ChildLife, TakesNoOtherFileForItsOwn) {
+  for (const int theirs : {open("/etc/passwd", O_RDONLY | O_CLOEXEC),
+                           memfd_create("theirs", MFD_CLOEXEC | MFD_ALLOW_SEALING)}) {
+    auto life = ChildLife::begin();
+    life.in_parent();
+    const int number = number_of_the_file();
+    ASSERT_EQ(dup2(theirs, number), number);
+    EXPECT_FALSE(life.over());
+    life.forget();
+    EXPECT_NE(fcntl(number, F_GETFD), -1);
+    EXPECT_LE(fcntl(number, F_GET_SEALS), 0);
+    close(number);
+    close(theirs);
+  }
 }
 
 }  // namespace

@@ -213,7 +213,7 @@ TEST(TensorTrace, LimitsAgainstGarbage) {
   EXPECT_THAT(error_of([&] { parse(header + std::string((16 << 20) + 1, ' ')); }),
               HasSubstr("16 MiB"));
   EXPECT_THAT(error_of([&] { parse(header + std::string(1 << 20, '[') + "\n"); }),
-              HasSubstr("JSON"));
+              HasSubstr("32 deep"));
 }
 
 }  // namespace
