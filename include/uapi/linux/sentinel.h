@@ -27,26 +27,26 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
-#define SENTINEL_ABI_VERSION 1
+#define SENTINEL_ABI_VERSION	1
 
 /* struct sentinel_create.features */
-#define SENTINEL_FEATURE_WRITES (1ULL << 0) /* reads and writes are told apart */
-#define SENTINEL_FEATURE_NODES (1ULL << 1)  /* openings by the page's NUMA node */
+#define SENTINEL_FEATURE_WRITES	(1ULL << 0)	/* reads and writes are told apart */
+#define SENTINEL_FEATURE_NODES	(1ULL << 1)	/* openings by the page's NUMA node */
 /*
  * Windows under SENTINEL_STEP_WINDOW pages are exact: no page is armed again
  * before the instruction that opened others has retired. Without it, such a
  * window holds up to SENTINEL_INSTRUCTION pages.
  */
-#define SENTINEL_FEATURE_STEP (1ULL << 2)
+#define SENTINEL_FEATURE_STEP	(1ULL << 2)
 
-#define SENTINEL_MAX_WINDOW (1U << 20) /* pages */
-#define SENTINEL_MAX_COUNTERS (1U << 22)
-#define SENTINEL_MAX_RANGES (1U << 16) /* in one call */
-#define SENTINEL_MAX_WEIGHT (1U << 20)
+#define SENTINEL_MAX_WINDOW	(1U << 20)	/* pages */
+#define SENTINEL_MAX_COUNTERS	(1U << 22)
+#define SENTINEL_MAX_RANGES	(1U << 16)	/* in one call */
+#define SENTINEL_MAX_WEIGHT	(1U << 20)
 
-#define SENTINEL_STEP_WINDOW 64
-#define SENTINEL_INSTRUCTION 32 /* pages that one instruction may need */
-#define SENTINEL_SYSTEM_CALL 4  /* pages the kernel touches without a retry */
+#define SENTINEL_STEP_WINDOW	64
+#define SENTINEL_INSTRUCTION	32	/* pages that one instruction may need */
+#define SENTINEL_SYSTEM_CALL	4	/* pages the kernel touches without a retry */
 
 /* struct sentinel_create.flags */
 /*
@@ -54,7 +54,7 @@
  * a sixteenth of the window, because each time every other processor that runs
  * the process is interrupted. Openings with a weight above 1 always are.
  */
-#define SENTINEL_IN_COMPANY (1U << 0)
+#define SENTINEL_IN_COMPANY	(1U << 0)
 
 /**
  * struct sentinel_create - SENTINEL_IOC_CREATE
@@ -73,20 +73,20 @@
  * @reserved: in: 0
  */
 struct sentinel_create {
-  __u32 version;
-  __u32 flags;
-  __u64 features;
-  __u32 window;
-  __u32 counters;
-  __u64 map_bytes;
-  __u64 groups_offset;
-  __u64 counters_offset;
-  __u32 group_counters;
-  __u32 reserved;
+	__u32 version;
+	__u32 flags;
+	__u64 features;
+	__u32 window;
+	__u32 counters;
+	__u64 map_bytes;
+	__u64 groups_offset;
+	__u64 counters_offset;
+	__u32 group_counters;
+	__u32 reserved;
 };
 
 /* struct sentinel_range.flags: openings also count in sentinel_counter.even. */
-#define SENTINEL_RANGE_EVEN (1U << 0)
+#define SENTINEL_RANGE_EVEN	(1U << 0)
 
 /**
  * struct sentinel_range - whole pages of private anonymous memory
@@ -99,12 +99,12 @@ struct sentinel_create {
  * @reserved: 0
  */
 struct sentinel_range {
-  __u64 start;
-  __u64 length;
-  __u32 counter;
-  __u32 weight;
-  __u32 flags;
-  __u32 reserved;
+	__u64 start;
+	__u64 length;
+	__u32 counter;
+	__u32 weight;
+	__u32 flags;
+	__u32 reserved;
 };
 
 /**
@@ -114,9 +114,9 @@ struct sentinel_range {
  * @done: out: how many were handled before the call failed
  */
 struct sentinel_ranges {
-  __u64 ranges;
-  __u32 count;
-  __u32 done;
+	__u64 ranges;
+	__u32 count;
+	__u32 done;
 };
 
 /**
@@ -130,13 +130,13 @@ struct sentinel_ranges {
  * reader that has seen the total finds the counters at least as new.
  */
 struct sentinel_counter {
-  __u64 reads;
-  __u64 writes;
-  __u64 even;
-  __u64 reserved;
+	__u64 reads;
+	__u64 writes;
+	__u64 even;
+	__u64 reserved;
 };
 
-#define SENTINEL_NODES 64
+#define SENTINEL_NODES	64
 
 /**
  * struct sentinel_status - the beginning of the mapping
@@ -155,28 +155,28 @@ struct sentinel_counter {
  * on, which count as unplaced.
  */
 struct sentinel_status {
-  __u32 armed;
-  __u32 window;
-  __u64 openings;
-  __u64 rearmed;
-  __u64 forgotten;
-  __u64 steps;
-  __u64 threads;
-  __u64 unplaced;
-  __u64 reserved[9];
-  __u64 node[SENTINEL_NODES];
+	__u32 armed;
+	__u32 window;
+	__u64 openings;
+	__u64 rearmed;
+	__u64 forgotten;
+	__u64 steps;
+	__u64 threads;
+	__u64 unplaced;
+	__u64 reserved[9];
+	__u64 node[SENTINEL_NODES];
 };
 
-#define SENTINEL_IOC_MAGIC 0xBB
-#define SENTINEL_IOC_CREATE _IOWR(SENTINEL_IOC_MAGIC, 0, struct sentinel_create)
+#define SENTINEL_IOC_MAGIC	0xBB
+#define SENTINEL_IOC_CREATE	_IOWR(SENTINEL_IOC_MAGIC, 0, struct sentinel_create)
 /* Openings of the ranges are counted from now on, or from the next ARM. */
-#define SENTINEL_IOC_TRACK _IOWR(SENTINEL_IOC_MAGIC, 1, struct sentinel_ranges)
-#define SENTINEL_IOC_UNTRACK _IOWR(SENTINEL_IOC_MAGIC, 2, struct sentinel_ranges)
+#define SENTINEL_IOC_TRACK	_IOWR(SENTINEL_IOC_MAGIC, 1, struct sentinel_ranges)
+#define SENTINEL_IOC_UNTRACK	_IOWR(SENTINEL_IOC_MAGIC, 2, struct sentinel_ranges)
 /* W in pages; a window that is larger shrinks with its thread's next opening. */
-#define SENTINEL_IOC_WINDOW _IOW(SENTINEL_IOC_MAGIC, 3, __u32)
+#define SENTINEL_IOC_WINDOW	_IOW(SENTINEL_IOC_MAGIC, 3, __u32)
 /* Every tracked page is armed, every window is empty. */
-#define SENTINEL_IOC_ARM _IO(SENTINEL_IOC_MAGIC, 4)
+#define SENTINEL_IOC_ARM	_IO(SENTINEL_IOC_MAGIC, 4)
 /* No page is armed; what is tracked stays so. */
-#define SENTINEL_IOC_STOP _IO(SENTINEL_IOC_MAGIC, 5)
+#define SENTINEL_IOC_STOP	_IO(SENTINEL_IOC_MAGIC, 5)
 
 #endif /* _UAPI_LINUX_SENTINEL_H */
