@@ -159,7 +159,7 @@ const char* sentinel_last_error(void) { return last_error.c_str(); }
 
 int sentinel_wants_tensors(void) { return current() != nullptr && current()->wants_tensors(); }
 int sentinel_wants_ops(void) { return current() == nullptr || current()->wants_ops(); }
-void sentinel_op_untold(int begins) { current()->untold(begins != 0); }
+int sentinel_op_untold(int begins) { return current()->untold(begins != 0) ? 0 : -EAGAIN; }
 void sentinel_op_start(const char* name, int phase, const char* layer) {
   current()->op_start(name, phase_of(phase), layer);
 }

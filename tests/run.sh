@@ -8,7 +8,5 @@ ctest --test-dir build --output-on-failure -j 2
 [ "${1:-}" = quick ] && exit 0
 install_packages tools/packages-kernel.txt || echo "the tests in the kernel's guest will be skipped" >&2
 trainings() { "$python" -m pytest -q -rs --durations=12 --durations-min=30 -o cache_dir="$root/build/pytest" "$@"; }
-# Two side by side. One that failed runs once more by itself: it may have lacked the other's processor or memory.
-trainings -n 2 --dist loadfile tests/integration ||
-  trainings --last-failed --last-failed-no-failures none tests/integration
+trainings -n 2 --dist loadfile tests/integration  # two side by side
 trainings tests/kernel

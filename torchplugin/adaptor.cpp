@@ -322,8 +322,8 @@ bool is_managed(const c10::IValue& value) {
   return false;
 }
 
-[[noreturn]] void stop_training(const at::RecordFunction& fn, const char* why) {
-  std::fprintf(stderr, "sentinel: training stopped: %s: %s\n", fn.name(), why);
+[[noreturn]] void stop_training(const std::string& why) {
+  std::fprintf(stderr, "sentinel: training stopped: %s\n", why.c_str());
   std::fflush(nullptr);
   _exit(125);
 }
@@ -332,14 +332,10 @@ bool is_managed(const c10::IValue& value) {
 // reads might have left, what it writes be written over.
 void refuse_collective(const at::RecordFunction& fn) {
   for (const auto& input : fn.inputs())
-    if (is_managed(input)) {
-      std::fprintf(stderr,
-                   "sentinel: training stopped: %s is given tensors of gpu%d, which a collective "
-                   "cannot be under Sentinel: copy them to the processor before\n",
-                   fn.name(), gpu);
-      std::fflush(nullptr);
-      _exit(125);
-    }
+    if (is_managed(input))
+      stop_training(
+          std::string(fn.name()) + " is given tensors of gpu" + std::to_string(gpu) +
+          ", which a collective cannot be under Sentinel: copy them to the processor before");
 }
 
 Frame start_op(const at::RecordFunction& fn) {
@@ -386,13 +382,11 @@ void end_frame(const at::RecordFunction& fn) {
 // PyTorch drops what an observer throws and runs the op all the same. On a GPU what it uses need
 // not be there then: training ends instead. On the processor every access is served, and the op is
 // one that is not told.
-void untold(const at::RecordFunction& fn, const std::exception& error) noexcept {
+void not_told(const at::RecordFunction& fn, const std::exception& error) noexcept {
   if (gpu < 0) return;
   const bool python = *error.what() == '\0';  // its text would have to be asked for
-  std::fprintf(stderr, "sentinel: training stopped: what %s uses cannot be told: %s\n", fn.name(),
-               python ? "a Python exception" : error.what());
-  std::fflush(nullptr);
-  _exit(125);
+  stop_training(std::string("what ") + fn.name() +
+                " uses cannot be told: " + (python ? "a Python exception" : error.what()));
 }
 
 // While ops need not be told: of nothing but the stream on which they are launched. It needs no
@@ -402,9 +396,14 @@ std::unique_ptr<at::ObserverContext> start_untold(const at::RecordFunction& fn) 
   if (in_child) return nullptr;
   if (fn.scope() == at::RecordScope::BACKWARD_FUNCTION) thread.trains = true;
   if (std::strncmp(fn.name(), kCollective, sizeof kCollective - 1) == 0)
-    stop_training(fn, "what it is given cannot be seen now; make process groups from Python");
+    stop_training(std::string(fn.name()) +
+                  ": what it is given cannot be seen now; make process groups from Python");
   if (thread.inside++ > 0) return nullptr;
-  sentinel_op_untold(1);
+  if (sentinel_op_untold(1) != 0)  // its observer was chosen before another thread wanted memory
+    stop_training(
+        std::string(fn.name()) +
+        ": another thread needs memory just as it begins, and what it uses cannot be named "
+        "any more; give the program more of the device's memory");
   if (thread.trains) name_stream();
   return nullptr;
 }
@@ -448,7 +447,7 @@ std::unique_ptr<at::ObserverContext> start(const at::RecordFunction& fn) {
   try {
     start_frame(fn);
   } catch (const std::exception& error) {
-    untold(fn, error);
+    not_told(fn, error);
     static_cast<Depths&>(thread) = before;
     thread.frames.push_back(Frame::transparent);
   }
@@ -460,7 +459,7 @@ void end(const at::RecordFunction& fn, at::ObserverContext*) {
   try {
     end_frame(fn);
   } catch (const std::exception& error) {
-    untold(fn, error);
+    not_told(fn, error);
   }
 }
 

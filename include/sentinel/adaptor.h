@@ -35,9 +35,11 @@ SENTINEL_API int sentinel_wants_tensors(void);
 
 /* 0, on a GPU, from a sentinel_step() on: nothing leaves fast memory, so ops need not be told but
  * for sentinel_compute_on() and that one begins (1) and ends (0), which takes no lock. It may be 1
- * again after any allocation: the ops that begin after that have to be told. */
+ * again after any allocation: the ops that begin after that have to be told. sentinel_op_untold(1)
+ * answers 0, or -EAGAIN where that has come true already: the op has to be told, or must not run.
+ */
 SENTINEL_API int sentinel_wants_ops(void);
-SENTINEL_API void sentinel_op_untold(int begins);
+SENTINEL_API int sentinel_op_untold(int begins);
 
 /* The outermost op that is not a mere composite begins, in the calling thread. Tensors named
  * between start and run are its inputs (and what it updates in place); `sentinel_op_run` then waits

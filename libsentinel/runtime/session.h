@@ -65,7 +65,9 @@ class Session {
   // False, on a GPU: nothing is away, nothing leaves, and nothing is learned of the step, so that
   // ops need not be told. Becomes true at any time, as soon as memory is getting short.
   bool wants_ops() const { return !still_.load(std::memory_order_relaxed); }
-  void untold(bool begins) noexcept { untold_ops_ += begins ? 1 : -1; }
+  // An op that is not told begins or has ended. False: it may not begin so, for what it uses may be
+  // about to leave.
+  bool untold(bool begins) noexcept;
   void layer(const char* name, Phase) noexcept;
   void layer_end() noexcept;  // sentinel_add_layer(): the program marks layers itself
   void op_start(const char* name, Phase, const char* layer) noexcept;
@@ -210,6 +212,7 @@ class Session {
   void let_device_go(Worker&);
   void be_still();
   void stir();
+  void let_go();
   static std::uint64_t kernel_hash(const Worker&);
 
   // session_memory.cpp: tensors begin and end
@@ -292,8 +295,8 @@ class Session {
   // op begins beside which none runs that was not told.
   std::atomic<bool> still_ = false;
   std::atomic<int> untold_ops_ = 0;
-  bool keeps_all_ = false;  // the engine
-  bool untold_ = false;     // this step, or a part of it, was not told
+  std::atomic<bool> keeps_all_ = false;  // the engine
+  bool untold_ = false;                  // this step, or a part of it, was not told
   bool in_child_ = false, warned_of_fork_ = false;
   bool finished_ = false;
 };

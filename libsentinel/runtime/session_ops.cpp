@@ -38,13 +38,13 @@ void Session::layer_end() noexcept {
 void Session::op_start(const char* name, Phase phase, const char* layer) noexcept {
   auto& worker = this_thread();
   if (in_child_ || (order_ == OpOrder::sequence && !worker.trains)) return;
-  if (!wants_ops()) {
-    if (!std::exchange(worker.still, true)) untold(true);
+  if (!wants_ops() && (worker.still || untold(true))) {
+    worker.still = true;
     return;
   }
   if (std::exchange(worker.still, false)) untold(false);
   const Guard guard(lock_);
-  if (keeps_all_ && untold_ops_ == 0) keeps_all_ = engine_->keep_all(false);
+  if (keeps_all_) let_go();
   const auto prefix = step_hash_;
   worker.in_op = true;
   worker.late = worker.runs = false;
@@ -98,6 +98,29 @@ void Session::be_still() {
 
 // What is launched next is told.
 void Session::stir() { still_ = false; }
+
+// An untold op counts itself and then asks whether all is kept; this says that it is not and then
+// asks for the count. In one order of all four, at least one of the two sees the other.
+void Session::let_go() {
+  keeps_all_ = false;
+  if (untold_ops_ != 0)
+    keeps_all_ = true;
+  else
+    engine_->keep_all(false);
+}
+
+bool Session::untold(bool begins) noexcept {
+  if (!begins) {
+    --untold_ops_;
+    return true;
+  }
+  ++untold_ops_;
+  if (keeps_all_) return true;
+  const Guard guard(lock_);  // let_go() may be about to find this op
+  if (keeps_all_) return true;
+  --untold_ops_;
+  return false;
+}
 
 // Whether births are those of the profiled step: until the step differs, and again as soon as it
 // has been as profiled for a while. Not so in the first steps, in which optimizers make what stays;
@@ -318,7 +341,10 @@ double Session::fast_share(const LiveTensor& tensor) const {
 
 void Session::op_end() noexcept {
   if (in_child_) return;
-  if (std::exchange(this_thread().still, false)) return untold(false);
+  if (std::exchange(this_thread().still, false)) {
+    untold(false);
+    return;
+  }
   if (!trains(this_thread())) return;
   if (record_) engine_->finish();  // to know its time
   const Guard guard(lock_);

@@ -74,15 +74,18 @@ HostStore::HostStore(Driver& driver, std::mutex& mutex, std::uint64_t granule,
   thread_ = quiet_thread([this] { run(); });
 }
 
-HostStore::~HostStore() {
-  if (thread_.joinable()) {
-    {
-      const Lock lock(mutex_);
-      over_ = true;
-      wake();
-    }
-    thread_.join();
+void HostStore::stop() {
+  if (!thread_.joinable()) return;
+  {
+    const Lock lock(mutex_);
+    over_ = true;
+    wake();
   }
+  thread_.join();
+}
+
+HostStore::~HostStore() {
+  stop();
   try {
     for (void* slab : slabs_) driver_.unpin(slab);
   } catch (const Error&) {  // the driver went first

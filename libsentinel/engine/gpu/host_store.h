@@ -61,6 +61,8 @@ class HostStore {
   // Throws Error where the file cannot be had, or `bytes` are less than kLeast granules.
   HostStore(Driver&, std::mutex&, std::uint64_t granule, const HostOptions&, Events);
   ~HostStore();  // without the lock; gives back all memory
+  // Without the lock. No transfer is under way and no event comes any more.
+  void stop();
   HostStore(const HostStore&) = delete;
   HostStore& operator=(const HostStore&) = delete;
 

@@ -82,6 +82,7 @@ PoolEngine::~PoolEngine() {
   }
   thread_.join();
   end_thread_.join();
+  store_->stop();
   checked([this] {
     for (const Mark& end : {all_until_now(), record(in_), record(out_)})
       driver_.synchronize(end.get());

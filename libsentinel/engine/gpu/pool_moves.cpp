@@ -337,7 +337,7 @@ void PoolEngine::fetch_queued(Guard& guard) {
     queued_.pop_front();
     return index;
   };
-  while (!queued_.empty() && waiting_ == 0 && !store_->wanted()) {
+  while (!over_ && !queued_.empty() && waiting_ == 0 && !store_->wanted()) {
     const Index first = next();
     const Block& b = blocks_[first];
     if (!b.queued || b.state != State::absent) continue;

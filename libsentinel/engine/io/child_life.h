@@ -25,8 +25,8 @@ class ChildLife {
   void forget() noexcept;
 
  private:
-  bool is_ours()
-      const noexcept;  // else a program has closed the number, and opened a file of its own
+  // Else the program has closed the descriptor, and has opened a file of its own under its number.
+  bool is_ours() const noexcept;
 
   int file_ = -1;
   std::uint64_t device_ = 0, inode_ = 0;  // of the file

@@ -304,13 +304,13 @@ void SlowFile::after_fork_in_parent() noexcept {
 
 void SlowFile::after_fork_in_child() noexcept { life_.in_child(); }
 
-// Populating tells of a file that ends too early, where a touch would be a signal.
 bool SlowFile::child_has_end(std::int64_t slot) const noexcept {
   const auto& mapping = mappings_[file(slot)];
   void* tail = static_cast<char*>(mapping.address) + mapping.bytes - kTail;
   return madvise(tail, kTail, MADV_POPULATE_READ) == 0;
 }
 
+// Populating tells of a file that ends too early, where a touch would be a signal.
 const void* SlowFile::child_copy(std::int64_t slot) const noexcept {
   const auto& mapping = mappings_[file(slot)];
   if (offset(slot) + frame_bytes_ > mapping.bytes) return nullptr;

@@ -1,13 +1,12 @@
 #include "plan/bound/bound.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <chrono>
 
 #include "plan/bound/bound_model.h"
 #include "plan/bound/bound_program.h"
 #include "plan/solver/linear_program.h"
+#include "plan/solver/processor_share.h"
 #include "sentinel/analysis.h"
 
 namespace sentinel::plan {
@@ -19,26 +18,6 @@ constexpr std::size_t kColumns = 20'000;  // no program has more but the first
 
 using Clock = std::chrono::steady_clock;
 
-// How much of a processor this thread has had since then, at most one. The solver's limit is of the
-// processor's time, for it knows no other: on a busy machine it gets less of it in the same time.
-class ProcessorShare {
- public:
-  double now() const {
-    constexpr double kLeastSeconds = 0.005, kLeast = 0.05;
-    const double wall = seconds(CLOCK_MONOTONIC) - wall_;
-    if (wall < kLeastSeconds) return 1;
-    return std::clamp((seconds(CLOCK_THREAD_CPUTIME_ID) - used_) / wall, kLeast, 1.0);
-  }
-
- private:
-  static double seconds(clockid_t clock) {
-    timespec now{};
-    clock_gettime(clock, &now);
-    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-  }
-  double wall_ = seconds(CLOCK_MONOTONIC), used_ = seconds(CLOCK_THREAD_CPUTIME_ID);
-};
-
 bool in_place(const Machine& machine) {
   return std::ranges::any_of(machine.tiers.begin() + 1, machine.tiers.end(),
                              &TierSpec::byte_addressable);
@@ -48,7 +27,6 @@ bool in_place(const Machine& machine) {
 
 Bound lower_bound(const Profile& profile, const Machine& machine, const BoundOptions& options) {
   const auto begin = Clock::now();
-  const ProcessorShare share;
   Bound best{.step_us = ideal_us(profile)};
   if (machine.tiers.size() < 2 || profile.ops.empty() || in_place(machine)) return best;
   const StepFacts facts = step_facts(profile, machine, options.fast_bytes, options.recompute);
@@ -64,7 +42,7 @@ Bound lower_bound(const Profile& profile, const Machine& machine, const BoundOpt
       best.exact = best.buckets > 0;
       break;
     }
-    Bound found = program.solve(left * share.now());
+    Bound found = program.solve(left * processor_share());
     const bool solved = found.exact;
     if (found.exact || found.step_us > best.step_us) best = std::move(found);
     if (!solved || options.buckets > 0 || count == ops || program.columns() * kGrowth > kColumns)

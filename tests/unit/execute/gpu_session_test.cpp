@@ -404,6 +404,31 @@ TEST(GpuSessionTest, OpsAreToldAgainAsSoonAsMemoryGetsShort) {
   }
 }
 
+// Of an op that runs untold nobody knows what it uses: nothing is let go beside it, and beside what
+// is let go none begins.
+TEST(GpuSessionTest, AnUntoldOpAndWhatIsLetGoExcludeEachOther) {
+  auto options = options_with("164M");
+  options.driver = std::make_shared<gpu::FakeGpu>(0, 1000, 2_MiB);
+  Session& session = begin(std::move(options));
+  ManagedMemory memory(session);
+  Training training(memory);
+  for (std::uint64_t i = 0; i < 7; ++i) training.step(i, 0.5);
+  ASSERT_FALSE(session.wants_ops());
+  EXPECT_TRUE(session.untold(true));  // of another thread
+  std::vector<Tensor> taken;
+  while (const Tensor tensor = memory.allocate(kWords)) taken.push_back(tensor);
+  ASSERT_TRUE(session.wants_ops());  // memory is short
+  const auto told = [&] { memory.op("told", Phase::forward, {}, [] {}); };
+  told();
+  EXPECT_TRUE(session.untold(true)) << "beside the first one all is still kept";
+  session.untold(false);
+  session.untold(false);
+  told();
+  EXPECT_FALSE(session.untold(true));
+  for (const Tensor tensor : taken) memory.release(tensor);
+  session.finish("over");
+}
+
 TEST(GpuSessionTest, AChildHasNoGpu) {
   Session& session = begin(options_with("64M"));
   ManagedMemory memory(session);

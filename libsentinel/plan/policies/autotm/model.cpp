@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/units.h"
+#include "plan/solver/processor_share.h"
 #include "plan/step/rates.h"
 #include "sentinel/error.h"
 
@@ -122,7 +123,7 @@ std::vector<std::uint32_t> AutoTmModel::modelled() const {
   std::vector<std::uint32_t> order(storages_.size());
   std::iota(order.begin(), order.end(), 0u);
   std::ranges::stable_sort(order, [&](auto a, auto b) { return bytes(a) > bytes(b); });
-  const double share = std::min(1.0, options_.time_limit_s / kSecondsOfMost);
+  const double share = std::min(1.0, options_.time_limit_s * processor_share() / kSecondsOfMost);
   const auto most = static_cast<std::size_t>(share * static_cast<double>(kMostBinaries));
   std::size_t binaries = 0, n = 0;
   while (n < order.size() && binaries + 2 * uses_[order[n]].size() <= most)
