@@ -75,7 +75,7 @@ std::uintptr_t map_shared(int fd, std::size_t bytes, std::size_t alignment) {
 }
 
 int create_memory_file(const char* name, std::size_t bytes) {
-  const int fd = out_of_reach(memfd_create(name, MFD_CLOEXEC));
+  const int fd = out_of_reach(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (fd < 0) throw Error("could not create a memory file", errno);
   if (ftruncate(fd, static_cast<off_t>(bytes)) == 0) return fd;
   const int code = errno;

@@ -38,8 +38,8 @@ class Backing {
   virtual void destroy(Token) noexcept = 0;  // gives a frame back to the system
 
   // Makes the block inaccessible: whoever touches it waits. Its contents are then at buffer().
-  // -EBUSY: a page is pinned or shared with a child, and stays. -EIO: what had been taken could not
-  // be put back; the block's contents are lost.
+  // -EBUSY: a page is (or may be) pinned or shared with a child, and stays. -EIO: what had been
+  // taken could not be put back; the block's contents are lost.
   virtual int take(BlockIndex, Token& token) noexcept = 0;
   // Whether the guard may call that: not where the kernel has the guard answer it (mremap).
   virtual bool guard_may_take() const noexcept { return false; }
@@ -76,7 +76,8 @@ class Places {
 
 class SharedFrames final : public Backing {
  public:
-  SharedFrames(FaultLoop&, std::uintptr_t arena, std::uint64_t bytes);
+  // `pinned`: by this process, before there was a tensor.
+  SharedFrames(FaultLoop&, std::uintptr_t arena, std::uint64_t bytes, std::uint64_t pinned);
   ~SharedFrames() override;
 
   Token create() noexcept override { return 0; }
@@ -90,11 +91,19 @@ class SharedFrames final : public Backing {
   void count(bool on) { counting_ = on; }
   int descriptor() const { return fd_; }
 
+  // The arena's mapping has been replaced: nobody writes to the file any more. From then on
+  // buffer() is for reading, and blocks are let go by drop_from() alone. -EBUSY: somebody may, for
+  // the kernel holds a page of it for I/O, now and a second later.
+  int seal() noexcept;
+  // Gives back the memory of a sealed file from this block to its end.
+  void drop_from(BlockIndex) noexcept;
+
  private:
   FaultLoop& loop_;
   std::uintptr_t arena_, alias_;
   std::uint64_t bytes_;
   int fd_;
+  std::uint64_t pinned_;
   bool counting_ = false;
 };
 

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 
+#include "base/kept_memory.h"
 #include "engine/frames/backing.h"
 
 #ifndef MREMAP_DONTUNMAP
@@ -34,7 +35,9 @@ class CopiedFrames final : public Backing {
 
   // The block stays mapped, empty and guarded; its pages are at the token's place from then on,
   // where they are a frame like any other and not guarded.
+  // A pinned page would leave with them.
   int take(BlockIndex block, Token& token) noexcept override {
+    if (pinned_bytes() > pinned_) return -EBUSY;
     token = places_.take();
     const int flags = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
     void* from = reinterpret_cast<void*>(address(block));
@@ -65,6 +68,7 @@ class CopiedFrames final : public Backing {
   FaultLoop& loop_;
   std::uintptr_t arena_;
   Places places_;
+  std::uint64_t pinned_ = pinned_bytes();  // before there was a tensor
 };
 
 }  // namespace

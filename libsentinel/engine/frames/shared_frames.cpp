@@ -3,18 +3,23 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <thread>
 
 #include "alloc/ranges.h"
+#include "base/kept_memory.h"
 #include "engine/frames/backing.h"
 
 namespace sentinel {
 
-SharedFrames::SharedFrames(FaultLoop& loop, std::uintptr_t arena, std::uint64_t bytes)
+SharedFrames::SharedFrames(FaultLoop& loop, std::uintptr_t arena, std::uint64_t bytes,
+                           std::uint64_t pinned)
     : loop_(loop),
       arena_(arena),
       alias_(0),
       bytes_(bytes),
-      fd_(create_memory_file("sentinel", bytes)) {
+      fd_(create_memory_file("sentinel", bytes)),
+      pinned_(pinned) {
   alias_ = map_shared(fd_, bytes, kGranule);
   madvise(reinterpret_cast<void*>(alias_), bytes, MADV_DONTFORK);
 }
@@ -24,8 +29,11 @@ SharedFrames::~SharedFrames() {
   close(fd_);
 }
 
+// A page leaves a file though it is pinned, and whoever has pinned it goes on with what nobody
+// sees.
 int SharedFrames::take(BlockIndex block, Token& token) noexcept {
   token = 0;
+  if (pinned_bytes() > pinned_) return -EBUSY;
   const auto address = arena_ + static_cast<std::uint64_t>(block) * kGranule;
   return madvise(reinterpret_cast<void*>(address), kGranule, MADV_DONTNEED) == 0 ? 0 : -errno;
 }
@@ -46,6 +54,30 @@ int SharedFrames::install(BlockIndex block, Token) noexcept {
   while (fallocate(fd_, 0, static_cast<off_t>(offset), kGranule) != 0)
     if (errno != EINTR) return -errno;
   return counting_ ? loop_.wake(arena_ + offset, kGranule) : loop_.cont(arena_ + offset, kGranule);
+}
+
+// The kernel seals no file that has a page which it holds for I/O. It waits a little itself.
+int SharedFrames::seal() noexcept {
+  constexpr int kTries = 10;
+  const auto map = [this](int protection, int flags, int fd) {
+    void* at = reinterpret_cast<void*>(alias_);
+    if (mmap(at, bytes_, protection, flags | MAP_FIXED, fd, 0) == MAP_FAILED) return -errno;
+    return madvise(at, bytes_, MADV_DONTFORK) == 0 ? 0 : -errno;
+  };
+  const auto add_seal = [this] { return fcntl(fd_, F_ADD_SEALS, F_SEAL_WRITE) == 0 ? 0 : -errno; };
+  int code = map(PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+  if (code == 0) code = add_seal();
+  for (int i = 1; code == -EBUSY && i < kTries; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    code = add_seal();
+  }
+  const int mapped = map(code == 0 ? PROT_READ : PROT_READ | PROT_WRITE, MAP_SHARED, fd_);
+  return code != 0 ? code : mapped;
+}
+
+void SharedFrames::drop_from(BlockIndex block) noexcept {
+  [[maybe_unused]] const int code =
+      ftruncate(fd_, static_cast<off_t>(static_cast<std::uint64_t>(block) * kGranule));
 }
 
 }  // namespace sentinel

@@ -80,6 +80,7 @@ void NodeEngine::on_missing(void* self, const Fault& fault) noexcept {
   const auto page = fault.address & ~std::uintptr_t{4095};
   switch (engine.phase_) {
     case Phase::moving_out:  // woken when the shared mapping is in place
+    case Phase::sealing:     // woken in the end
       return;
     case Phase::shared:
       engine.shared_->install(block, 0);
@@ -126,9 +127,10 @@ int NodeEngine::stop_counting() noexcept {
 }
 
 int NodeEngine::to_shared() noexcept {
+  if (top_ != 0 && pinned_bytes() > pinned_) return -EBUSY;  // a page could not be set aside
   std::uintptr_t aside = 0;
   try {
-    shared_ = std::make_unique<SharedFrames>(*loop_, arena_, mapped_bytes_);
+    shared_ = std::make_unique<SharedFrames>(*loop_, arena_, mapped_bytes_, pinned_);
     if (top_ != 0) aside = reserve_anonymous(round_up(top_ * granule_, kGranule), kGranule);
   } catch (const Error& error) {
     shared_.reset();
@@ -211,15 +213,19 @@ int NodeEngine::to_private() noexcept {
     return -ENOMEM;
   }
   int code = loop_->register_range(prepared, mapped_bytes_, true, false);
-  phase_ = Phase::moving_back;
+  phase_ = Phase::sealing;
   if (code == 0) code = loop_->replace_mapping(arena_, mapped_bytes_, prepared);
   if (code != 0) {
     phase_ = Phase::shared;
     munmap(reinterpret_cast<void*>(prepared), mapped_bytes_);
     return code;
   }
-  for (BlockIndex block = 0; block * kGranule < top_ * granule_; ++block)
+  if (code = shared_->seal(); code != 0) return code;
+  phase_ = Phase::moving_back;
+  for (BlockIndex block = round_up(top_ * granule_, kGranule) / kGranule; block-- > 0;) {
     if (lives(block)) copy_back(block);
+    shared_->drop_from(block);
+  }
   code = loop_->unregister_range(arena_, mapped_bytes_);
   phase_ = Phase::off;
   loop_->wake(arena_, mapped_bytes_);
@@ -237,7 +243,6 @@ bool NodeEngine::copy_back(BlockIndex block) noexcept {
   copied_[block] = true;
   loop_->copy(arena_ + block * kGranule,
               reinterpret_cast<std::uintptr_t>(shared_->buffer(block, 0)), kGranule);
-  shared_->scrub(block, 0);
   return true;
 }
 

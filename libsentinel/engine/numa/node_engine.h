@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/kept_memory.h"
 #include "capture/reserved.h"
 #include "engine/engine.h"
 #include "engine/frames/backing.h"
@@ -116,7 +117,7 @@ class NodeEngine final : public Engine {
   std::size_t batch_granules() const noexcept;
 
   // node_counting.cpp
-  enum class Phase { off, moving_out, shared, moving_back };
+  enum class Phase { off, moving_out, shared, sealing, moving_back };
   std::uintptr_t map_private() const;
   static void on_missing(void* self, const Fault&) noexcept;
   static void on_minor(void* self, const Fault&) noexcept;
@@ -156,6 +157,7 @@ class NodeEngine final : public Engine {
 
   std::unique_ptr<FaultLoop> loop_;
   std::unique_ptr<SharedFrames> shared_;
+  std::uint64_t pinned_ = pinned_bytes();  // before there was a tensor
   std::atomic<Phase> phase_ = Phase::off;
   std::atomic<CountFault> count_fault_ = nullptr;
   std::atomic<void*> count_source_ = nullptr;

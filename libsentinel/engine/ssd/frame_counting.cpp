@@ -3,8 +3,10 @@
 // back").
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 
 #include "alloc/ranges.h"
 #include "engine/ssd/frame_engine.h"
@@ -29,6 +31,7 @@ bool FrameEngine::count_fault(const Fault& fault) noexcept {
 // meanwhile waits. Then the file's mapping takes the arena's place in one step.
 int FrameEngine::start_counting() noexcept {
   if (counting_ || !loop_->can_count()) return counting_ ? -EALREADY : -EOPNOTSUPP;
+  if (const int code = make_shared_frames(); code != 0) return code;
   Guard guard(lock_);
   wait_until_settled(guard);
   guard.unlock();
@@ -51,10 +54,18 @@ int FrameEngine::stop_counting() noexcept {
   guard.lock();
   if (code == 0) {
     counting_ = false;
-    shared_->count(false);
   }
   thaw();
   return code;
+}
+
+int FrameEngine::make_shared_frames() noexcept {
+  try {
+    if (!shared_) shared_ = std::make_unique<SharedFrames>(*loop_, arena_, arena_bytes_, pinned_);
+    return 0;
+  } catch (const Error& error) {
+    return -(error.code() != 0 ? error.code() : ENOMEM);
+  }
 }
 
 void FrameEngine::thaw() noexcept {
@@ -132,18 +143,29 @@ int FrameEngine::to_shared() noexcept {
   if (code == 0)
     backing_ = shared_.get();
   else
-    for (const auto index : copied) copy_back(index);
+    for (const auto index : copied) {
+      copy_back(index);
+      shared_->scrub(index, 0);
+    }
   return code;
 }
 
+// The last block comes back first, so that what has come back is the file's end and is let go.
 int FrameEngine::to_moved() noexcept {
   if (const int code =
           replace_arena([this] { return reserve_anonymous(arena_bytes_, kGranule); }, false);
       code != 0)
     return code;
   drop_dead_blocks();
+  if (const int code = shared_->seal(); code != 0) return code;
   backing_ = frames_in_pool_.get();
-  for (const auto index : resident_) copy_back(index);
+  auto blocks = resident_;
+  std::ranges::sort(blocks, std::greater{});
+  for (const auto index : blocks) {
+    copy_back(index);
+    shared_->drop_from(index);
+  }
+  shared_.reset();
   frames_ -= free_.size();  // a token of the memory file names no frame of the pool
   free_.clear();
   return 0;
@@ -154,7 +176,6 @@ void FrameEngine::copy_back(BlockIndex index) noexcept {
   const auto token = frames_in_pool_->create();
   if (token < 0) fail("could not get memory for a frame", -token);
   std::memcpy(frames_in_pool_->buffer(index, token), shared_->buffer(index, token), kGranule);
-  shared_->scrub(index, token);
   if (const int code = frames_in_pool_->install(index, token); code != 0)
     fail("could not put a frame in its place", -code);
 }

@@ -39,7 +39,6 @@ FrameEngine::FrameEngine(const EngineOptions& options)
   granule_ = kGranule;
   arena_bytes_ = options.arena_bytes;
   arena_ = reserve_anonymous(arena_bytes_, kGranule);
-  shared_ = std::make_unique<SharedFrames>(*loop_, arena_, arena_bytes_);
   resident_.reserve(blocks_.size());
   free_.reserve(blocks_.size());
   loop_->set_missing_handler(&FrameEngine::on_missing, this);
@@ -427,6 +426,7 @@ EngineCounters FrameEngine::counters() const {
 // Nothing wrong has been computed yet and nothing must be: the thread that needs the bytes is held
 // in its fault, so the process ends here.
 void FrameEngine::fail(const char* what, int error) noexcept {
+  if (error == EINVAL && locked_bytes() > 0) stop_training(kLocked);
   char why[384];
   snprintf(why, sizeof why, "%s: %s (slow tier: %s)", what, print_transfer_error(error),
            options_.slow_directory.c_str());

@@ -25,12 +25,16 @@
 #include <utility>
 #include <vector>
 
+#include "base/kept_memory.h"
 #include "engine/engine.h"
 #include "engine/io/executors.h"
 #include "engine/ssd/blocks.h"
 #include "engine/ssd/pieces.h"
 
 namespace sentinel {
+
+constexpr const char* kLocked =
+    "this program has locked memory of tensors (mlock, mlockall), which cannot be moved then";
 
 struct EngineOptions {
   std::string slow_directory;
@@ -71,7 +75,7 @@ class FrameEngine final : public Engine {
 
   FaultLoop* loop() noexcept override { return loop_.get(); }
   int start_counting() noexcept override;  // -EBUSY: a page is pinned by somebody
-  int stop_counting() noexcept override;
+  int stop_counting() noexcept override;   // -EBUSY likewise: training cannot go on then
   void count_with(CountFault, void* source) noexcept override;
 
   // A child is served what the parent had moved out, from the same file.
@@ -152,6 +156,7 @@ class FrameEngine final : public Engine {
   void give_up(BlockIndex, Guard&) noexcept;
 
   // frame_counting.cpp, frame_fork.cpp
+  int make_shared_frames() noexcept;
   int replace_arena(const std::function<std::uintptr_t()>& prepare, bool minor) noexcept;
   int to_shared() noexcept;
   int to_moved() noexcept;
@@ -174,7 +179,8 @@ class FrameEngine final : public Engine {
 
   EngineOptions options_;
   std::unique_ptr<FaultLoop> loop_;
-  std::unique_ptr<SharedFrames> shared_;
+  std::unique_ptr<SharedFrames> shared_;     // while counting
+  std::uint64_t pinned_ = pinned_bytes();    // before there was a tensor
   std::unique_ptr<Backing> frames_in_pool_;  // for training
   Backing* backing_ = nullptr;               // the one in use
   std::atomic<CountFault> count_fault_ = nullptr;

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "engine/host/stop.h"
 #include "engine/ssd/frame_engine.h"
 
 namespace sentinel {
@@ -62,6 +63,8 @@ void FrameEngine::on_fault(BlockIndex index, Guard& guard) noexcept {
       read_ahead(index);
       return;
     case BlockState::empty:
+      // The kernel goes through the whole arena then, and would be served for ever.
+      if (block.live == 0 && locked_bytes() >= arena_bytes_) stop_training(kLocked);
       if (block.queue == QueueId::demand) return;
       if (!frozen_ && demanded_.empty()) {
         if (lacks_frame() && backing_->guard_may_take()) reuse_dead(guard);
