@@ -53,9 +53,13 @@ SideFiles side_files(const std::string& file, const struct stat& profile,
   if (beside.journal && names_another_file(file + kJournal))
     throw Error(fmt::format("{}: {}{} is no journal of a recording; remove that file", attempt,
                             file, kJournal));
-  if (!belongs(file + kShared, profile, found) && lstat((file + kShared).c_str(), &found) == 0)
-    throw Error(fmt::format("{}: {}{} belongs to user {}; remove that file", attempt, file, kShared,
-                            found.st_uid));
+  // SQLite looks at all three once it may write, and goes by a journal whoever has put it there.
+  for (const auto* suffix : {kWal, kShared, kJournal})
+    if (!belongs(file + suffix, profile, found) && lstat((file + suffix).c_str(), &found) == 0)
+      throw Error(
+          fmt::format("{}: {}{} is not a file of the profile's owner alone (user {} has "
+                      "it); remove that file",
+                      attempt, file, suffix, found.st_uid));
   return beside;
 }
 

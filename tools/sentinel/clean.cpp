@@ -78,7 +78,7 @@ bool being_written(const fs::path& path) {
   try {
     struct stat found {};
     if (lstat(path.c_str(), &found) != 0 || found.st_uid != geteuid()) return true;
-    side_files(path, found, "");
+    if (!side_files(path, found, "").any()) return true;
     sqlite::Database db(path, SQLITE_OPEN_READWRITE, "");
     const int result = db.try_exec("BEGIN IMMEDIATE");
     if (result == SQLITE_OK) db.try_exec("ROLLBACK");

@@ -47,8 +47,8 @@ void say(const std::string& text) {
 }
 
 int print(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  if (std::fflush(stdout) != 0) throw Error("could not write to stdout", errno);
+  const bool whole = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (!whole || std::fflush(stdout) != 0) throw Error("could not write to stdout", errno);
   return 0;
 }
 

@@ -1,6 +1,7 @@
 #include "verbs.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/failure.h"
 #include "help.h"
@@ -115,9 +116,8 @@ int start(const Verb& verb, std::span<const std::string> arguments) {
 }
 
 int run_verb(const Verb& verb, std::span<const std::string> arguments) {
-  if (asks_for_help(arguments)) return print(verb_help(verb));
   try {
-    return start(verb, arguments);
+    return asks_for_help(arguments) ? print(verb_help(verb)) : start(verb, arguments);
   } catch (const UsageError& error) {
     say(error.what());
     say(std::string("see: sentinel help ") + verb.name);
@@ -140,8 +140,13 @@ const Verb* find_verb(std::string_view name) {
 
 int dispatch(std::span<const std::string> arguments) {
   const std::string first = arguments.empty() ? "" : arguments.front();
-  if (first == "--version") return print("sentinel " SENTINEL_VERSION "\n");
-  if (first == "--help" || first == "-h") return print(overview());
+  try {
+    if (first == "--version") return print("sentinel " SENTINEL_VERSION "\n");
+    if (first == "--help" || first == "-h") return print(overview());
+  } catch (const Error& error) {
+    say(in_words(error));
+    return EXIT_FAILURE;
+  }
   if (const auto* verb = find_verb(first)) return run_verb(*verb, arguments.subspan(1));
   say(first.empty() ? "what is to be done?"
                     : "there is no \"" + first + "\"" + similar_verb(first));

@@ -242,6 +242,17 @@ class Inputs(Case):
 
 
 class Outputs(Case):
+    def test_lost_text_is_an_error(self):
+        """However long it is: what stdio writes at once and what it keeps."""
+        profile = self.profile()
+        for command in (["report", profile, "--format", "html"], ["report", profile], ["--version"], ["--help"],
+                        ["run", "--help"]):
+            with open("/dev/full", "w") as full:
+                result = subprocess.run([SENTINEL, *command], stdout=full, stderr=subprocess.PIPE, text=True,
+                                        cwd=self.folder, env=self.environment)
+            self.assertIn(result.returncode, (1, 125), command)
+            self.assertEqual(result.stderr, "sentinel: could not write to stdout: No space left on device\n")
+
     def commands(self, name):
         profile = self.profile()
         return [("import", "trace.jsonl", "-o", name), ("export", profile, "-o", name),
@@ -1073,12 +1084,17 @@ class Machine(Case):
 
     def test_clean_applies_no_journal_of_another(self):
         profile = self.profile()
-        self.file(profile + "-wal", "")
-        self.file(profile + "-journal", "hot")
         if os.geteuid() != 0:
             self.skipTest("only root can give files to another user")
-        os.chown(self.folder / (profile + "-wal"), 65534, 65534)
-        self.assertEqual(self.run_it("clean").stdout, "Nothing was left behind.\n")
+        for theirs in (["-wal"], ["-journal"], ["-wal", "-journal"]):
+            self.file(profile + "-wal", "")
+            self.file(profile + "-journal", "hot")
+            for suffix in theirs:
+                os.chown(self.folder / (profile + suffix), 65534, 65534)
+            self.assertEqual(self.run_it("clean").stdout, "Nothing was left behind.\n")
+            for suffix in ("-wal", "-journal"):
+                self.assertTrue((self.folder / (profile + suffix)).exists())
+                (self.folder / (profile + suffix)).unlink()
 
 
 if __name__ == "__main__":

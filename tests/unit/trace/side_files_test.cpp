@@ -68,6 +68,23 @@ TEST_F(SideFilesOf, OthersDoNotCount) {
   EXPECT_TRUE(std::filesystem::exists(profile_ + "-journal"));
 }
 
+// SQLite may write where one file is the owner's, and would go by the other's, too.
+TEST_F(SideFilesOf, OthersBesideTheOwnersAreRefused) {
+  NEEDS_ANOTHER_USER();
+  for (const auto* own : {"-journal", "-wal"}) {
+    const std::string theirs = own == std::string("-wal") ? "-journal" : "-wal";
+    plant(own, "anything");
+    plant(theirs, journal(profile_, victim_));
+    give_away(profile_ + theirs);
+    const auto refusal = HasSubstr(theirs + " is not a file of the profile's owner alone");
+    EXPECT_THAT(error_of([&] { read_profile(profile_); }), refusal);
+    EXPECT_THAT(error_of([&] { write_profile(profile_, {}); }), refusal);
+    EXPECT_TRUE(std::filesystem::exists(victim_));
+    for (const auto& suffix : {std::string(own), theirs})
+      std::filesystem::remove(profile_ + suffix);
+  }
+}
+
 TEST_F(SideFilesOf, LinksDoNotCount) {
   for (const auto* suffix : {"-journal", "-wal", "-shm"})
     std::filesystem::create_symlink(victim_, profile_ + suffix);
