@@ -94,6 +94,7 @@ std::uint32_t IntegerProgram::add_column(double column_cost, bool is_integer) {
 
 std::optional<std::vector<double>> solve(const IntegerProgram& program,
                                          const SearchLimits& limits) {
+  if (program.cost.empty()) return std::vector<double>{};  // CBC would print its result
   const Cbc& cbc = Cbc::get();
   const std::unique_ptr<Cbc_Model, void (*)(Cbc_Model*)> model(cbc.new_model(), cbc.delete_model);
   load(cbc, model.get(), program);

@@ -931,6 +931,11 @@ class Hostile(Case):
         self.assertTrue(row["feasible"], row)
         self.assertLess(row["plan_ms"], 8000, row)
 
+    def test_a_program_without_a_choice_prints_nothing(self):
+        trace = self.trace_of([(64 << 20, "global")], [([], [])])
+        result = self.run_it("simulate", trace, "--machine", "optane", "--fast", "8M", "--policy", "autotm", "--json")
+        self.assertEqual(json.loads(result.stdout)["results"][0]["policy"], "autotm")
+
     def test_a_tensor_larger_than_addresses_is_refused(self):
         trace = self.trace_of([(10 ** 17, "global")], [([0], [])])
         for policy in ("lru", "deepum", "sentinel"):
