@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "terminal.h"
 #include "trace/json.h"
 #include "verbs.h"
@@ -40,8 +41,9 @@ std::string line(const Finding& finding, std::size_t width, bool colour) {
   const char *on = "", *off = "";
   if (colour) on = finding.available ? "\x1b[32m" : "\x1b[31m", off = "\x1b[0m";
   auto text = fmt::format("  {}{}{} {:<{}}  {}\n", on, finding.available ? "✓" : "✗", off,
-                          finding.name, width, finding.detail);
-  if (!finding.remedy.empty()) text += fmt::format("{:{}}→ {}\n", "", width + 6, finding.remedy);
+                          finding.name, width, printable(finding.detail));
+  if (!finding.remedy.empty())
+    text += fmt::format("{:{}}→ {}\n", "", width + 6, printable(finding.remedy));
   return text;
 }
 

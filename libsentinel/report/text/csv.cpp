@@ -26,7 +26,8 @@ std::string csv_text(std::string_view text) {
   std::string field;
   if (formula(text)) field += '\'';
   field += printable(text, text.size() * 6);
-  if (field.find_first_of(",\"\r\n") == std::string::npos) return field;
+  if (field.find_first_of(",;\"\t\r\n") == std::string::npos)
+    return field;  // all that divide cells
   std::string quoted = "\"";
   for (const char c : field) quoted += c == '"' ? "\"\"" : std::string(1, c);
   return quoted + '"';

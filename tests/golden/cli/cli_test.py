@@ -1042,6 +1042,11 @@ class Machine(Case):
         (self.folder / "cache/sentinel").chmod(0o770)
         self.assertIn(f"chmod go-w {self.folder}/cache/sentinel", self.run_it("doctor").stdout)
         self.assertEqual(self.run_it("doctor", "--slow", "/nowhere").returncode, 0)
+        hostile = self.folder / "cache\x1b[31m"
+        hostile.mkdir()
+        steered = self.run_it("doctor", "--slow", str(hostile))
+        self.assertNotIn("\x1b", steered.stdout)
+        self.assertIn("\\x1b[31m", steered.stdout)
         self.environment["SENTINEL_DEPTH"] = "many"
         areas = json.loads(self.run_it("doctor", "--json").stdout).values()
         wrong = [finding["name"] for area in areas for finding in area if "SENTINEL_DEPTH" in finding["detail"]]

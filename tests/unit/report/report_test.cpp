@@ -201,6 +201,13 @@ TEST(Csv, QuotesAndDefusesFormulas) {
   EXPECT_THAT(names, ::testing::Contains("'=HYPERLINK(\"x\")"));
 }
 
+// Where a semicolon or a tab divides cells, the second one would be a formula.
+TEST(Csv, QuotesWhatDividesCellsElsewhere) {
+  auto profile = small_profile();
+  profile.tensors[0].name = "x;=HYPERLINK(1)";
+  EXPECT_THAT(rendered(profile, "tensors", "csv"), HasSubstr("\"x;=HYPERLINK(1)\""));
+}
+
 TEST(Csv, NoNameIsAFormulaOrSteersATerminal) {
   auto profile = small_profile();
   const std::string names[] = {"=1+1",
