@@ -95,3 +95,21 @@ def test_ops_of_another_thread(trained):
                       "    while not done: (weight * 2).sum().backward()\n"
                       "done = False\nthread = threading.Thread(target=other)\nthread.start()\n"
                       "for step in range(30): train()\ndone = True\nthread.join()\n")
+
+
+def test_a_module_of_the_programs_own_comes_first(sentinel, python, tmp_path):
+    (tmp_path / "sentinel.py").write_text("augment = 7\n")
+    script = tmp_path / "train.py"
+    script.write_text("import torch, sentinel\nprint(sentinel.augment, sentinel.__file__)\n")
+    outcome = sentinel("run", "--fast", "64M", "--", python, script)
+    assert outcome.status == 0, outcome.err
+    assert outcome.out == f"7 {tmp_path}/sentinel.py\n"
+
+
+def test_a_folder_of_that_name_is_no_module(sentinel, python, tmp_path):
+    (tmp_path / "sentinel").mkdir()
+    script = tmp_path / "train.py"
+    script.write_text("import torch, sentinel\nfrom sentinel import _torch\nprint(callable(sentinel.profile))\n")
+    outcome = sentinel("run", "--fast", "64M", "--", python, script)
+    assert outcome.status == 0, outcome.err
+    assert outcome.out == "True\n"

@@ -15,18 +15,48 @@ def _chain():
         spec.loader.exec_module(module)
 
 
+def _give_way(package):
+    """A program's own module of that name comes first; where it has none, `import sentinel` finds this package."""
+    import importlib.abc
+    import importlib.machinery
+    import importlib.util
+
+    def is_this(spec):
+        return any(os.path.exists(os.path.join(place, "_attach.py")) for place in spec.submodule_search_locations or [])
+
+    class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+        def find_spec(self, name, path=None, target=None):
+            if name != package.__name__:
+                return None
+            other = importlib.machinery.PathFinder.find_spec(name)
+            if other is not None and other.origin is not None and not is_this(other):
+                return None
+            return importlib.util.spec_from_loader(name, self, origin=package.__file__, is_package=True)
+
+        def create_module(self, spec):
+            return package
+
+        def exec_module(self, module):
+            pass
+
+    del sys.modules[package.__name__]
+    sys.meta_path.insert(0, Finder())
+
+
 def _hook():
     # Workers that a program spawns load data; they do not train.
     if not os.environ.get("SENTINEL_MODE") or "--multiprocessing-fork" in sys.argv:
         return
     sys.path.insert(0, os.environ["SENTINEL_PYTHON_DIR"])
     try:
+        import sentinel
         import sentinel._attach as attach
         import sentinel._tensorflow
         import sentinel._torch
     finally:
         sys.path.pop(0)
     attach.watch_imports()
+    _give_way(sentinel)
 
 
 _chain()
