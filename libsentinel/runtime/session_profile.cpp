@@ -141,9 +141,8 @@ void Session::end_counting() {
   if (code == -EBUSY)
     refuse(Error(
         "training stopped: a tensor's memory is pinned (a buffer of io_uring or RDMA, or direct "
-        "I/O "
-        "under way) while page accesses are counted, and cannot be moved: pin it once the first "
-        "steps are over, or run with --count=ops"));
+        "I/O under way) while page accesses are counted, and cannot be moved: pin it once the "
+        "first steps are over, or run with --count=ops"));
   if (code != 0) refuse(Error("the arena could not be switched back from counting", -code));
 }
 

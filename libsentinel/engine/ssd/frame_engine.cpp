@@ -426,7 +426,7 @@ EngineCounters FrameEngine::counters() const {
 // Nothing wrong has been computed yet and nothing must be: the thread that needs the bytes is held
 // in its fault, so the process ends here.
 void FrameEngine::fail(const char* what, int error) noexcept {
-  if (error == EINVAL && locked_bytes() > 0) stop_training(kLocked);
+  if (error == EINVAL && locked_bytes() >= kGranule) stop_training(kLocked);
   char why[384];
   snprintf(why, sizeof why, "%s: %s (slow tier: %s)", what, print_transfer_error(error),
            options_.slow_directory.c_str());

@@ -929,7 +929,7 @@ class Hostile(Case):
                 process.wait()
         row = json.loads(result.stdout)["results"][0]
         self.assertTrue(row["feasible"], row)
-        self.assertLess(row["plan_ms"], 8000, row)
+        self.assertLess(row["plan_ms"], 3000, row)
 
     def test_a_program_without_a_choice_prints_nothing(self):
         trace = self.trace_of([(64 << 20, "global")], [([], [])])
