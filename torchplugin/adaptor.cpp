@@ -18,6 +18,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <mutex>
 #include <new>
 #include <string>
@@ -101,6 +102,8 @@ struct Thread : Depths {
   std::vector<Frame> frames;
   bool trains = false;
   std::string layer;  // of the node that was begun last
+  int functions = 0;  // that run, one in another
+  int refused = 0;    // which of them was refused memory and has not told the program yet; 0: none
 };
 thread_local Thread thread;
 
@@ -338,6 +341,30 @@ void refuse_collective(const at::RecordFunction& fn) {
           ", which a collective cannot be under Sentinel: copy them to the processor before");
 }
 
+// An op that is refused memory and ends well has computed another way: cuDNN takes another
+// algorithm where it gets no workspace. Its numbers need not be those of a training with the
+// memory.
+void note_refused(std::size_t bytes) {
+  if (thread.functions > 0 && sentinel_gpu_has_room(bytes)) thread.refused = thread.functions;
+}
+
+void start_function(const at::RecordFunction& fn) {
+  if (gpu >= 0 && fn.scope() == at::RecordScope::FUNCTION) ++thread.functions;
+}
+
+// An exception that passes takes the refusal with it, to an op around this one or to the program,
+// which sees it and decides, as it does in a Python function that autograd runs.
+void end_function(const at::RecordFunction& fn) {
+  if (gpu < 0 || fn.scope() != at::RecordScope::FUNCTION || thread.functions == 0) return;
+  const bool refused = thread.refused == thread.functions--;
+  if (!refused) return;
+  if (std::uncaught_exceptions() == 0 && fn.operator_name())
+    stop_training(std::string(fn.name()) +
+                  " was refused memory within the budget and has gone on another way, which may "
+                  "give other numbers than with the memory; raise --fast");
+  thread.refused = std::uncaught_exceptions() == 0 ? 0 : thread.functions;
+}
+
 Frame start_op(const at::RecordFunction& fn) {
   if (gpu >= 0 && kind_of(fn).collective) refuse_collective(fn);
   if (thread.inside > 0) return begin_part([&] { name_inputs(fn); });
@@ -394,6 +421,7 @@ void not_told(const at::RecordFunction& fn, const std::exception& error) noexcep
 // it.
 std::unique_ptr<at::ObserverContext> start_untold(const at::RecordFunction& fn) {
   if (in_child) return nullptr;
+  start_function(fn);
   if (fn.scope() == at::RecordScope::BACKWARD_FUNCTION) thread.trains = true;
   if (std::strncmp(fn.name(), kCollective, sizeof kCollective - 1) == 0)
     stop_training(std::string(fn.name()) +
@@ -408,8 +436,10 @@ std::unique_ptr<at::ObserverContext> start_untold(const at::RecordFunction& fn) 
   return nullptr;
 }
 
-void end_untold(const at::RecordFunction&, at::ObserverContext*) {
-  if (!in_child && --thread.inside == 0) sentinel_op_untold(0);
+void end_untold(const at::RecordFunction& fn, at::ObserverContext*) {
+  if (in_child) return;
+  end_function(fn);
+  if (--thread.inside == 0) sentinel_op_untold(0);
 }
 
 // One of the two observers is on. They are exchanged at a step's border, and when memory gets short
@@ -443,6 +473,7 @@ Observers observers;
 
 std::unique_ptr<at::ObserverContext> start(const at::RecordFunction& fn) {
   if (in_child) return nullptr;
+  start_function(fn);
   const Depths before = thread;
   try {
     start_frame(fn);
@@ -456,6 +487,7 @@ std::unique_ptr<at::ObserverContext> start(const at::RecordFunction& fn) {
 
 void end(const at::RecordFunction& fn, at::ObserverContext*) {
   if (in_child) return;
+  end_function(fn);
   try {
     end_frame(fn);
   } catch (const std::exception& error) {
@@ -503,6 +535,7 @@ EXPORT void* sentinel_torch_gpu_malloc(ssize_t bytes, int device, void* stream) 
     sentinel_compute_on(stream);
     address = sentinel_malloc(size);
     full = address == nullptr && bytes != 0;
+    if (full) note_refused(size);
     observers.choose();
   } else {
     const int code = sentinel_unmanaged_malloc(device, size, &address);

@@ -73,6 +73,9 @@ SENTINEL_API int sentinel_pin(const void* storage);
 /* Bytes of the device that tensors may have, as far as that is known now: a share is of the most
  * that was alive until now. */
 SENTINEL_API size_t sentinel_gpu_budget(void);
+/* 1: beside all tensors that are alive the device has so many bytes, whatever the budget: a program
+ * without Sentinel would have been given them. */
+SENTINEL_API int sentinel_gpu_has_room(size_t bytes);
 /* Memory of another device than the session's, which is not managed: no op names it. From the
  * driver, in that device's primary context; what is freed goes back once all is over that the
  * device was given until then, and nobody waits for that but who finds the device full. 0,

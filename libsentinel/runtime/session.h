@@ -78,6 +78,7 @@ class Session {
   void used_on(const void* storage, void* stream) noexcept;
   bool pin(const void* storage) noexcept;  // whether it was not before
   std::uint64_t device_budget();           // as far as it is known now
+  bool device_has_room(std::size_t bytes);  // beside all tensors, whatever the budget
   void op_end() noexcept;
   void step_end() noexcept;
 

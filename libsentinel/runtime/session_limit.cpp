@@ -101,6 +101,13 @@ std::uint64_t Session::device_budget() {
                                                    options_.fast.percent / 100));
 }
 
+bool Session::device_has_room(std::size_t bytes) {
+  const Guard guard(lock_);
+  if (!driver_ || in_child_) return false;
+  const auto room = driver_->free_bytes() + engine_->counters().held_bytes;
+  return space_.live_bytes() <= room && bytes <= room - space_.live_bytes();
+}
+
 // The first kind of step that was profiled settles it for all others. Of a device it is no more
 // than the engine takes.
 std::uint64_t Session::fast_bytes(const Profile& profile) const {

@@ -377,6 +377,52 @@ def test_a_device_that_is_full_of_what_stays_says_so(python, device):
     assert "stay" not in second
 
 
+WORKSPACE = """
+import contextlib, io, runpy, sys, torch
+training = runpy.run_path(sys.argv[1])
+core = training["attach"]()
+steps, megabytes, catches = int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "op"
+
+def shifted(value):
+    try:
+        torch.empty(megabytes << 20, dtype=torch.uint8)
+    except RuntimeError:
+        print("without a workspace")
+        if not catches:
+            raise
+        return value + 1
+    return value + 2
+
+library = torch.library.Library("tests", "DEF")
+library.define("shifted(Tensor value) -> Tensor")
+library.impl("shifted", shifted, "CPU")
+value = torch.zeros(1 << 20)
+with contextlib.redirect_stdout(io.StringIO()):
+    training["train"](steps, torch.Tensor.backward, None, None, 64, 8, "sgd")
+print("ops are wanted:", core.sentinel_wants_ops())
+for _ in range(2):
+    try:
+        print("made", float(torch.ops.tests.shifted(value)[0]), flush=True)
+    except RuntimeError as error:
+        print(str(error).splitlines()[0].split(":")[0], flush=True)
+"""
+REFUSED = "without a workspace\nCUDA out of memory. Tried to allocate 314572800 bytes under Sentinel\n"
+
+
+@pytest.mark.parametrize("steps, wanted", [(0, 1), (8, 0)], ids=["ops are told", "ops are not told"])
+@pytest.mark.parametrize("megabytes, catches, told, status", [
+    (1, "op", "made 2.0\n" * 2, 0),
+    (300, "op", "without a workspace\n", 125),
+    (300, "program", REFUSED * 2, 0),
+    (600, "op", "without a workspace\nmade 1.0\n" * 2, 0)])
+def test_an_op_that_does_without_memory_ends_training(steps, wanted, megabytes, catches, told, status, python, device):
+    """As cuDNN does, with other numbers. Where the device itself has no room PyTorch goes on alone, too."""
+    outcome = training.finish([python, "-c", WORKSPACE, TRAINING, str(steps), str(megabytes), catches],
+                              env=dict(device, SENTINEL_FAST="64M"))
+    assert (outcome.status, outcome.out) == (status, f"ops are wanted: {wanted}\n{told}"), outcome.err
+    assert ("tests::shifted was refused memory within the budget" in outcome.err) == (status != 0)
+
+
 GROUPS = """
 import os, runpy, sys, torch, torch.distributed as dist
 training = runpy.run_path(sys.argv[1])
