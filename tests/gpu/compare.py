@@ -12,6 +12,7 @@ figures are held against its own. Where it failed it is tried once more; all els
 import argparse
 import json
 import pathlib
+import shutil
 import statistics
 import sys
 import tempfile
@@ -19,11 +20,12 @@ import time
 
 import bounded
 import table
-from compared import (BASELINES, GRANULE, MODELS, NO_TIME, SHARES, by_other_policies, by_plan_and_by_demand,
-                      without_plain, wrong)
+from compared import (BASELINES, GRANULE, MODELS, NO_TIME, SHARES, Contender, by_other_policies,
+                      by_plan_and_by_demand, without_plain, wrong)
 from results import Results, about
 
 HERE = pathlib.Path(__file__).resolve().parent
+TOLD = 40  # lines of what a training that failed has said
 STEPS = 10  # the first three or four warm up and are profiled
 
 
@@ -43,6 +45,7 @@ def add_options(parser):
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--size", default="full", help="of the models: full, small, or tiny to test this script")
     parser.add_argument("--gpu-memory", default="pools", choices=("auto", "pools", "managed"))
+    parser.add_argument("--profiles", type=pathlib.Path, help="folder for the profile of each model in the first share")
     parser.add_argument("--host-memory", help="bytes (8G): of the first share, also with so much of the host's memory "
                         "and a file below it")
 
@@ -59,13 +62,13 @@ def training(args, model, *flags, size=None):
     return list(map(str, words))
 
 
-def under(args, contender, summary, words):
+def under(args, contender, summary, profile, words):
     """The words under `sentinel run`."""
     chosen = {"--fast": contender.share and f"{contender.share}%", "--policy": contender.policy,
               "--host-memory": contender.host, "--granule": contender.granule if contender.granule != GRANULE else None}
     flags = [word for flag, value in chosen.items() if value for word in (flag, value)]
     return [args.sentinel, "run", "--tiers", "fast=gpu0,slow=host", "--gpu-memory", args.gpu_memory, *flags,
-            "--summary", summary, "--", *words]
+            "--summary", summary, "-o", profile, "--", *words]
 
 
 def row_of(run, reference):
@@ -84,7 +87,7 @@ def row_of(run, reference):
 class Comparison:
     def __init__(self, args, results, folder, deadline):
         self.args, self.results, self.deadline = args, results, deadline
-        self.record, self.summary = folder / "run.json", folder / "summary.json"
+        self.record, self.summary, self.profile = (folder / name for name in ("run.json", "summary.json", "run.sentinel"))
         self.again = f"plain, call {results.call + 1}"
 
     def missing(self, model, label):
@@ -126,12 +129,15 @@ class Comparison:
     def go_on(self, model, contender):
         """Sentinel."""
         runs, reason, said = self.trained(model, [contender.label],
-                                          *under(self.args, contender, self.summary, self.words(model)))
+                                          *under(self.args, contender, self.summary, self.profile, self.words(model)))
         row = row_of(runs[0] if runs else {"failure": reason}, self.reference(model))
         if self.summary.exists():
             row["summary"] = json.loads(self.summary.read_text())
         if said:
             row["said"] = said
+        if self.args.profiles and self.profile.exists() and contender == Contender(self.args.shares[0]):
+            self.args.profiles.mkdir(parents=True, exist_ok=True)
+            shutil.copy(self.profile, self.args.profiles / f"{model}.sentinel")
         self.results.put(row, "models", model, contender.label)
 
     def words(self, model, *flags):
@@ -140,7 +146,7 @@ class Comparison:
 
     def trained(self, model, labels, *words):
         """Records of those that ended, what kept the others from it, and what Sentinel said."""
-        for path in (self.record, self.summary):
+        for path in (self.record, self.summary, self.profile):
             path.unlink(missing_ok=True)
         left = self.deadline - time.monotonic()
         if left <= 0:
@@ -151,6 +157,8 @@ class Comparison:
         if ended.status != 0 and len(labels) == 1:
             runs = []  # what fails, or does not end, when its record is written, has failed
         said = [line for line in ended.err.splitlines() if line.startswith("sentinel: ")]
+        if ended.status != 0:
+            print("\n".join(ended.err.splitlines()[-TOLD:]), file=sys.stderr, flush=True)
         if ended.status is None:
             return runs, NO_TIME if left < self.args.each else f"not over after {self.args.each:.0f} s", said
         return runs, ended.reason(), said

@@ -38,7 +38,7 @@ def cases(python, sentinel, *names):
     return subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=140)
 
 
-def test_programs_print_the_same_in_half_of_their_memory(python, build):
+def test_programs_print_the_same_in_a_share_of_their_memory(python, build):
     """On the processor, and so what a device has in common with it: that these programs train, and are compared."""
     done = cases(python, build / "bin" / "sentinel", "straight", "forked", "another_thread", "another_device")
     assert done.returncode == 0, done.stdout + done.stderr
