@@ -3,7 +3,10 @@
 
 #include <unistd.h>
 
+#include <cstdint>
 #include <utility>
+
+struct stat;
 
 namespace sentinel {
 
@@ -34,5 +37,27 @@ class Descriptor {
 // be written into their file. A high number stays closed, and its use an error. -1 stays -1, with
 // its errno.
 int out_of_reach(int fd) noexcept;
+
+// A number, and which file it meant when it was ours. A program that closes a number may get it for
+// a file of its own: whoever then writes, reads, cuts or closes by the number does so to that file.
+// (The kernel's nameless objects, an eventfd and a userfaultfd, are one file in this sense.)
+// Copies mean the same number; none closes it when it ends.
+class OurFile {
+ public:
+  OurFile() = default;
+  explicit OurFile(int number) noexcept;
+
+  int number() const noexcept { return number_; }
+  bool is_open() const noexcept { return number_ >= 0; }  // or was, and the program has closed it
+  // Else errno is EBADF.
+  bool is_ours() const noexcept;
+  bool is(const struct stat& found) const noexcept;
+  // Where it is ours.
+  void close() noexcept;
+
+ private:
+  int number_ = -1;
+  std::uint64_t device_ = 0, inode_ = 0;
+};
 
 }  // namespace sentinel

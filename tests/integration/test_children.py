@@ -166,6 +166,46 @@ print("wrong", training.wrong(), flush=True)
         assert [file.name for file in files if file.read_bytes() != content] == []
 
 
+@pytest.mark.parametrize("of_kind, steps, flags", [("", 0, ()), ("", 6, ("--io", "threads")), ("io_uring", 6, ()),
+                                                   ("eventfd", 6, ()), ("memfd", 0, ()), ("#", 6, ("--io", "threads"))])
+def test_files_under_our_numbers_stay_the_programs(of_kind, steps, flags, sentinel, python, tmp_path):
+    """As where a program with a low limit of descriptors closes all and opens many of its own."""
+    script = tmp_path / "takes_numbers.py"
+    content = bytes(range(1, 129)) * (1 << 13)
+    files = [tmp_path / f"own-{k}" for k in range(40)]
+    for file in files:
+        file.write_bytes(content)
+    script.write_text(f"""
+import os, sys
+sys.path.insert(0, {str(CHILDREN.parent)!r})
+import children
+of_kind, steps, *names = sys.argv[1:]
+training = children.Training(8192, 1 << 20)
+for _ in range(int(steps)):
+    training.step()
+taken = []
+for number in map(int, os.listdir("/proc/self/fd")):
+    try:
+        if number > 2 and of_kind in os.readlink(f"/proc/self/fd/{{number}}"):
+            taken.append(number)
+    except OSError:
+        pass
+assert 0 < len(taken) <= len(names), taken
+own = [os.open(name, os.O_RDWR) for name in names]
+for number, file in zip(taken, own):
+    os.dup2(file, number)
+for _ in range(12):
+    training.step()
+    if sum(os.lseek(file, 0, os.SEEK_CUR) for file in own):
+        os._exit(3)
+print("wrong", training.wrong(), flush=True)
+""")
+    outcome = sentinel("run", "--fast", "64M", *flags, "--", python, script, of_kind, steps, *files)
+    assert outcome.status == 125, outcome.out + outcome.err
+    assert "this program has closed" in outcome.err and "wrong" not in outcome.out
+    assert [file.name for file in files if file.read_bytes() != content] == []
+
+
 def test_a_child_that_no_handler_announced_finds_no_zeros(sentinel, python, tmp_path):
     """Made by clone alone, it has no arena; what it maps then is never put where the arena was."""
     script = tmp_path / "raw_child.py"

@@ -93,9 +93,9 @@ FaultLoop::FaultLoop(const UffdHandle& handle, bool keeper)
       event_(out_of_reach(eventfd(0, EFD_CLOEXEC))),
       features_(handle.features),
       deferred_(std::make_unique<uffd_msg[]>(kDeferred)) {
-  if (event_ < 0) {
+  if (!event_.is_open()) {
     const int code = errno;
-    close(uffd_);
+    uffd_.close();
     throw Error("creating the fault loop's eventfd", code);
   }
   // The loop thread must never run a signal handler: it might touch registered memory.
@@ -104,8 +104,8 @@ FaultLoop::FaultLoop(const UffdHandle& handle, bool keeper)
 }
 
 FaultLoop::~FaultLoop() {
-  if (uffd_ < 0) return;  // abandoned
-  if (hidden_) {          // nobody else can end it
+  if (!uffd_.is_open()) return;  // abandoned
+  if (hidden_) {                 // nobody else can end it
     thread_.detach();
     return;
   }
@@ -115,13 +115,13 @@ FaultLoop::~FaultLoop() {
     over_.notify_all();
     keeper_.join();
   }
-  close(uffd_);
-  close(event_);
+  uffd_.close();
+  event_.close();
 }
 
 void FaultLoop::keep() noexcept {
   pthread_setname_np(pthread_self(), "sentinel-keeper");
-  keep_only({uffd_});
+  keep_only({uffd_.number()});
   over_.wait(false);
 }
 
@@ -136,36 +136,39 @@ void FaultLoop::lost() noexcept {
   if (lost_ != nullptr) lost_(lost_context_);
 }
 
-void FaultLoop::signal_loop() noexcept {
+// False: the program has closed the event.
+bool FaultLoop::signal_loop() noexcept {
   const std::uint64_t one = 1;
-  while (write(event_, &one, sizeof one) < 0 && errno == EINTR) {
+  while (event_.is_ours()) {
+    if (write(event_.number(), &one, sizeof one) > 0) return true;
+    if (errno != EINTR) return false;
   }
+  return false;
 }
 
 void FaultLoop::stop() noexcept {
-  signal_loop();
+  if (!signal_loop()) lost();
   thread_.join();
 }
 
 int FaultLoop::hide_descriptors() noexcept {
   wish_ = kHide;
-  signal_loop();
+  if (!signal_loop()) return -EBADF;
   wish_.wait(kHide);
   const int code = wish_;
   if (code != 0) return code;
-  close(uffd_);
-  close(event_);
+  for (OurFile file : {uffd_, event_}) file.close();  // the loop thread goes on with their numbers
   hidden_ = true;
   return 0;
 }
 
 void FaultLoop::abandon_in_child() noexcept {
-  if (uffd_ < 0) return;
+  if (!uffd_.is_open()) return;
   if (!hidden_) {
-    close(uffd_);
-    close(event_);
+    uffd_.close();
+    event_.close();
   }
-  uffd_ = event_ = -1;
+  uffd_ = event_ = {};
   thread_.detach();
   if (keeper_.joinable()) keeper_.detach();
 }
@@ -193,10 +196,12 @@ void FaultLoop::run() noexcept {
   // Whoever it wakes should not take its processor while others wait. Where that is not permitted,
   // they wait a little longer.
   setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), -20);
-  pollfd wait[2] = {{uffd_, POLLIN, 0}, {event_, POLLIN, 0}};
+  // Nobody can write to a userfaultfd: what could be written to is a file of the program's.
+  pollfd wait[2] = {{uffd_.number(), POLLIN | POLLOUT, 0}, {event_.number(), POLLIN, 0}};
   uffd_msg batch[kBatch];
   for (;;) {
     if (poll(wait, 2, -1) < 0) continue;
+    if (wait[0].revents & POLLOUT) return lost();
     if (wait[0].revents & POLLIN) {
       const std::size_t got = read_messages(batch);
       for (std::size_t i = 0; i < got; ++i) answer(batch[i]);
@@ -213,14 +218,18 @@ void FaultLoop::run() noexcept {
 // The event has been raised: for a wish, or to end the loop.
 bool FaultLoop::goes_on() noexcept {
   std::uint64_t raised = 0;
-  if (read(event_, &raised, sizeof raised) < 0 || wish_ != kHide) return false;
-  wish_ = keep_only({uffd_, event_});
+  if (!event_.is_ours() || read(event_.number(), &raised, sizeof raised) < 0) {
+    lost();
+    return false;
+  }
+  if (wish_ != kHide) return false;
+  wish_ = keep_only({uffd_.number(), event_.number()});
   wish_.notify_all();
   return true;
 }
 
 std::size_t FaultLoop::read_messages(uffd_msg* batch) noexcept {
-  const ssize_t bytes = read(uffd_, batch, kBatch * sizeof(uffd_msg));
+  const ssize_t bytes = read(uffd_.number(), batch, kBatch * sizeof(uffd_msg));
   if (bytes < 0 && errno == EBADF) lost();
   return bytes <= 0 ? 0 : static_cast<std::size_t>(bytes) / sizeof(uffd_msg);
 }
@@ -263,7 +272,7 @@ void FaultLoop::resolve_plainly(const Fault& fault) noexcept {
   const std::uintptr_t page = fault.address & ~(kPage - 1);
   if (fault.protect) {
     uffdio_writeprotect request{.range = {page, kPage}, .mode = 0};
-    if (ioctl(uffd_, UFFDIO_WRITEPROTECT, &request) != 0) wake(page, kPage);
+    if (ioctl(uffd_.number(), UFFDIO_WRITEPROTECT, &request) != 0) wake(page, kPage);
     return;
   }
   const int rc = fault.minor ? cont(page, kPage) : zero(page, kPage);
@@ -278,6 +287,7 @@ bool FaultLoop::let_pass() noexcept {
   std::size_t got = 0;
   if (on_loop_thread()) {
     uffd_msg batch[kBatch];
+    if (!uffd_.is_ours()) lost();
     got = read_messages(batch);
     for (std::size_t i = 0; i < got; ++i) defer(batch[i]);
   }
@@ -293,17 +303,17 @@ int FaultLoop::register_range(std::uintptr_t address, std::size_t length, bool m
   request.range = {address, length};
   request.mode = (missing ? UFFDIO_REGISTER_MODE_MISSING : 0) |
                  (minor ? UFFDIO_REGISTER_MODE_MINOR : 0) | (protect ? UFFDIO_REGISTER_MODE_WP : 0);
-  return ioctl(uffd_, UFFDIO_REGISTER, &request) == 0 ? 0 : -errno;
+  return ioctl(uffd_.number(), UFFDIO_REGISTER, &request) == 0 ? 0 : -errno;
 }
 
 int FaultLoop::unregister_range(std::uintptr_t address, std::size_t length) noexcept {
   uffdio_range range{address, length};
-  return ioctl(uffd_, UFFDIO_UNREGISTER, &range) == 0 ? 0 : -errno;
+  return ioctl(uffd_.number(), UFFDIO_UNREGISTER, &range) == 0 ? 0 : -errno;
 }
 
 int FaultLoop::wake(std::uintptr_t address, std::size_t length) noexcept {
   uffdio_range range{address, length};
-  return ioctl(uffd_, UFFDIO_WAKE, &range) == 0 ? 0 : -errno;
+  return ioctl(uffd_.number(), UFFDIO_WAKE, &range) == 0 ? 0 : -errno;
 }
 
 int FaultLoop::cont(std::uintptr_t address, std::size_t length, Wake waking) noexcept {
@@ -311,7 +321,7 @@ int FaultLoop::cont(std::uintptr_t address, std::size_t length, Wake waking) noe
     uffdio_continue request{};
     request.range = {address + offset, rest};
     request.mode = waking == Wake::no ? UFFDIO_CONTINUE_MODE_DONTWAKE : 0;
-    const int rc = ioctl(uffd_, UFFDIO_CONTINUE, &request);
+    const int rc = ioctl(uffd_.number(), UFFDIO_CONTINUE, &request);
     return outcome(rc, request.mapped);
   };
   const Filled filled = fill(length, true, call, [this] { return let_pass(); });
@@ -323,7 +333,7 @@ int FaultLoop::cont_around(std::uintptr_t address, std::size_t length) noexcept 
   for (;;) {
     uffdio_continue request{};
     request.range = {address, length};
-    const int rc = ioctl(uffd_, UFFDIO_CONTINUE, &request);
+    const int rc = ioctl(uffd_.number(), UFFDIO_CONTINUE, &request);
     const std::int64_t result = outcome(rc, request.mapped);
     if (result > 0) return 0;
     if (result == -EEXIST) return wake(address, kPage);
@@ -340,7 +350,7 @@ void FaultLoop::cont_unless_mapped(std::uintptr_t address, std::size_t length) n
   uffdio_continue request{};
   request.range = {address, length};
   request.mode = UFFDIO_CONTINUE_MODE_DONTWAKE;
-  ioctl(uffd_, UFFDIO_CONTINUE, &request);
+  ioctl(uffd_.number(), UFFDIO_CONTINUE, &request);
 }
 
 int FaultLoop::copy(std::uintptr_t to, std::uintptr_t from, std::size_t length,
@@ -360,7 +370,7 @@ int FaultLoop::copy_in_mode(std::uintptr_t to, std::uintptr_t from, std::size_t 
     request.src = from + offset;
     request.len = rest;
     request.mode = mode;
-    const int rc = ioctl(uffd_, UFFDIO_COPY, &request);
+    const int rc = ioctl(uffd_.number(), UFFDIO_COPY, &request);
     return outcome(rc, request.copy);
   };
   const Filled filled = fill(length, true, call, [this] { return let_pass(); });
@@ -373,7 +383,7 @@ int FaultLoop::zero(std::uintptr_t address, std::size_t length, Wake waking) noe
     uffdio_zeropage request{};
     request.range = {address + offset, rest};
     request.mode = waking == Wake::no ? UFFDIO_ZEROPAGE_MODE_DONTWAKE : 0;
-    const int rc = ioctl(uffd_, UFFDIO_ZEROPAGE, &request);
+    const int rc = ioctl(uffd_.number(), UFFDIO_ZEROPAGE, &request);
     return outcome(rc, request.zeropage);
   };
   const Filled filled = fill(length, true, call, [this] { return let_pass(); });
@@ -389,7 +399,7 @@ int FaultLoop::move(std::uintptr_t to, std::uintptr_t from, std::size_t length, 
     request.src = from + offset;
     request.len = rest;
     request.mode = waking == Wake::no ? UFFDIO_MOVE_MODE_DONTWAKE : 0;
-    const int rc = ioctl(uffd_, UFFDIO_MOVE, &request);
+    const int rc = ioctl(uffd_.number(), UFFDIO_MOVE, &request);
     return outcome(rc, request.move);
   };
   // A page that somebody else holds for long answers EAGAIN for long: the caller has a copy.

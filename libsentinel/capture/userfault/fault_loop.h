@@ -27,6 +27,7 @@
 
 struct uffd_msg;
 
+#include "base/descriptor.h"
 #include "capture/userfault/uffd_open.h"
 
 namespace sentinel {
@@ -133,7 +134,7 @@ class FaultLoop {
   // leaked.
   void abandon_in_child() noexcept;
 
-  int descriptor() const noexcept { return uffd_; }
+  int descriptor() const noexcept { return uffd_.number(); }
   std::uint64_t faults() const noexcept { return faults_.load(std::memory_order_relaxed); }
 
  private:
@@ -153,7 +154,7 @@ class FaultLoop {
   void answer(const uffd_msg&) noexcept;
   void resolve_plainly(const Fault&) noexcept;
   bool let_pass() noexcept;
-  void signal_loop() noexcept;
+  bool signal_loop() noexcept;
   void stop() noexcept;
   void keep() noexcept;
   bool goes_on() noexcept;
@@ -162,8 +163,8 @@ class FaultLoop {
 
   static constexpr int kHide = 1, kNoWish = 2;  // else what hiding answered: 0 or less
 
-  int uffd_ = -1, event_ = -1;  // the event: a wish, or else the end
-  bool hidden_ = false;         // the descriptors are the loop thread's alone
+  OurFile uffd_, event_;  // the event: a wish, or else the end
+  bool hidden_ = false;   // the descriptors are the loop thread's alone
   std::atomic<int> wish_ = kNoWish;
   std::uint64_t features_ = 0;
   // Faults read while waiting for a remap's notice in the midst of answering one; loop thread only.

@@ -21,6 +21,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "capture/userfault/fault_loop.h"
 #include "engine/granule.h"
 
@@ -89,7 +90,7 @@ class SharedFrames final : public Backing {
 
   // While counting, an installed block stays unmapped: its first touch is the access source's.
   void count(bool on) { counting_ = on; }
-  int descriptor() const { return fd_; }
+  int descriptor() const noexcept;
 
   // The arena's mapping has been replaced: nobody writes to the file any more. From then on
   // buffer() is for reading, and blocks are let go by drop_from() alone. -EBUSY: somebody may, for
@@ -99,10 +100,12 @@ class SharedFrames final : public Backing {
   void drop_from(BlockIndex) noexcept;
 
  private:
+  void require_ours() const noexcept;
+
   FaultLoop& loop_;
   std::uintptr_t arena_, alias_;
   std::uint64_t bytes_;
-  int fd_;
+  OurFile file_;
   std::uint64_t pinned_;
   bool counting_ = false;
 };

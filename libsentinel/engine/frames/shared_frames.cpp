@@ -9,6 +9,7 @@
 #include "alloc/ranges.h"
 #include "base/kept_memory.h"
 #include "engine/frames/backing.h"
+#include "engine/host/stop.h"
 
 namespace sentinel {
 
@@ -18,15 +19,25 @@ SharedFrames::SharedFrames(FaultLoop& loop, std::uintptr_t arena, std::uint64_t 
       arena_(arena),
       alias_(0),
       bytes_(bytes),
-      fd_(create_memory_file("sentinel", bytes)),
+      file_(create_memory_file("sentinel", bytes)),
       pinned_(pinned) {
-  alias_ = map_shared(fd_, bytes, kGranule);
+  alias_ = map_shared(file_.number(), bytes, kGranule);
   madvise(reinterpret_cast<void*>(alias_), bytes, MADV_DONTFORK);
 }
 
 SharedFrames::~SharedFrames() {
   munmap(reinterpret_cast<void*>(alias_), bytes_);
-  close(fd_);
+  file_.close();
+}
+
+int SharedFrames::descriptor() const noexcept {
+  require_ours();
+  return file_.number();
+}
+
+// Else what is done to it would be done to a file of the program's, or that be mapped as memory.
+void SharedFrames::require_ours() const noexcept {
+  if (!file_.is_ours()) stop_training(kClosed);
 }
 
 // A page leaves a file though it is pinned, and whoever has pinned it goes on with what nobody
@@ -45,39 +56,46 @@ void* SharedFrames::buffer(BlockIndex block, Token) noexcept {
 void SharedFrames::scrub(BlockIndex block, Token) noexcept {
   const auto offset = static_cast<off_t>(static_cast<std::uint64_t>(block) * kGranule);
   madvise(buffer(block, 0), kGranule, MADV_DONTNEED);
-  fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, kGranule);
+  require_ours();
+  fallocate(file_.number(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, kGranule);
 }
 
 // A completion of io_uring in this thread interrupts fallocate() though no signal has come.
 int SharedFrames::install(BlockIndex block, Token) noexcept {
   const auto offset = static_cast<std::uint64_t>(block) * kGranule;
-  while (fallocate(fd_, 0, static_cast<off_t>(offset), kGranule) != 0)
+  require_ours();
+  while (fallocate(file_.number(), 0, static_cast<off_t>(offset), kGranule) != 0)
     if (errno != EINTR) return -errno;
   return counting_ ? loop_.wake(arena_ + offset, kGranule) : loop_.cont(arena_ + offset, kGranule);
 }
 
 // The kernel seals no file that has a page which it holds for I/O. It waits a little itself.
 int SharedFrames::seal() noexcept {
+  require_ours();
   constexpr int kTries = 10;
   const auto map = [this](int protection, int flags, int fd) {
     void* at = reinterpret_cast<void*>(alias_);
     if (mmap(at, bytes_, protection, flags | MAP_FIXED, fd, 0) == MAP_FAILED) return -errno;
     return madvise(at, bytes_, MADV_DONTFORK) == 0 ? 0 : -errno;
   };
-  const auto add_seal = [this] { return fcntl(fd_, F_ADD_SEALS, F_SEAL_WRITE) == 0 ? 0 : -errno; };
+  const auto add_seal = [this] {
+    return fcntl(file_.number(), F_ADD_SEALS, F_SEAL_WRITE) == 0 ? 0 : -errno;
+  };
   int code = map(PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
   if (code == 0) code = add_seal();
   for (int i = 1; code == -EBUSY && i < kTries; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     code = add_seal();
   }
-  const int mapped = map(code == 0 ? PROT_READ : PROT_READ | PROT_WRITE, MAP_SHARED, fd_);
+  const int mapped =
+      map(code == 0 ? PROT_READ : PROT_READ | PROT_WRITE, MAP_SHARED, file_.number());
   return code != 0 ? code : mapped;
 }
 
 void SharedFrames::drop_from(BlockIndex block) noexcept {
+  require_ours();
   [[maybe_unused]] const int code =
-      ftruncate(fd_, static_cast<off_t>(static_cast<std::uint64_t>(block) * kGranule));
+      ftruncate(file_.number(), static_cast<off_t>(static_cast<std::uint64_t>(block) * kGranule));
 }
 
 }  // namespace sentinel

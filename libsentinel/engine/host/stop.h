@@ -7,4 +7,7 @@ namespace sentinel {
 // faults nothing may.
 [[noreturn]] void stop_training(const char* why) noexcept;
 
+constexpr char kClosed[] =
+    "this program has closed descriptors that it did not open, those of Sentinel among them";
+
 }  // namespace sentinel

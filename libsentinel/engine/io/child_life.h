@@ -5,7 +5,7 @@
 // child could close, and comes true when the last of them has ended or executed another program.
 #pragma once
 
-#include <cstdint>
+#include "base/descriptor.h"
 
 namespace sentinel {
 
@@ -13,7 +13,7 @@ class ChildLife {
  public:
   // Before fork(). Nobody lives, and errno says why, where the kernel refuses it: !begun().
   static ChildLife begin() noexcept;
-  bool begun() const { return file_ >= 0; }
+  bool begun() const { return file_.is_open(); }
 
   // After fork(): in the parent, which lets go of the mapping; in the child, which keeps it.
   void in_parent() noexcept;
@@ -25,11 +25,7 @@ class ChildLife {
   void forget() noexcept;
 
  private:
-  // Else the program has closed the descriptor, and has opened a file of its own under its number.
-  bool is_ours() const noexcept;
-
-  int file_ = -1;
-  std::uint64_t device_ = 0, inode_ = 0;  // of the file
+  OurFile file_;
   void* mapping_ = nullptr;
 };
 

@@ -77,6 +77,7 @@ const char* print_transfer_error(int error) noexcept {
   if (error == kOtherEnd)
     return "the slow tier's file does not end where it was left: another process has truncated or "
            "extended it, or this program has closed it";
+  if (error == EBADF) return "this program has closed the slow tier's file, which it did not open";
   return strerror(error);
 }
 
@@ -124,7 +125,7 @@ SlowFile::SlowFile(const Options& options)
     for (const auto& directory : directories) open_in(directory, options.named);
   } catch (...) {
     forget_names();
-    for (const int file : files_) close(file);
+    for (auto& file : files_) file.close();
     throw;
   }
   free_.reserve(1 << 16);
@@ -143,7 +144,8 @@ void SlowFile::open_in(const std::string& directory, bool named) {
     }
     if (file < 0) continue;
     direct_ &= direct != 0;
-    return files_.push_back(out_of_reach(file));
+    files_.emplace_back(out_of_reach(file));
+    return;
   }
   throw Error(fmt::format("could not create a file in {}; name a writable directory on an SSD with "
                           "--slow DIR",
@@ -175,17 +177,23 @@ void SlowFile::forget_names() noexcept {
 
 SlowFile::~SlowFile() {
   forget_names();
-  for (const int file : files_) close(file);
+  for (auto& file : files_) file.close();
   for (auto& child : children_) child.life.forget();
+}
+
+std::vector<int> SlowFile::files() const {
+  std::vector<int> numbers;
+  for (const auto& file : files_) numbers.push_back(file.number());
+  return numbers;
 }
 
 // Each file has as much as the one with the least; those on one disk share it.
 std::uint64_t SlowFile::capacity() const {
   std::map<dev_t, std::pair<std::uint64_t, std::uint64_t>> disks;  // free bytes, files
-  for (const int file : files_) {
+  for (const auto& file : files_) {
     struct stat found {};
     struct statvfs fs {};
-    if (fstat(file, &found) != 0 || fstatvfs(file, &fs) != 0) return 0;
+    if (fstat(file.number(), &found) != 0 || fstatvfs(file.number(), &fs) != 0) return 0;
     auto& [bytes, files] = disks[found.st_dev];
     bytes = static_cast<std::uint64_t>(fs.f_bavail) * fs.f_frsize;
     ++files;
@@ -210,7 +218,7 @@ bool SlowFile::grow() noexcept {
       return false;
     }
   next_end_ = end;
-  for (const int file : files_)
+  for (const auto& file : files_)
     if (!extend(file, end)) return false;
   end_ = end;
   generation_of_.resize(static_cast<std::size_t>(slots_ + more));
@@ -220,11 +228,11 @@ bool SlowFile::grow() noexcept {
 }
 
 // Where the file system allocates nothing beforehand, the file still ends where it is to end.
-bool SlowFile::extend(int file, std::uint64_t end) const noexcept {
+bool SlowFile::extend(const OurFile& file, std::uint64_t end) const noexcept {
   const auto begin = static_cast<off_t>(end_.load());
   const auto more = static_cast<off_t>(end) - begin;
-  while (fallocate(file, 0, begin, more) != 0) {
-    if (errno == EOPNOTSUPP) return ftruncate(file, static_cast<off_t>(end)) == 0;
+  while (fallocate(file.number(), 0, begin, more) != 0) {
+    if (errno == EOPNOTSUPP) return ftruncate(file.number(), static_cast<off_t>(end)) == 0;
     if (errno != EINTR) return false;
   }
   return true;
@@ -234,7 +242,7 @@ bool SlowFile::extend(int file, std::uint64_t end) const noexcept {
 bool SlowFile::ends_as_left(std::int64_t slot) const noexcept {
   const auto least = end_.load();
   struct stat found {};
-  if (fstat(descriptor(slot), &found) != 0) return false;
+  if (fstat(descriptor(slot), &found) != 0 || !files_[file(slot)].is(found)) return false;
   const auto end = static_cast<std::uint64_t>(found.st_size);
   return end >= least && end <= next_end_.load();
 }
@@ -277,7 +285,9 @@ int SlowFile::map_files() noexcept {
   if (slots_ == 0) return 0;
   mappings_.resize(files_.size());
   for (std::size_t i = 0; i < files_.size(); ++i) {
-    void* address = mmap(nullptr, end_, PROT_READ, MAP_PRIVATE, files_[i], 0);
+    void* address = files_[i].is_ours()
+                        ? mmap(nullptr, end_, PROT_READ, MAP_PRIVATE, files_[i].number(), 0)
+                        : MAP_FAILED;
     if (address == MAP_FAILED) {
       const int code = errno;
       unmap_files();

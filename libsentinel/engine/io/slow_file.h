@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "engine/io/checksums.h"
 #include "engine/io/child_life.h"
 #include "sentinel/tier.h"
@@ -53,8 +54,10 @@ class SlowFile final : public Tier {
   std::uint64_t offset(std::int64_t slot) const {
     return static_cast<std::uint64_t>(slot) / files_.size() * frame_bytes_;
   }
-  int descriptor(std::int64_t slot) const { return files_[file(slot)]; }
-  const std::vector<int>& files() const { return files_; }
+  int descriptor(std::int64_t slot) const { return files_[file(slot)].number(); }
+  // Else the program has closed the slot's file, and errno is EBADF.
+  bool is_ours(std::int64_t slot) const noexcept { return files_[file(slot)].is_ours(); }
+  std::vector<int> files() const;
   bool direct() const { return direct_; }  // all of them
   void forget_names() noexcept;
 
@@ -89,14 +92,14 @@ class SlowFile final : public Tier {
   void open_in(const std::string& directory, bool named);
   int open_named(const std::string& directory, int flags, bool stays);
   bool grow() noexcept;
-  bool extend(int file, std::uint64_t end) const noexcept;
+  bool extend(const OurFile&, std::uint64_t end) const noexcept;
   int map_files() noexcept;
   void unmap_files() noexcept;
   void reap() noexcept;
   bool child_may_read(std::int64_t slot) const noexcept;
 
   std::uint64_t frame_bytes_;
-  std::vector<int> files_;  // descriptors
+  std::vector<OurFile> files_;
   std::vector<std::string> names_;
   bool direct_ = true;
   mutable Checksums checksums_;

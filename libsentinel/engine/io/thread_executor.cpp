@@ -103,6 +103,7 @@ class ThreadExecutor final : public Executor {
   // Bytes moved, or a negative errno.
   std::int64_t move_host(const Transfer& transfer, char* at, std::uint64_t bytes,
                          std::uint64_t offset) const noexcept {
+    if (!file_.is_ours(transfer.slot)) return -EBADF;
     const int fd = file_.descriptor(transfer.slot);
     const auto n = transfer.write ? pwrite(fd, at, bytes, static_cast<off_t>(offset))
                                   : pread(fd, at, bytes, static_cast<off_t>(offset));

@@ -34,11 +34,11 @@ class UringExecutor final : public Executor {
           -code);
     // A copy of the library's number for the ring, which it uses for all of its calls.
     ring_.ring_fd = ring_.enter_ring_fd = out_of_reach(ring_.ring_fd);
-    const auto& files = file.files();
+    const auto files = file.files();
     fixed_files_ =
         io_uring_register_files(&ring_, files.data(), static_cast<unsigned>(files.size())) == 0;
-    event_ = out_of_reach(eventfd(0, EFD_CLOEXEC));
-    if (event_ < 0) {
+    event_ = OurFile(out_of_reach(eventfd(0, EFD_CLOEXEC)));
+    if (!event_.is_open()) {
       const int code = errno;
       io_uring_queue_exit(&ring_);
       throw Error("could not create an eventfd", code);
@@ -49,7 +49,7 @@ class UringExecutor final : public Executor {
 
   ~UringExecutor() override {
     io_uring_queue_exit(&ring_);
-    close(event_);
+    event_.close();
   }
 
   std::size_t depth() const override { return flights_.size(); }
@@ -77,6 +77,7 @@ class UringExecutor final : public Executor {
         code = io_uring_wait_cqe_nr(&ring_, &cqe, static_cast<unsigned>(least));
       while (code == -EINTR);
     waiting_ = false;
+    require_ring(code);
     while (count < out.size() && io_uring_peek_cqe(&ring_, &cqe) == 0) {
       const auto cookie = io_uring_cqe_get_data64(cqe);
       const int result = cqe->res;
@@ -93,8 +94,8 @@ class UringExecutor final : public Executor {
     woken_ = true;
     if (!waiting_) return;
     const std::uint64_t one = 1;
-    if (write(event_, &one, sizeof one) < 0 && errno == EBADF)
-      stop_training("this program has closed descriptors that it did not open");
+    if (!event_.is_ours() || (write(event_.number(), &one, sizeof one) < 0 && errno == EBADF))
+      stop_training(kClosed);
   }
 
  private:
@@ -107,9 +108,14 @@ class UringExecutor final : public Executor {
     return transfer.bytes != 0 ? transfer.bytes : frame_bytes_;
   }
 
+  // What the kernel answers to a number that is none, or not a ring's.
+  static void require_ring(int code) noexcept {
+    if (code == -EBADF || code == -EOPNOTSUPP) stop_training(kClosed);
+  }
+
   void watch() noexcept {
     auto* sqe = io_uring_get_sqe(&ring_);
-    io_uring_prep_read(sqe, event_, &event_value_, sizeof event_value_, 0);
+    io_uring_prep_read(sqe, event_.number(), &event_value_, sizeof event_value_, 0);
     io_uring_sqe_set_data64(sqe, kWakeCookie);
     io_uring_submit(&ring_);
   }
@@ -121,6 +127,7 @@ class UringExecutor final : public Executor {
     auto* buffer = static_cast<char*>(transfer.frame) + done;
     const auto bytes = static_cast<unsigned>(bytes_of(transfer) - done);
     const auto offset = file_.offset(transfer.slot) + transfer.first + done;
+    if (!fixed_files_ && !file_.is_ours(transfer.slot)) return -EBADF;
     const int fd = fixed_files_ ? static_cast<int>(file_.file(transfer.slot))
                                 : file_.descriptor(transfer.slot);
     if (transfer.write)
@@ -136,6 +143,7 @@ class UringExecutor final : public Executor {
   int submit_queue() noexcept {
     while (io_uring_sq_ready(&ring_) != 0) {
       const int submitted = io_uring_submit(&ring_);
+      require_ring(submitted);
       if (submitted == 0) return -EAGAIN;
       if (submitted < 0 && submitted != -EINTR) return submitted;
     }
@@ -163,7 +171,7 @@ class UringExecutor final : public Executor {
   std::uint64_t frame_bytes_;
   io_uring ring_{};
   bool fixed_files_ = false;
-  int event_ = -1;
+  OurFile event_;
   std::uint64_t event_value_ = 0;
   std::atomic<bool> waiting_ = false, woken_ = false;
   std::vector<Flight> flights_;

@@ -34,9 +34,7 @@ void FrameEngine::on_minor(void* self, const Fault& fault) noexcept {
 }
 
 void FrameEngine::on_lost(void* self) noexcept {
-  static_cast<FrameEngine*>(self)->fail(
-      "this program has closed descriptors that it did not open, those of Sentinel among them",
-      EBADF);
+  static_cast<FrameEngine*>(self)->fail(kClosed, EBADF);
 }
 
 void FrameEngine::on_fault(BlockIndex index, Guard& guard) noexcept {
