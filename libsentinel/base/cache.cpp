@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/folder.h"
 #include "base/input.h"
 #include "base/output.h"
 #include "base/units.h"
@@ -47,42 +48,31 @@ fs::path home() {
   throw Error(fmt::format("the cache {} is not used: {}", place(), why), code);
 }
 
-std::string name_of(const Descriptor& file) {
-  std::error_code none;
-  const auto name = fs::read_symlink(fmt::format("/proc/self/fd/{}", file.get()), none);
-  return none ? "one of its folders" : name.string();
-}
-
 std::string mode_text(const struct stat& found) {
   return fmt::format("{:04o}", found.st_mode & 07777);
 }
 
-// `own`: the cache itself, which is nobody else's. Its parents may be root's, and sticky.
-void require_folder(const Descriptor& folder, const struct stat& found, bool own) {
-  if (found.st_uid != geteuid() && (own || found.st_uid != 0))
+[[noreturn]] void refuse_folder(const OtherHand& hand) {
+  const auto owner = hand.found.st_uid;
+  if (owner != geteuid() && (owner != 0 || (hand.found.st_mode & kOthersWrite) == 0))
     refuse(
         fmt::format("{} belongs to user {}, not to user {} who runs this; name a folder of your "
                     "own with XDG_CACHE_HOME",
-                    name_of(folder), found.st_uid, geteuid()));
-  const bool sticky = (found.st_mode & S_ISVTX) != 0 && !own;
-  if ((found.st_mode & kOthersWrite) != 0 && !sticky)
-    refuse(fmt::format("others may write to {} (mode {}): chmod go-w {}", name_of(folder),
-                       mode_text(found), name_of(folder)));
+                    hand.folder, owner, geteuid()));
+  refuse(fmt::format("others may write to {} (mode {}): chmod go-w {}", hand.folder,
+                     mode_text(hand.found), hand.folder));
 }
 
-// Whoever may write to one of these folders decides which folder the path leads to.
+// Whoever may write to one of these folders decides which folder the path leads to. `own`: the
+// cache itself, which is nobody else's; its parents may be root's, and sticky.
 void require_chain(const Descriptor& folder, bool own) {
-  Descriptor at(dup(folder.get()));
-  struct stat here {
-  }, below{};
-  for (;; own = false, below = here) {
-    if (fstat(at.get(), &here) != 0) refuse(name_of(at), errno);
-    if (here.st_ino == below.st_ino && here.st_dev == below.st_dev) return;  // the root
-    require_folder(at, here, own);
-    if ((here.st_mode & S_ISVTX) != 0 && !own) return;
-    at = Descriptor(openat(at.get(), "..", O_PATH | O_DIRECTORY | O_CLOEXEC));
-    if (!at) refuse(name_of(folder), errno);
-  }
+  struct stat found {};
+  if (fstat(folder.get(), &found) != 0) refuse("it cannot be looked at", errno);
+  if (own && (found.st_uid != geteuid() || (found.st_mode & kOthersWrite) != 0))
+    refuse_folder({place(), found});
+  const Descriptor parent(openat(folder.get(), own ? ".." : ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!parent) refuse("its parent cannot be opened", errno);
+  if (const auto hand = other_hand(parent, kOthersWrite)) refuse_folder(*hand);
 }
 
 Descriptor open_checked(const fs::path& path, Absent absent, bool own);

@@ -61,6 +61,17 @@ Database Database::unchanging(const std::string& path, std::string attempt) {
           std::move(attempt)};
 }
 
+Database Database::in_memory(std::string bytes, std::string attempt) {
+  Database db(":memory:", SQLITE_OPEN_READWRITE, std::move(attempt));
+  db.bytes_ = std::make_unique<std::string>(std::move(bytes));
+  const auto size = static_cast<sqlite3_int64>(db.bytes_->size());
+  const int result =
+      sqlite3_deserialize(db.db_, "main", reinterpret_cast<unsigned char*>(db.bytes_->data()), size,
+                          size, SQLITE_DESERIALIZE_READONLY);
+  if (result != SQLITE_OK) db.fail(result);
+  return db;
+}
+
 Database::~Database() { sqlite3_close(db_); }
 
 int Database::try_exec(const char* sql) {

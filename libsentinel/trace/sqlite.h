@@ -6,21 +6,27 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace sentinel::sqlite {
 
 class Database {
  public:
   // `attempt` begins every message: "cannot read profile run.sntl". An unchanging file is read
-  // without locks, and nothing that lies beside it counts.
+  // without locks, and nothing that lies beside it counts. In memory: a file's bytes, to be read.
   Database(const std::string& path, int flags, std::string attempt);
   static Database unchanging(const std::string& path, std::string attempt);
+  static Database in_memory(std::string bytes, std::string attempt);
   ~Database();
-  Database(const Database&) = delete;
-  Database& operator=(const Database&) = delete;
+  Database(Database&& other) noexcept
+      : db_(std::exchange(other.db_, nullptr)),
+        attempt_(std::move(other.attempt_)),
+        bytes_(std::move(other.bytes_)) {}
+  Database& operator=(Database&&) = delete;
 
   void exec(const char* sql);
   int try_exec(const char* sql);  // SQLite's own result code
@@ -34,6 +40,7 @@ class Database {
  private:
   sqlite3* db_ = nullptr;
   std::string attempt_;
+  std::unique_ptr<std::string> bytes_;  // of in_memory()
 };
 
 class Statement {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "sentinel/profile.h"
+#include "trace/profile_file.h"
 
 namespace sentinel {
 
@@ -18,9 +19,10 @@ class ProfileWriter {
  public:
   // Creates the file, readable by its owner only whatever the umask. Replaces an earlier profile
   // and an empty file; refuses anything else, and a profile that another process is writing.
-  // For a moment the beginnings lie beside it (base/output.h, unfinished_name()).
-  ProfileWriter(const std::string& path, const ProfileMeta& meta);
-  ~ProfileWriter();  // without finish(): keeps what was added, marked incomplete
+  // Until it comes it lies elsewhere (profile_file.h).
+  ProfileWriter(const std::string& path, const ProfileMeta& meta, Comes = Comes::at_once);
+  // Without finish(): keeps what was added, marked incomplete, where it comes at once.
+  ~ProfileWriter();
 
   // Records get their ids in the order in which they are added. What they refer to may be added
   // after them.
@@ -42,9 +44,11 @@ class ProfileWriter {
 
  private:
   struct State;
+  std::unique_ptr<ProfileFile> file_;
   std::unique_ptr<State> state_;
 };
 
+// A profile that is there stays until the new one is whole.
 void write_profile(const std::string& path, const Profile& profile);
 
 // By content: true also for a damaged profile, as long as its first 100 bytes are whole. Throws

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -7,6 +8,7 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "base/folder.h"
 #include "base/input.h"
 #include "base/units.h"
 #include "sentinel/error.h"
@@ -25,8 +27,7 @@ std::string attempt(const std::string& path) { return fmt::format("cannot read p
 
 constexpr InputKind kProfiles{"profiles", 4_GiB, "record a shorter step"};
 
-// SQLite opens whatever the path names, a FIFO too, and would wait there for ever. To open it here
-// as well would drop the locks of a writer in the same program.
+// Behind the user's links: a recording's files lie beside the target.
 std::string require_file(const std::string& path, struct stat& found) {
   if (stat(path.c_str(), &found) != 0)
     throw Error(errno == ENOENT
@@ -35,7 +36,10 @@ std::string require_file(const std::string& path, struct stat& found) {
                     : attempt(path),
                 errno);
   require_input(found, attempt(path), kProfiles);
-  return std::filesystem::absolute(path).string();
+  std::error_code gone;
+  const auto file = std::filesystem::canonical(path, gone);
+  if (gone) throw Error(attempt(path), gone.value());
+  return file.string();
 }
 
 std::uint64_t big_endian(const unsigned char* bytes, int count) {
@@ -52,13 +56,19 @@ void apply_journal(const std::string& file, const std::string& path) {
   db.try_exec("PRAGMA trusted_schema = OFF; PRAGMA schema_version");
 }
 
-// Where nothing of its own lies beside the file, nothing else there counts either.
-sqlite::Database open_profile(const std::string& file, const struct stat& found,
-                              const std::string& path) {
+// What a writer has left beside the file, or is writing there. SQLite opens that by name: only
+// where nobody else may exchange files.
+SideFiles beside_profile(const std::string& file, const struct stat& found,
+                         const std::string& path) {
   const auto beside = side_files(file, found, attempt(path));
-  if (beside.journal && is_stored_profile(path)) apply_journal(file, path);
-  if (!beside.any()) return sqlite::Database::unchanging(file, attempt(path));
-  return {file, SQLITE_OPEN_READONLY, attempt(path)};
+  if (!beside.any()) return beside;
+  if (const auto hand = other_hand_at(file, S_IWOTH))
+    throw Error(
+        fmt::format("{}: a recording's files lie beside it, and others may have changed "
+                    "them ({}: {}); copy it, and its -wal file if you trust that, to a "
+                    "folder of your own",
+                    attempt(path), hand->folder, print_hand(*hand)));
+  return beside;
 }
 
 using Header = std::array<unsigned char, 100>;
@@ -70,9 +80,7 @@ bool has_magic(const Header& header) {
 
 // Offsets in SQLite's header: 16 page size, 18 journal form (1: no WAL), 28 pages, 68 application.
 // Under a WAL the file may be shorter for a moment, and SQLite itself finds what is missing.
-void require_whole(sqlite::Database& db, const std::string& path) {
-  std::int64_t bytes = 0;
-  const Header header = db.header(bytes);
+void require_whole(const Header& header, std::int64_t bytes, const std::string& path) {
   if (bytes == 0) throw Error(attempt(path) + ": it is empty; record it again");
   const bool begins_well =
       std::equal(header.begin(), header.begin() + std::min<long>(bytes, 16), magic.begin());
@@ -86,6 +94,46 @@ void require_whole(sqlite::Database& db, const std::string& path) {
                     attempt(path), have, std::max<std::uint64_t>(expected, header.size())));
   if (big_endian(&header[68], 4) != schema::application_id)
     throw Error(attempt(path) + ": it is an SQLite file of another program, no Sentinel profile");
+}
+
+// Bytes of a file beside which nothing of its own lies: what else lies there does not count. They
+// are read here and not by SQLite, which would open whatever another user puts in the file's place,
+// and wait where that is a pipe.
+sqlite::Database open_alone(const std::string& file, const std::string& path) {
+  constexpr std::size_t kForms = 18;
+  auto bytes = read_input(file, attempt(path), kProfiles);
+  Header header{};
+  std::copy_n(bytes.begin(), std::min(bytes.size(), header.size()), header.begin());
+  require_whole(header, static_cast<std::int64_t>(bytes.size()), path);
+  bytes[kForms] = bytes[kForms + 1] = 1;  // memory has no WAL
+  return sqlite::Database::in_memory(std::move(bytes), attempt(path));
+}
+
+// To open the file here as well would drop the locks of a writer in the same program.
+sqlite::Database open_profile(const std::string& path) {
+  struct stat found {};
+  const std::string file = require_file(path, found);
+  const auto beside = beside_profile(file, found, path);
+  if (!beside.any()) return open_alone(file, path);
+  if (beside.journal && is_stored_profile(path)) apply_journal(file, path);
+  sqlite::Database db(file, SQLITE_OPEN_READONLY, attempt(path));
+  std::int64_t bytes = 0;
+  const Header header = db.header(bytes);
+  require_whole(header, bytes, path);
+  return db;
+}
+
+Header header_of(const std::string& path) {
+  struct stat found {};
+  const std::string file = require_file(path, found);
+  if (beside_profile(file, found, path).any()) {
+    std::int64_t bytes = 0;
+    return sqlite::Database::unchanging(file, attempt(path)).header(bytes);
+  }
+  Header header{};
+  const auto opened = open_input(file, attempt(path), kProfiles);
+  if (pread(opened.get(), header.data(), header.size(), 0) < 0) throw Error(attempt(path), errno);
+  return header;
 }
 
 // The file may come from anywhere: nothing in its schema is executed, and a page is looked at
@@ -311,20 +359,14 @@ class StepLimit {
 }  // namespace
 
 bool is_stored_profile(const std::string& path) {
-  struct stat found {};
-  auto db = sqlite::Database::unchanging(require_file(path, found), attempt(path));
-  std::int64_t bytes = 0;
-  const Header header = db.header(bytes);
+  const Header header = header_of(path);
   return has_magic(header) && big_endian(&header[68], 4) == schema::application_id;
 }
 
 Profile read_profile(const std::string& path) {
-  struct stat found {};
-  const std::string file = require_file(path, found);
-  auto db = open_profile(file, found, path);
+  auto db = open_profile(path);
   const StepLimit limit(db);
   try {
-    require_whole(db, path);
     harden(db);
     require_plain_tables(db);
     check_pages(db);

@@ -10,9 +10,10 @@
 #include <filesystem>
 #include <thread>
 
-#include "base/descriptor.h"
+#include "base/folder.h"
 #include "base/output.h"
 #include "sentinel/error.h"
+#include "trace/profile_file.h"
 #include "trace/schema.h"
 #include "trace/side_files.h"
 #include "trace/sqlite.h"
@@ -48,19 +49,10 @@ std::string allowed_place(const std::string& path) {
     throw Error(attempt(path) +
                 ": the file exists and is not a Sentinel profile; it is left as it is: name "
                 "another one");
-  if (found.st_uid == geteuid() && side_files(place, found, attempt(path)).any())
+  if (!other_hand_at(place, S_IWOTH) && found.st_uid == geteuid() &&
+      side_files(place, found, attempt(path)).any())
     require_unused(place);
   return place;
-}
-
-// With SQLite's files beside it: nobody can put others there.
-void create_private(const std::string& path) {
-  if (unlink(path.c_str()) != 0 && errno != ENOENT)
-    throw Error(fmt::format("{} is in the way", path), errno);
-  claim_side_files(path, attempt(path));
-  const Descriptor made(
-      open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!made || fchmod(made.get(), 0600) != 0) throw Error(attempt(path), errno);
 }
 
 void write_meta(sqlite::Database& db, ProfileMeta meta, bool complete, const std::string& reason) {
@@ -74,25 +66,12 @@ void write_meta(sqlite::Database& db, ProfileMeta meta, bool complete, const std
                          [&](std::string_view key, const auto& value) { set.run(key, value); });
 }
 
-// Made beside its place and renamed into it when it is a profile, so that a kill leaves either
-// what was there before or an incomplete profile, and never a journal that only a writer can
-// apply.
-std::string make_file(const std::string& path, const ProfileMeta& meta) {
-  const std::string place = allowed_place(path);
-  const auto split = place.rfind('/') + 1;
-  const std::string fresh = place.substr(0, split) + unfinished_name(place.substr(split));
-  create_private(fresh);
-  {
-    sqlite::Database db(fresh, SQLITE_OPEN_READWRITE, attempt(path));
-    db.exec("PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; BEGIN");
-    db.exec(schema::create);
-    write_meta(db, meta, false, unfinished);
-    db.exec("COMMIT; PRAGMA journal_mode = WAL");
-  }
-  remove_side_files(fresh, attempt(path));
-  claim_side_files(place, attempt(path));
-  if (rename(fresh.c_str(), place.c_str()) != 0) throw Error(attempt(path), errno);
-  return place;
+void make_tables(const std::string& file, const std::string& path, const ProfileMeta& meta) {
+  sqlite::Database db(file, SQLITE_OPEN_READWRITE, attempt(path));
+  db.exec("PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; BEGIN");
+  db.exec(schema::create);
+  write_meta(db, meta, false, unfinished);
+  db.exec("COMMIT; PRAGMA journal_mode = WAL");
 }
 
 std::optional<std::uint64_t> number(std::optional<OpId> op) {
@@ -103,8 +82,8 @@ std::optional<std::uint64_t> number(std::optional<OpId> op) {
 
 // Statements are declared after the database: they are finalised before it closes.
 struct ProfileWriter::State {
-  State(const std::string& path, const ProfileMeta& meta)
-      : db(make_file(path, meta), SQLITE_OPEN_READWRITE, attempt(path)) {
+  State(const std::string& path, const ProfileFile& file)
+      : db(file.written(), SQLITE_OPEN_READWRITE, attempt(path)) {
     prepare();
     db.exec("PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE");
   }
@@ -167,8 +146,12 @@ struct ProfileWriter::State {
   std::uint64_t needed_layers = 0, needed_ops = 0, needed_tensors = 0;  // referred to so far
 };
 
-ProfileWriter::ProfileWriter(const std::string& path, const ProfileMeta& meta)
-    : state_(std::make_unique<State>(path, meta)) {}
+ProfileWriter::ProfileWriter(const std::string& path, const ProfileMeta& meta, Comes comes)
+    : file_(std::make_unique<ProfileFile>(allowed_place(path), comes, attempt(path))) {
+  make_tables(file_->written(), path, meta);
+  file_->begin();
+  state_ = std::make_unique<State>(path, *file_);
+}
 
 ProfileWriter::~ProfileWriter() {
   if (state_ == nullptr) return;
@@ -179,6 +162,8 @@ ProfileWriter::~ProfileWriter() {
   try {
     if (!state_->consistent()) state_->db.exec("ROLLBACK; BEGIN");
     state_->close();
+    state_.reset();
+    if (file_->comes_at_once()) file_->finish();
   } catch (const Error&) {  // the file stays as after a kill: the last commit, readable
   }
 }
@@ -245,11 +230,12 @@ void ProfileWriter::finish(const ProfileMeta& meta) {
   write_meta(state_->db, meta, meta.complete, meta.incomplete_reason);
   state_->close();
   state_.reset();
+  file_->finish();
 }
 
 void write_profile(const std::string& path, const Profile& profile) {
   validate(profile);
-  ProfileWriter writer(path, profile.meta);
+  ProfileWriter writer(path, profile.meta, Comes::when_finished);
   for (const Layer& layer : profile.layers) writer.add(layer);
   for (const Op& op : profile.ops) writer.add(op);
   for (const Tensor& tensor : profile.tensors) writer.add(tensor);

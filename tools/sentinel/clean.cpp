@@ -18,6 +18,7 @@
 
 #include "base/cache.h"
 #include "base/descriptor.h"
+#include "base/folder.h"
 #include "base/output.h"
 #include "base/text.h"
 #include "engine/io/slow_file.h"
@@ -73,10 +74,12 @@ bool profile_at(const fs::path& path) {
   }
 }
 
-// A live writer holds a write transaction. SQLite is given only what it may apply.
+// A live writer holds a write transaction. SQLite is given only what it may apply, and where nobody
+// else may exchange files.
 bool being_written(const fs::path& path) {
   try {
     struct stat found {};
+    if (other_hand_at(path, S_IWOTH)) return true;
     if (lstat(path.c_str(), &found) != 0 || found.st_uid != geteuid()) return true;
     if (!side_files(path, found, "").any()) return true;
     sqlite::Database db(path, SQLITE_OPEN_READWRITE, "");

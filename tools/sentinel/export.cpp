@@ -36,8 +36,8 @@ Action declare_export(Form& form) {
   const auto s = std::make_shared<Settings>();
   form.rows = {
       {"FILE", "FILE", "a profile, or a tensor trace", &s->file, true},
-      {"-o,--output", "TRACE", "what to write, compressed where it ends with .gz; - for stdout",
-       &s->output, true},
+      written({"-o,--output", "TRACE",
+               "what to write, compressed where it ends with .gz; - for stdout", &s->output, true}),
       {"--format", "FORMAT", "as what", &s->format, false, {"tensor-trace", "perfetto"}},
   };
   return [s] { return export_profile(*s); };

@@ -1,5 +1,8 @@
 #include "form.h"
 
+#include <fmt/format.h>
+#include <sys/stat.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
@@ -59,6 +62,20 @@ void split_command(std::vector<std::string>& arguments, std::vector<std::string>
   arguments.erase(end, arguments.end());
 }
 
+std::vector<std::string> words_of(const Row& row) {
+  if (const auto* one = std::get_if<std::string*>(&row.into)) return {**one};
+  if (const auto* several = std::get_if<std::vector<std::string>*>(&row.into)) return **several;
+  return {};
+}
+
+// A file that is not there yet is lost by nobody; a terminal or a pipe is not replaced.
+bool same_file(const std::string& path, const std::string& other) {
+  struct stat first {
+  }, second{};
+  return stat(path.c_str(), &first) == 0 && stat(other.c_str(), &second) == 0 &&
+         S_ISREG(first.st_mode) && first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+}
+
 }  // namespace
 
 void Form::parse(std::vector<std::string> arguments) {
@@ -71,6 +88,24 @@ void Form::parse(std::vector<std::string> arguments) {
     app.parse(arguments);
   } catch (const CLI::ParseError& error) {
     throw UsageError(error.what());
+  }
+  protect_inputs();
+}
+
+void Form::protect_inputs() const {
+  for (const Row& output : rows) {
+    if (!output.writes) continue;
+    const auto& path = *std::get<std::string*>(output.into);
+    const auto is_output = [&](const std::string& word) { return same_file(path, word); };
+    const bool named =
+        std::ranges::any_of(command, is_output) || std::ranges::any_of(rows, [&](const Row& row) {
+          return &row != &output && std::ranges::any_of(words_of(row), is_output);
+        });
+    if (named)
+      throw UsageError(
+          fmt::format("{} {}: that file is used by the same command, and would be "
+                      "lost; name another one",
+                      output.names.substr(output.names.rfind(',') + 1), path));
   }
 }
 

@@ -29,17 +29,27 @@ struct Row {
   bool required = false;
   std::vector<std::string> choices = {};  // the only values accepted, where there are few
   std::string alone = "";  // what the option means without a value; one follows "=" then
+  bool writes = false;     // its value names a file that is written
 
   bool is_option() const { return names.front() == '-'; }
 };
+
+inline Row written(Row row) {
+  row.writes = true;
+  return row;
+}
 
 struct Form {
   std::vector<Row> rows;
   bool takes_command = false;        // everything after "--" is somebody else's command line
   std::vector<std::string> command;  // that
 
-  // Fills the rows' targets. Throws UsageError.
+  // Fills the rows' targets. Throws UsageError; also where a file that would be written is one that
+  // another row, or a word of the command, names: it would be lost.
   void parse(std::vector<std::string> arguments);
+
+ private:
+  void protect_inputs() const;
 };
 
 using Action = std::function<int()>;

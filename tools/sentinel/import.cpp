@@ -31,7 +31,7 @@ Action declare_import(Form& form) {
   const auto s = std::make_shared<Settings>();
   form.rows = {
       {"TRACE", "TRACE", "what to read; compressed or not", &s->trace, true},
-      {"-o,--output", "FILE", "the profile to write", &s->output, true},
+      written({"-o,--output", "FILE", "the profile to write", &s->output, true}),
       {"--format", "FORMAT", "what it is", &s->format, false, {"tensor-trace", "pytorch-snapshot"}},
   };
   return [s] { return import(*s); };

@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 enum Verbs : unsigned { kRecord = 1, kRun = 2, kBoth = 3 };
-enum class Kind { text, path, paths, flag };
+enum class Kind { text, path, written, paths, flag };
 
 // Flag, variable, value, verbs. What each means stands in options/options.h.
 struct LaunchRow {
@@ -33,7 +33,7 @@ struct LaunchRow {
 };
 
 constexpr LaunchRow kLaunchRows[] = {
-    {"-o,--output", "SENTINEL_OUTPUT", "FILE", kBoth, Kind::path},
+    {"-o,--output", "SENTINEL_OUTPUT", "FILE", kBoth, Kind::written},
     {"--fast", "SENTINEL_FAST", "N%|BYTES", kRun},
     {"--policy", "SENTINEL_POLICY", "NAME", kRun},
     {"--profile", "SENTINEL_PROFILE", "FILE", kRun, Kind::path},
@@ -42,7 +42,7 @@ constexpr LaunchRow kLaunchRows[] = {
     {"--allow-tmpfs", "SENTINEL_ALLOW_TMPFS", "", kRun, Kind::flag},
     {"--tiers", "SENTINEL_TIERS", "TIERS", kBoth},
     {"--granule", "SENTINEL_GRANULE", "BYTES", kRun},
-    {"--summary", "SENTINEL_SUMMARY", "FILE", kRun, Kind::path},
+    {"--summary", "SENTINEL_SUMMARY", "FILE", kRun, Kind::written},
     {"--late", "SENTINEL_LATE", "HOW", kRun},
     {"--inspect", "SENTINEL_INSPECT", "", kRun, Kind::flag},
     {"--watch", "SENTINEL_WATCH", "N", kRun},
@@ -75,7 +75,8 @@ Row row_of(const LaunchRow& row, Launch& launch) {
           .value = row.value,
           .meaning = option->meaning,
           .into = &launch.values[row.variable],
-          .alone = row.alone};
+          .alone = row.alone,
+          .writes = row.kind == Kind::written};
 }
 
 void set(const char* variable, const std::string& value) {
@@ -157,7 +158,7 @@ void enter_values(const Launch& launch) {
       set(row.variable, "1");
     const auto value = launch.values.find(row.variable);
     if (value == launch.values.end() || value->second.empty()) continue;
-    set(row.variable, row.kind == Kind::path    ? absolute(value->second)
+    set(row.variable, row.kind == Kind::path || row.kind == Kind::written ? absolute(value->second)
                       : row.kind == Kind::paths ? all_absolute(value->second)
                                                 : value->second);
   }

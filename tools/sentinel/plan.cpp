@@ -94,7 +94,7 @@ Action declare_plan(Form& form) {
   const auto s = std::make_shared<Settings>();
   form.rows = {
       {"FILE", "FILE", "a profile, or a tensor trace", &s->file, true},
-      {"-o,--output", "PLAN", "where the plan goes", &s->output, true},
+      written({"-o,--output", "PLAN", "where the plan goes", &s->output, true}),
       {"--fast", "N%|BYTES", "budget of fast memory; the machine's own if absent", &s->fast},
       {"--policy", "NAME", "policy that makes the plan", &s->policy},
       {"--machine", "NAME|FILE", "what to plan for; this machine, as measured, if absent",

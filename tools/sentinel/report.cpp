@@ -60,7 +60,7 @@ Action declare_report(Form& form) {
        false,
        {"first-use", "hotness", "bytes", "lifetime"}},
       {"--rows", "N", "at most so many rows; 0 for all", &s->rows},
-      {"-o,--output", "FILE", "where to; stdout if absent", &s->output},
+      written({"-o,--output", "FILE", "where to; stdout if absent", &s->output}),
   };
   return [s] { return report(*s); };
 }

@@ -195,7 +195,7 @@ Action declare(Form& form, std::vector<std::string> policies) {
       {"--noise", "PCT", "op times vary by up to so many per cent", &s->noise},
       {"--effort", "N", "bound of a policy's search, in its own unit", &s->effort},
       {"--features", "", "also each policy with each of its features left out", &s->features},
-      {"--html", "OUT", "a page: the table, and timelines or the sweep's curve", &s->html},
+      written({"--html", "OUT", "a page: the table, and timelines or the sweep's curve", &s->html}),
       {"--csv", "", "a row for each, for spreadsheets", &s->csv},
       {"--json", "", "all of it, for programs", &s->json},
   };

@@ -767,6 +767,22 @@ class Hostile(Case):
             line.update(name=self.STEERS, op=self.STEERS, layer_name=self.STEERS)
         return self.file("n.jsonl", "".join(json.dumps(line) + "\n" for line in (header, *tensors, first, second)))
 
+    def test_what_a_command_reads_it_does_not_write_over(self):
+        trace = self.file("t.jsonl", TRACE)
+        self.assertEqual(self.run_it("import", trace, "-o", "p").returncode, 0)
+        (self.folder / "link").symlink_to("p")
+        script = self.file("train.py", "print(1)")
+        for words in (["report", "p", "-o", "p"], ["report", "p", "-o", "link"], ["export", "p", "-o", "./p"],
+                      ["plan", "p", "--machine", "optane", "-o", "p"], ["import", trace, "-o", trace],
+                      ["compare", "p", "--machine", "optane", "--html", "p"],
+                      ["run", "--summary", script, "--", sys.executable, script],
+                      ["record", "-o", script, "--", sys.executable, script]):
+            before = [(self.folder / name).read_bytes() for name in ("p", "t.jsonl", "train.py")]
+            result = self.run_it(*words)
+            self.assertEqual(result.returncode, 2, words)
+            self.assertIn("that file is used by the same command, and would be lost", result.stderr)
+            self.assertEqual(before, [(self.folder / name).read_bytes() for name in ("p", "t.jsonl", "train.py")], words)
+
     def test_names_steer_no_terminal(self):
         trace = self.nasty_trace()
         self.file("m.toml", MACHINE.replace('"small"', '"\\u001b[2J"').replace("1MiB", "12KiB"))
