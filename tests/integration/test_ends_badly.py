@@ -74,3 +74,31 @@ def check_torch_compile(sentinel, interpreter):
     assert outcome.status == 0, outcome.err
     assert "torch.compile is not supported yet" in outcome.err
     assert len(outcome.out.splitlines()) == 7
+
+
+@pytest.mark.parametrize("how", ["madvise", "mremap"])
+@pytest.mark.parametrize("flags", [(), ("--move", "copy")], ids=["moved", "copied"])
+def test_memory_that_is_taken_from_a_tensor(how, flags, sentinel, python, tmp_path):
+    """A page is missing of which the engine knows that it is there: nobody waits for it for ever."""
+    script = tmp_path / "takes_memory.py"
+    script.write_text(f"""
+import ctypes, sys
+sys.path.insert(0, {str(SMALL.parent)!r})
+import children
+training = children.Training(8192, 1 << 20)
+for _ in range(6):
+    training.step()
+kept = training.kept[3]
+kept.fill_(4.0)
+libc = ctypes.CDLL(None)
+libc.mremap.restype = ctypes.c_void_p
+begin = -(-kept.data_ptr() // 4096) * 4096 + (1 << 20)
+if sys.argv[1] == "madvise":
+    assert libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(1 << 20), 4) == 0
+else:
+    libc.mremap(ctypes.c_void_p(begin), ctypes.c_size_t(1 << 20), ctypes.c_size_t(1 << 20), 1 | 4, None)
+print("sum", float(kept.sum()), flush=True)
+""")
+    outcome = sentinel("run", "--fast", "64M", *flags, "--", python, script, how)
+    assert outcome.status == OWN_FAILURE and "sum" not in outcome.out, outcome.out + outcome.err
+    assert "given back or moved memory that a tensor has" in outcome.err

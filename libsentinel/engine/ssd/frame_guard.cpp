@@ -1,5 +1,7 @@
 // The fault path. Runs on the FaultLoop's thread: allocates nothing, logs nothing, takes only the
 // engine's lock, which nobody holds while touching the arena.
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <utility>
@@ -12,12 +14,11 @@ namespace sentinel {
 void FrameEngine::on_missing(void* self, const Fault& fault) noexcept {
   auto& engine = *static_cast<FrameEngine*>(self);
   const auto distance = fault.address - engine.arena_;
-  if (distance >= engine.arena_bytes_) {  // a frame on its way through the pool: look again
-    engine.loop_->wake(fault.address & ~(kGranule - 1), kGranule);
-    return;
-  }
+  if (distance >= engine.arena_bytes_)  // a frame on its way through the pool
+    return engine.look_again(fault);
   const auto index = static_cast<BlockIndex>(distance / kGranule);
   Guard guard(engine.lock_);
+  if (engine.blocks_[index].state == BlockState::resident) return engine.look_again(fault);
   if (!engine.serve_piece(fault, index, guard)) engine.on_fault(index, guard);
 }
 
@@ -35,6 +36,24 @@ void FrameEngine::on_minor(void* self, const Fault& fault) noexcept {
 
 void FrameEngine::on_lost(void* self) noexcept {
   static_cast<FrameEngine*>(self)->fail(kClosed, EBADF);
+}
+
+// Somebody has resolved it meanwhile; unless the program has taken the page away, and faults for
+// ever.
+void FrameEngine::look_again(const Fault& fault) noexcept {
+  constexpr std::uint32_t kPatience = 200;  // times in a second
+  const auto page = fault.address & ~std::uint64_t{4095};
+  const auto now = std::chrono::steady_clock::now();
+  auto* known = std::ranges::find(answered_, page, &Answered::page);
+  if (known == answered_.end()) known = &answered_[next_answered_++ % answered_.size()];
+  if (known->page != page || now - known->since > std::chrono::seconds(1)) *known = {page, 0, now};
+  unsigned char present = 1;
+  if (++known->times % kPatience == 0 &&
+      mincore(reinterpret_cast<void*>(page), 4096, &present) == 0 && (present & 1) == 0)
+    stop_training(
+        "this program has given back or moved memory that a tensor has (madvise, mremap), which "
+        "the framework frees");
+  loop_->wake(fault.address & ~(kGranule - 1), kGranule);
 }
 
 void FrameEngine::on_fault(BlockIndex index, Guard& guard) noexcept {
