@@ -94,9 +94,9 @@ void FrameEngine::refuse_child(int error) noexcept {
 // With the lock, so that a block is placed whole or not at all when the child forks in turn.
 void FrameEngine::on_missing_in_child(void* self, const Fault& fault) noexcept {
   auto& engine = *static_cast<FrameEngine*>(self);
-  if (fault.address - engine.arena_ >= engine.arena_bytes_) return engine.look_again(fault);
   const auto index = static_cast<BlockIndex>((fault.address - engine.arena_) / kGranule);
   const Guard guard(engine.lock_);
+  if (fault.address - engine.arena_ >= engine.arena_bytes_) return engine.look_again(fault);
   if (engine.blocks_[index].slot < 0) {  // nothing was there: one page, as the kernel would give
     engine.loop_->zero(fault.address & ~std::uint64_t{4095}, 4096);
     return;

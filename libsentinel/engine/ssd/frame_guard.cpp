@@ -14,10 +14,10 @@ namespace sentinel {
 void FrameEngine::on_missing(void* self, const Fault& fault) noexcept {
   auto& engine = *static_cast<FrameEngine*>(self);
   const auto distance = fault.address - engine.arena_;
-  if (distance >= engine.arena_bytes_)  // a frame on its way through the pool
-    return engine.look_again(fault);
   const auto index = static_cast<BlockIndex>(distance / kGranule);
   Guard guard(engine.lock_);
+  if (distance >= engine.arena_bytes_)  // a frame on its way through the pool
+    return engine.look_again(fault);
   if (engine.blocks_[index].state == BlockState::resident) return engine.look_again(fault);
   if (!engine.serve_piece(fault, index, guard)) engine.on_fault(index, guard);
 }
@@ -38,8 +38,8 @@ void FrameEngine::on_lost(void* self) noexcept {
   static_cast<FrameEngine*>(self)->fail(kClosed, EBADF);
 }
 
-// Somebody has resolved it meanwhile; unless the program has taken the page away, and faults for
-// ever.
+// Somebody has resolved it meanwhile, or will once the arena is no more exchanged; unless the
+// program has taken the page away, and faults for ever. With the lock.
 void FrameEngine::look_again(const Fault& fault) noexcept {
   constexpr std::uint32_t kPatience = 200;  // times in a second
   const auto page = fault.address & ~std::uint64_t{4095};
@@ -48,7 +48,7 @@ void FrameEngine::look_again(const Fault& fault) noexcept {
   if (known == answered_.end()) known = &answered_[next_answered_++ % answered_.size()];
   if (known->page != page || now - known->since > std::chrono::seconds(1)) *known = {page, 0, now};
   unsigned char present = 1;
-  if (++known->times % kPatience == 0 &&
+  if (!frozen_ && ++known->times % kPatience == 0 &&
       mincore(reinterpret_cast<void*>(page), 4096, &present) == 0 && (present & 1) == 0)
     stop_training(
         "this program has given back or moved memory that a tensor has (madvise, mremap), which "
