@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/text.h"
 #include "engine/io/executors.h"
 #include "engine/io/slow_file.h"
 #include "engine/numa/node_calls.h"
@@ -123,9 +124,14 @@ std::string quoted(const std::string& word) {
   return text + "'";
 }
 
+// For people to read. The kernel takes no variable of more than 128 KiB.
 std::string as_text(const std::vector<std::string>& command) {
+  constexpr std::size_t kLongest = 32 << 10;
   std::string text;
-  for (const auto& word : command) text += (text.empty() ? "" : " ") + quoted(word);
+  for (const auto& word : command) {
+    text += (text.empty() ? "" : " ") + quoted(word);
+    if (text.size() > kLongest) return printable(text, kLongest);
+  }
   return text;
 }
 

@@ -767,6 +767,19 @@ class Hostile(Case):
             line.update(name=self.STEERS, op=self.STEERS, layer_name=self.STEERS)
         return self.file("n.jsonl", "".join(json.dumps(line) + "\n" for line in (header, *tensors, first, second)))
 
+    def test_a_long_command_runs(self):
+        words = [f"data/shard-{k:06}.tar" for k in range(9000)]
+        result = self.run_it("run", "--", "sh", "-c", "echo $#; test ${#SENTINEL_COMMAND} -lt 33000", "sh", *words)
+        self.assertEqual((result.returncode, result.stdout), (0, "9000\n"), result.stderr)
+
+    def test_a_closed_stdout_stays_closed(self):
+        self.assertEqual(self.run_it("import", self.file("t.jsonl", TRACE), "-o", "p").returncode, 0)
+        told = [sys.executable, "-c", "import sys; print('step', file=sys.stderr); print('step')"]
+        for words in ([], [SENTINEL, "run", "--profile", "p", "--"]):
+            done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *words, *told], capture_output=True, text=True,
+                                  cwd=self.folder, env=self.environment, timeout=60)
+            self.assertEqual((done.returncode, done.stderr), (0, "step\n"), words)
+
     def test_what_a_command_reads_it_does_not_write_over(self):
         trace = self.file("t.jsonl", TRACE)
         self.assertEqual(self.run_it("import", trace, "-o", "p").returncode, 0)
