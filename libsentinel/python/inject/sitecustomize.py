@@ -43,10 +43,36 @@ def _give_way(package):
     sys.meta_path.insert(0, Finder())
 
 
+def _script_folder():
+    """Where Python will look first; it is not on the path yet."""
+    with open("/proc/self/cmdline", "rb") as file:
+        words = [os.fsdecode(word) for word in file.read().split(b"\0")[1:-1]]
+    for number, word in enumerate(words):
+        if word in ("-X", "-W", "--check-hash-based-pycs"):
+            words[number + 1:number + 2] = ["-"]
+        elif not word.startswith("-"):
+            return os.path.dirname(os.path.realpath(word))
+        elif word[1:2] != "-" and set(word.partition("X")[0].partition("W")[0]) & {"c", "m"}:
+            break
+    return os.getcwd()
+
+
+def _leave_out(loaded):
+    """What has been imported here of Python's own modules, and the script's folder has a module of that name: the
+    program imports its own, as it does without Sentinel."""
+    import importlib.machinery
+    folder = [_script_folder()]
+    for name in loaded:
+        top = name.partition(".")[0]
+        if top not in sys.builtin_module_names and importlib.machinery.PathFinder.find_spec(top, folder) is not None:
+            sys.modules.pop(name, None)
+
+
 def _hook():
     # Workers that a program spawns load data; they do not train.
     if not os.environ.get("SENTINEL_MODE") or "--multiprocessing-fork" in sys.argv:
         return
+    before = set(sys.modules)
     sys.path.insert(0, os.environ["SENTINEL_PYTHON_DIR"])
     try:
         import sentinel
@@ -57,6 +83,7 @@ def _hook():
         sys.path.pop(0)
     attach.watch_imports()
     _give_way(sentinel)
+    _leave_out([name for name in sys.modules if name not in before and not name.startswith("sentinel.")])
 
 
 _chain()

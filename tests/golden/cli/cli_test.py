@@ -772,6 +772,20 @@ class Hostile(Case):
         result = self.run_it("run", "--", "sh", "-c", "echo $#; test ${#SENTINEL_COMMAND} -lt 33000", "sh", *words)
         self.assertEqual((result.returncode, result.stdout), (0, "9000\n"), result.stderr)
 
+    def test_a_programs_own_modules_come_before_pythons(self):
+        """Those that Sentinel needs have been imported by then."""
+        os.makedirs(self.folder / "project")
+        for name in ("calendar", "string", "token"):
+            self.file(f"project/{name}.py", "own = True\n")
+        program = self.file("project/main.py", "import calendar, string, token\n"
+                            "print(calendar.own, string.own, token.own)\n")
+        plain = [sys.executable, "-X", "utf8", str(self.folder / program)]
+        for words in (plain, [SENTINEL, "run", "--", *plain]):
+            done = subprocess.run(words, capture_output=True, text=True, cwd=self.folder, env=self.environment, timeout=60)
+            self.assertEqual((done.stdout, done.stderr), ("True True True\n", ""), words)
+        done = self.run_it("run", "--", sys.executable, "-c", "import calendar; print(calendar.January)")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_a_closed_stdout_stays_closed(self):
         self.assertEqual(self.run_it("import", self.file("t.jsonl", TRACE), "-o", "p").returncode, 0)
         told = [sys.executable, "-c", "import sys; print('step', file=sys.stderr); print('step')"]
