@@ -1,7 +1,7 @@
 """What all tests here share: the built command, a Python that has PyTorch, and trainings.
 
-SENTINEL_BUILD names the build (default: build/ in the repository); SENTINEL_TORCH2_PYTHON a Python
-with PyTorch 2.x, for the tests of that.
+SENTINEL_BUILD names the build (default: build/ in the repository); SENTINEL_TORCH2_PYTHON another Python
+with PyTorch 2.x than the one that framework-env.sh makes.
 """
 import itertools
 import os
@@ -36,9 +36,11 @@ def python():
 
 @pytest.fixture(scope="session")
 def torch2():
-    interpreter = os.environ.get("SENTINEL_TORCH2_PYTHON")
+    interpreter, reason = os.environ.get("SENTINEL_TORCH2_PYTHON"), None
     if not interpreter:
-        pytest.skip("SENTINEL_TORCH2_PYTHON names no Python with PyTorch 2.x")
+        interpreter, reason = training.python_with("torch2")
+    if reason:
+        pytest.skip(reason)
     return interpreter
 
 

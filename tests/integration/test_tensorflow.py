@@ -26,7 +26,7 @@ QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
 
 @pytest.fixture(scope="module")
 def tensorflow():
-    path, reason = training.python_with_tensorflow()
+    path, reason = training.python_with("tensorflow")
     return path or pytest.skip(reason)
 
 
@@ -241,7 +241,7 @@ def test_another_version(version, says, python, sentinel, tmp_path):
 
 
 def test_the_package_index_cannot_be_reached(tmp_path):
-    made = training.finish(["bash", TESTS / "tensorflow-env.sh"], env={
+    made = training.finish(["bash", TESTS / "framework-env.sh", "tensorflow"], env={
         "XDG_CACHE_HOME": str(tmp_path), "PIP_CONFIG_FILE": "/dev/null", "PIP_FIND_LINKS": "", "PIP_EXTRA_INDEX_URL": "",
         "PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "0"})
     assert (made.status, made.out) == (training.UNREACHABLE, "") and "cannot be reached" in made.err

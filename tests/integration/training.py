@@ -12,7 +12,7 @@ import tempfile
 
 WORKLOADS = pathlib.Path(__file__).resolve().parent.parent / "workloads"
 SKIPPED = 77  # what a workload exits with where a package is missing
-UNREACHABLE = 69  # what tensorflow-env.sh exits with where the package index is
+UNREACHABLE = 69  # what framework-env.sh exits with where the package index is
 
 
 @dataclasses.dataclass
@@ -84,10 +84,10 @@ def compare(first, second, *flags):
     return None if result.returncode == 0 else result.stdout + result.stderr
 
 
-def python_with_tensorflow():
-    """Its path, and why there is none where that is no failure."""
-    made = subprocess.run(["bash", WORKLOADS.parent / "tensorflow-env.sh"], capture_output=True, text=True)
+def python_with(framework):
+    """The path of one that has the packages of tests/FRAMEWORK.txt, and why there is none where that is no failure."""
+    made = subprocess.run(["bash", WORKLOADS.parent / "framework-env.sh", framework], capture_output=True, text=True)
     if made.returncode == UNREACHABLE:
-        return None, f"no environment with TensorFlow: {made.stderr.strip().splitlines()[-1]}"
+        return None, f"no environment with {framework}: {made.stderr.strip().splitlines()[-1]}"
     assert made.returncode == 0, made.stderr
     return made.stdout.strip(), None

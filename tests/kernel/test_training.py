@@ -109,7 +109,7 @@ def test_forks_while_the_kernel_counts(lab, tell):
 
 def test_tensorflow_between_nodes(lab, tell):
     """TensorFlow as PyTorch: counted in the kernel, moved between nodes, the same to the last bit."""
-    interpreter, reason = training.python_with_tensorflow()
+    interpreter, reason = training.python_with("tensorflow")
     if not interpreter:
         pytest.skip(reason)
     command = [ROOT / "tests/workloads/keras_resnet.py", "--depth", "8", "--width", "8", "--batch", "4",
