@@ -74,7 +74,7 @@ int descriptor(Open open) try {
 } catch (const sentinel::Error& error) {
   return failed(error.what(), error.code() != 0 ? error.code() : EPERM);
 } catch (const std::exception& error) {
-  return failed(error.what(), ENOMEM);
+  return failed(sentinel::in_words(error), ENOMEM);
 }
 
 Phase phase_of(int phase) {

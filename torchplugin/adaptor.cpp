@@ -325,7 +325,10 @@ bool is_managed(const c10::IValue& value) {
   return false;
 }
 
-[[noreturn]] void stop_training(const std::string& why) {
+// In a line that steers no terminal: names and exceptions may say anything.
+[[noreturn]] void stop_training(std::string why) {
+  for (char& c : why)
+    if (static_cast<unsigned char>(c) < ' ' || static_cast<unsigned char>(c) > '~') c = '?';
   std::fprintf(stderr, "sentinel: training stopped: %s\n", why.c_str());
   std::fflush(nullptr);
   _exit(125);
@@ -411,9 +414,12 @@ void end_frame(const at::RecordFunction& fn) {
 // one that is not told.
 void not_told(const at::RecordFunction& fn, const std::exception& error) noexcept {
   if (gpu < 0) return;
-  const bool python = *error.what() == '\0';  // its text would have to be asked for
-  stop_training(std::string("what ") + fn.name() +
-                " uses cannot be told: " + (python ? "a Python exception" : error.what()));
+  const std::string what = error.what();  // behind it PyTorch tells where it was thrown
+  const auto said = what.substr(0, what.find("\nException raised from"));
+  const bool python = said.empty();  // its text would have to be asked for
+  stop_training(std::string("what ") + fn.name() + " uses cannot be told (" +
+                (python ? "a Python exception" : said) +
+                "); give it tensors that have a device and a storage, or train on the processor");
 }
 
 // While ops need not be told: of nothing but the stream on which they are launched. It needs no

@@ -199,7 +199,7 @@ void Session::finish(const char* reason) noexcept {
           options_.slow_directory, summary_.rated_tb, summary_.drive_days()));
     state_ = State::idle;
   } catch (const std::exception& error) {
-    say(error.what());
+    say(in_words(error));
   }
 }
 

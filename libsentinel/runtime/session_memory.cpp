@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/failure.h"
 #include "base/units.h"
 #include "engine/gpu/checked.h"
 #include "runtime/session.h"
@@ -156,7 +157,7 @@ void Session::tell_of_kept(int device, const std::exception& why) {
   const auto* refused = dynamic_cast<const gpu::DriverError*>(&why);
   if (refused != nullptr && refused->status == gpu::kDeinitialized) return;
   if (!told_of_kept_.exchange(true))
-    say(fmt::format("memory of gpu{} is not given back: {}", device, why.what()));
+    say(fmt::format("memory of gpu{} is not given back: {}", device, in_words(why)));
 }
 
 Session::Memory Session::unmanaged(int device, bool reset) {

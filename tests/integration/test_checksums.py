@@ -38,10 +38,19 @@ def test_another_end_is_noticed_at_every_level(level, how, run):
     expect_stopped(run(level, how), OTHER_END)
 
 
-@pytest.mark.parametrize("how", ["zero", "swap"])
+@pytest.mark.parametrize("how", ["zero", "punch", "swap"])
 @pytest.mark.parametrize("level", ["full", "sampled"])
 def test_other_blocks_are_noticed(level, how, run):
     expect_stopped(run(level, how), OTHER_BYTES)
+
+
+@pytest.mark.parametrize("how", ["truncate", "zero", "punch", "swap", "flip"])
+def test_a_change_while_steps_go_on_is_noticed(how, run):
+    expect_stopped(run("full", how, "--live"), OTHER_END if how == "truncate" else OTHER_BYTES)
+
+
+def test_a_truncation_while_steps_go_on_is_noticed_without_an_option(sentinel, python):
+    expect_stopped(sentinel("run", "--fast", "36M", "--", python, CORRUPTED, "truncate", "--live"), OTHER_END)
 
 
 def test_a_flipped_bit_is_noticed_by_all_bytes(run):

@@ -1,4 +1,5 @@
-"""What another user could put where Sentinel looks for a compiled adaptor: it is not loaded."""
+"""What another user could put where Sentinel looks for a compiled adaptor, or writes a profile or a summary: it is
+neither loaded nor followed."""
 import os
 import pathlib
 import shutil
@@ -22,6 +23,27 @@ PLANTED = """
 #include <unistd.h>
 #include <stdlib.h>
 __attribute__((constructor)) static void loaded(void) { close(creat(getenv("MARKER"), 0600)); }
+"""
+
+
+PLANTS = """
+import os, sys
+kind, place, mine = sys.argv[1:]
+name = place.replace("%p", str(os.getpid()))
+if kind == "pipe":
+    os.mkfifo(name)
+else:
+    os.symlink({"link": mine, "nowhere": mine + "-new", "folder": "/var/tmp"}[kind], name)
+os.chown(name, 65534, 65534, follow_symlinks=False)
+import torch
+torch.manual_seed(1)
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for step in range(4):
+    optimizer.zero_grad()
+    model(torch.ones(2, 8)).sum().backward()
+    optimizer.step()
+print("trained")
 """
 
 
@@ -154,3 +176,52 @@ def test_built_once_whatever_the_umask(trial):
 def test_a_compiler_that_fails_leaves_nothing(trial):
     assert trial.run().status == 125
     assert not list(pathlib.Path(trial.folder).iterdir())
+
+
+SAYS = r"In file x:\n\033[31mx.h:1: error: \302\23331m\342\200\256no such header\033[0m\n  1 | x\n"
+
+
+@pytest.mark.parametrize("compiler, words", [
+    (f"printf '{SAYS}' >&2; exit 1", "no such header"), ("exit 3", "ended with status 3"), (None, "no C++ compiler")],
+    ids=["says", "silent", "absent"])
+def test_a_compilers_failure_is_one_harmless_line(compiler, words, trial, tmp_path):
+    script = tmp_path / "c\x1b[31m++"
+    if compiler is not None:
+        script.write_text(f"#!/bin/sh\n{compiler}\n")
+        script.chmod(0o755)
+    outcome = trial.run(CXX=str(script))
+    assert outcome.status == 125
+    begun, failed = outcome.err.splitlines()
+    assert "building the adaptor" in begun
+    assert failed.startswith("sentinel: could not load the PyTorch adaptor: ") and words in failed
+    assert "in CXX" in failed and failed.endswith("`sentinel doctor` says what is missing")
+    assert failed.isprintable()
+
+
+@pytest.mark.parametrize("missing", ["SENTINEL_HOME", "SENTINEL_LIBRARY"])
+def test_a_variable_that_the_program_unset_is_named(missing, trial, installed, python):
+    program = f"import os; del os.environ['{missing}']; {TRAINS}"
+    outcome = training.finish([installed / "bin" / "sentinel", "run", "--", python, "-c", program])
+    assert (outcome.status, outcome.out) == (125, "")
+    assert outcome.err == f"sentinel: could not load the PyTorch adaptor: {missing} is not set; " \
+                          "`sentinel doctor` says what is missing\n"
+
+
+@pytest.mark.parametrize("kind", ["link", "nowhere", "folder", "pipe"])
+@pytest.mark.parametrize("command", [("record", "-o"), ("run", "--summary")], ids=["profile", "summary"])
+def test_what_lies_at_a_name_with_the_processs_number(command, kind, sentinel, python, tmp_path):
+    """By the time that the program runs its number is known, and everybody may put something there."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can give files to another user")
+    shared, mine = tmp_path / "shared", tmp_path / "mine"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    mine.write_text("")
+    place = shared / "out-%p"
+    outcome = sentinel(*command, place, "--", python, "-c", PLANTS, kind, place, mine)
+    planted, = shared.iterdir()
+    assert planted.is_symlink() or planted.is_fifo()
+    assert mine.read_text() == "" and {path.name for path in tmp_path.iterdir()} == {"shared", "mine"}
+    said = [line for line in outcome.err.splitlines() if "belongs to user 65534" in line]
+    assert len(set(said)) == 1 and str(planted) in said[0], outcome.err
+    assert outcome.status == 125 or (command[0] == "run" and "trained" in outcome.out), outcome.err

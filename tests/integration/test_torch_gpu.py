@@ -193,14 +193,16 @@ class Odd(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
-        raise ValueError("no device")
+        if len(sys.argv) == 2:
+            raise ValueError("no device")
+        return "no\\x1b[2J\\n\\u202edevice"
 
 odd = Odd()
 child = os.fork()
 if child == 0:  # observes nothing: an op fails as it does without Sentinel
     try:
         odd + odd
-    except ValueError:
+    except (RuntimeError, ValueError):
         os._exit(7)
     os._exit(8)
 print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
@@ -209,12 +211,16 @@ print("goes on")
 """
 
 
-def test_an_op_whose_tensors_cannot_be_told_does_not_run(python, device):
+@pytest.mark.parametrize("what, words", [((), "a Python exception"), (("c++",), "no?[2J????device")],
+                         ids=["python", "c++"])
+def test_an_op_whose_tensors_cannot_be_told_does_not_run(what, words, python, device):
     """PyTorch drops what an observer throws. In a forked child nothing is observed."""
-    outcome = training.finish([python, "-c", THROWS, TRAINING], env=device)
+    outcome = training.finish([python, "-c", THROWS, TRAINING, *what], env=device)
     assert outcome.out == "child 7\n", outcome.err
     assert outcome.status == 125
-    assert "training stopped: what aten::add uses cannot be told: a Python exception" in outcome.err
+    line, = outcome.err.splitlines()
+    assert line.startswith("sentinel: training stopped: what aten::add uses cannot be told (") and line.isprintable()
+    assert words in line and "tensors that have a device" in line
 
 
 # ---------------------------------------------------------------- optimizers

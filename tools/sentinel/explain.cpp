@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "plan/check/plan_file.h"
-#include "plan/check/verify.h"
 #include "plan/step/parts.h"
 #include "sentinel/error.h"
 #include "terminal.h"
@@ -26,10 +25,7 @@ int explain(const Settings& s) {
     throw Error(fmt::format(
         "{} does not say which profile it was made from; name it with --profile", s.plan));
   auto profile = read_any(path);
-  plan::check_matches(plan, profile);
-  if (const auto wrong = plan::verify(plan, profile); !wrong.empty())
-    throw Error(fmt::format("{} is damaged ({} objections), for one: {}", s.plan, wrong.size(),
-                            wrong.front()));
+  plan::check_sound(plan, profile, s.plan);
   profile = plan::in_parts(profile, plan.part_bytes);
   return print(s.tensor.empty() ? plan::explain(plan, profile)
                                 : plan::explain_tensor(plan, profile, s.tensor));

@@ -42,6 +42,13 @@ Files files_of(const fs::path& pattern) {
   return files;
 }
 
+bool is_own(const fs::path& path) {
+  struct stat named {
+  }, found{};
+  return lstat(path.c_str(), &named) == 0 && stat(path.c_str(), &found) == 0 &&
+         named.st_uid == geteuid() && found.st_uid == geteuid();
+}
+
 void require_writable_profile(const fs::path& pattern) {
   const auto folder = fs::absolute(pattern).parent_path();
   if (!fs::is_directory(folder))

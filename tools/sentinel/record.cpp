@@ -31,6 +31,13 @@ int no_profile(const fs::path& pattern, int status) {
   return status == 0 ? kOwnFailure : status;
 }
 
+// Put there since the program began.
+int in_the_way(const std::string& path, int status) {
+  say(fmt::format(
+      "no profile was written to {}, which is another user's; name another place with -o", path));
+  return status == 0 ? kOwnFailure : status;
+}
+
 int record(Launch& launch) {
   if (!launch.given("SENTINEL_OUTPUT") && std::getenv("SENTINEL_OUTPUT") == nullptr)
     launch.values["SENTINEL_OUTPUT"] = kDefaultOutput;
@@ -42,6 +49,7 @@ int record(Launch& launch) {
   bool any = false;
   for (const auto& [path, stamp] : files_of(pattern)) {
     if (const auto old = before.find(path); old != before.end() && old->second == stamp) continue;
+    if (!is_own(path)) return in_the_way(path, status);
     any = true;
     tell_incomplete(path);
   }

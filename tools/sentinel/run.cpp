@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 
+#include "base/failure.h"
 #include "base/output.h"
 #include "base/units.h"
 #include "engine/gpu/host_store.h"
@@ -59,7 +60,7 @@ std::optional<std::uint64_t> cgroup_limit(const SessionOptions& options) {
 Profile check_plan(Launch& launch, const SessionOptions& options) {
   const auto plan = plan::read_plan(options.plan);
   auto profile = read_any(plan.profile_path);
-  plan::check_matches(plan, profile);
+  plan::check_sound(plan, profile, options.plan);
   require_live(plan, options);
   if (launch.given("SENTINEL_POLICY") && options.policy != plan.policy)
     throw UsageError(
@@ -109,7 +110,7 @@ void check_slow_tier(const SessionOptions& options, const std::optional<Profile>
     std::mutex lock;
     std::string failure;
     gpu::HostStore::Events events;
-    events.failed = [&](const std::exception& error) { failure = error.what(); };
+    events.failed = [&](const std::exception& error) { failure = in_words(error); };
     { const gpu::HostStore store(*driver, lock, kGranule, host_options(options), events); }
     if (!failure.empty()) throw Error(failure);
   }

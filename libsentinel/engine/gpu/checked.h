@@ -3,6 +3,7 @@
 
 #include <exception>
 
+#include "base/failure.h"
 #include "engine/gpu/driver.h"
 #include "engine/host/stop.h"
 
@@ -22,7 +23,7 @@ void checked(F&& f) noexcept {
   } catch (const DriverError& error) {
     if (error.status != kDeinitialized) stop_training(error.what());
   } catch (const std::exception& error) {
-    stop_training(error.what());
+    stop_training(in_words(error).c_str());
   }
 }
 

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/failure.h"
 #include "base/quiet_thread.h"
 #include "base/units.h"
 #include "engine/gpu/checked.h"
@@ -52,7 +53,7 @@ PoolEngine::PoolEngine(Driver& driver, const PoolOptions& options) : driver_(dri
   events.failed = [this](const std::exception& error) {
     checked([&] {
       driver_.free_bytes();  // where the driver is gone, so is the process
-      stop_training(error.what());
+      stop_training(in_words(error).c_str());
     });
   };
   events.ended = [this] {

@@ -12,6 +12,7 @@
 
 #include "alloc/ranges.h"
 #include "base/quiet_thread.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "engine/host/limits.h"
 #include "engine/host/stop.h"
@@ -27,6 +28,7 @@ constexpr std::uint64_t kPiecesShare = 2;  // of what is beyond the smallest bud
 
 FrameEngine::FrameEngine(const EngineOptions& options)
     : options_(options),
+      shown_directory_(printable(options.slow_directory)),
       loop_(FaultLoop::open()),
       blocks_(options.arena_bytes / kGranule),
       demanded_(blocks_, QueueId::demand),
@@ -429,7 +431,7 @@ void FrameEngine::fail(const char* what, int error) noexcept {
   if (error == EINVAL && locked_bytes() >= kGranule) stop_training(kLocked);
   char why[384];
   snprintf(why, sizeof why, "%s: %s (slow tier: %s)", what, print_transfer_error(error),
-           options_.slow_directory.c_str());
+           shown_directory_.c_str());
   stop_training(why);
 }
 

@@ -180,6 +180,7 @@ class FrameEngine final : public Engine {
   }
 
   EngineOptions options_;
+  const std::string shown_directory_;  // fail() allocates nothing
   std::unique_ptr<FaultLoop> loop_;
   std::unique_ptr<SharedFrames> shared_;     // while counting
   std::uint64_t pinned_ = pinned_bytes();    // before there was a tensor

@@ -185,7 +185,8 @@ bool FrameEngine::take(BlockIndex index, Guard& guard) noexcept {
   block.stuck = code != 0;
   if (code == 0) return true;
   if (code == -EIO) fail("could not put a tensor's pages back", EIO);
-  --leaving_;  // pinned, or shared with a child
+  if (code == -EBADF || code == -ENOTTY) on_lost(this);  // no block could be taken, for ever
+  --leaving_;                                            // pinned, or shared with a child
   const bool touched = block.faulted;
   set_resident(index);
   if (touched) loop_->wake(arena_ + index * kGranule, kGranule);

@@ -5,6 +5,7 @@
 #include "base/input.h"
 #include "base/output.h"
 #include "base/units.h"
+#include "plan/check/verify.h"
 #include "sentinel/error.h"
 
 namespace sentinel::plan {
@@ -29,6 +30,14 @@ void check_matches(const Plan& plan, const Profile& profile) {
       "make a new one with `sentinel plan`",
       plan.model.empty() ? "a model" : plan.model, plan.profile_signature,
       profile.meta.model.empty() ? "a model" : profile.meta.model, profile.meta.signature));
+}
+
+void check_sound(const Plan& plan, const Profile& profile, const std::string& file) {
+  check_matches(plan, profile);
+  if (const auto wrong = verify(plan, profile); !wrong.empty())
+    throw Error(fmt::format(
+        "{} is damaged ({} objections), for one: {}; make it again with `sentinel plan`", file,
+        wrong.size(), wrong.front()));
 }
 
 }  // namespace sentinel::plan

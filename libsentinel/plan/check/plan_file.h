@@ -20,4 +20,8 @@ Plan plan_from_json(const std::string& text, const std::string& where);
 // Throws Error where the plan was made for another model or step than the profile's.
 void check_matches(const Plan&, const Profile&);
 
+// Throws Error, of the plan's file, also where verify() objects: before a program begins that is to
+// follow it.
+void check_sound(const Plan&, const Profile&, const std::string& file);
+
 }  // namespace sentinel::plan

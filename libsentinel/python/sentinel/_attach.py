@@ -41,7 +41,7 @@ def claim(framework):
         _claimed = framework
         return True
     if _claimed is not None:
-        _tell(f"{_claimed} trains under Sentinel in this process, so {framework} is left alone; "
+        tell(f"{_claimed} trains under Sentinel in this process, so {framework} is left alone; "
               f"SENTINEL_FRAMEWORK={framework} makes it the other way round")
     return False
 
@@ -74,16 +74,26 @@ def watch_imports():
     sys.meta_path.insert(0, _Finder())
 
 
-def _tell(message):
+def _line(message):
+    """One that steers no terminal: what exceptions and compilers say may be anything."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message[:2000])
+
+
+def tell(message):
     if not os.environ.get("SENTINEL_QUIET"):
-        sys.stderr.write(f"sentinel: {message}\n")
+        sys.stderr.write(f"sentinel: {_line(message)}\n")
 
 
 def stop(message):
     """Nothing has been trained yet: the program ends, and says why."""
-    sys.stderr.write(f"sentinel: {message}\n")
+    sys.stderr.write(f"sentinel: {_line(message)}\n")
     sys.stderr.flush()
     os._exit(125)
+
+
+def stop_without_adaptor(framework, error):
+    reason = f"{error.args[0]} is not set" if isinstance(error, KeyError) else error
+    stop(f"could not load the {framework} adaptor: {reason}; `sentinel doctor` says what is missing")
 
 
 def load_library():
@@ -108,7 +118,7 @@ def _open_library(core, folder, name):
     if file >= 0:
         return Library(folder, file, name)
     if file != -errno.ENOENT:
-        _tell(core.sentinel_last_error().decode(errors="replace"))
+        tell(core.sentinel_last_error().decode(errors="replace"))
     return None
 
 
@@ -118,7 +128,7 @@ def _open_cache(core):
     if folder >= 0:
         return folder
     if not os.environ.get("SENTINEL_CACHE_TOLD"):
-        _tell(core.sentinel_last_error().decode(errors="replace"))
+        tell(core.sentinel_last_error().decode(errors="replace"))
     os.environ["SENTINEL_CACHE_TOLD"] = "1"
     return None
 
@@ -159,7 +169,7 @@ class Build:
             found = _open_library(core, cache, name)
         if found is not None:
             return found
-        _tell(f"building the adaptor for {self.framework}, {'once' if cache is not None else 'for this run'}")
+        tell(f"building the adaptor for {self.framework}, {'once' if cache is not None else 'for this run'}")
         if cache is not None:  # others write to none of the folders that this path leads through
             self.build(home, os.readlink(f"/proc/self/fd/{cache}"))
             return self._built(core, cache, name)
@@ -183,7 +193,8 @@ class Build:
         return found
 
     def build(self, home, place):
-        """The adaptor's path in that folder. Raises RuntimeError with the compiler's first words."""
+        """The adaptor's path in that folder. Raises RuntimeError with the compiler's first fault; all that it said is
+        the cause."""
         os.makedirs(place, exist_ok=True)
         name = self._name(home)
         partial = f"{name}.{os.urandom(4).hex()}.{os.getpid()}"  # as `sentinel clean` knows it
@@ -211,7 +222,16 @@ class Build:
             raise RuntimeError(f"no C++ compiler for the adaptor ({error}); install g++, or name one in CXX") \
                 from None
         if result.returncode != 0:
-            raise RuntimeError(f"the adaptor does not compile against {self.framework}:\n{result.stderr[:2000]}")
+            raise RuntimeError(f"the adaptor does not compile against {self.framework} ({_first_fault(result)}); "
+                               "install g++ and the framework's headers, or name another compiler in CXX") \
+                from RuntimeError(result.stderr)
+
+
+def _first_fault(result):
+    """Of a compiler, in a line."""
+    lines = [line for line in result.stderr.splitlines() if line.strip()]
+    faults = [line for line in lines if "error" in line]
+    return (faults or lines or [f"{result.args[0]} ended with status {result.returncode}"])[0][:400]
 
 
 class Steps:

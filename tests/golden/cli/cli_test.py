@@ -5,6 +5,7 @@
 """
 import csv
 import gzip
+import io
 import json
 import math
 import os
@@ -12,6 +13,7 @@ import pathlib
 import pickle
 import pwd
 import random
+import re
 import resource
 import shutil
 import signal
@@ -337,6 +339,46 @@ class Outputs(Case):
                 self.fails(125, "belongs to user 65534", *options, "shared/out", "--", "echo", "trains")
                 self.assertFalse((self.folder / "mine").exists())
 
+    def planted(self, names, plant):
+        """A shared folder with something of another user's under each name."""
+        shared = self.folder / "shared"
+        shared.mkdir()
+        shared.chmod(0o1777)
+        self.file("mine", "mine")
+        for name in names:
+            plant(shared / name)
+            os.chown(shared / name, 65534, 65534, follow_symlinks=False)
+        return shared
+
+    def test_what_lies_under_a_name_with_any_processs_number(self):
+        """Nobody knows which it will be: what is no profile there would be lost."""
+        if os.geteuid() != 0:
+            self.skipTest("only root can give files to another user")
+        plants = {"link": lambda path: path.symlink_to(self.folder / "mine"), "pipe": os.mkfifo}
+        for kind, plant in plants.items():
+            with self.subTest(kind):
+                shared = self.planted(("p-7",), plant)
+                result = self.run_it("record", "-o", "shared/p-%p", "--", "touch", "it-ran")
+                self.assertEqual(result.returncode, 125, result.stderr)
+                self.assertIn("shared/p-7 exists and is not a Sentinel profile", result.stderr)
+                self.assertFalse((self.folder / "it-ran").exists())
+                self.assertEqual((self.folder / "mine").read_text(), "mine")
+                shutil.rmtree(shared)
+
+    def test_anothers_profile_is_not_taken_for_the_recorded_one(self):
+        """Put there while the program runs, and read by nobody."""
+        if os.geteuid() != 0:
+            self.skipTest("only root can give files to another user")
+        profile = self.folder / self.profile()
+        for plant in (f"ln -s {profile} shared/p-7 && chown -h 65534 shared/p-7",
+                      f"cp {profile} shared/p-7 && chown 65534 shared/p-7"):
+            with self.subTest(plant):
+                shared = self.planted((), None)
+                result = self.run_it("record", "-o", "shared/p-%p", "--", "sh", "-c", plant)
+                self.assertEqual(result.returncode, 125, result.stderr)
+                self.assertIn("shared/p-7, which is another user's", result.stderr)
+                shutil.rmtree(shared)
+
     def test_nothing_is_left_beside_them(self):
         for command in self.commands("out"):
             with self.subTest(command):
@@ -478,12 +520,20 @@ class Simulations(Case):
     def test_jobs_that_make_no_sense(self):
         self.file("m.toml", MACHINE)
         name = self.profile()
-        for jobs in ("a", "a@", "a@x", "a@1h", "a@-1", "@0@150%", "@0@x%"):
+        for jobs in ("a", "a@", "a@x", "a@1h", "a@-1", "@0@150%", "@0@x%", "@", "@0,,@0", ",", "@nan", "@inf",
+                     "@1e400", "@0@nan%", "@0@-1%", "@0%", "%", "@0s s", "@0@", "@0@50%@50%", "\x1b[2J"):
             with self.subTest(jobs):
-                self.fails(2, "--jobs", "simulate", name, "--machine", "m.toml", f"--jobs={jobs}")
+                result = self.fails(2, "--jobs", "simulate", name, "--machine", "m.toml", f"--jobs={jobs}")
+                self.assertIn("write FILE@TIME for each job", result.stderr)
+                self.assertNotIn("\x1b", result.stderr)
+        self.file("text", "x")
+        os.mkfifo(self.folder / "pipe")
+        for words, file in (("missing", "missing"), ("text", "text"), ("it is a pipe", "pipe"), ("its folder", ".")):
+            with self.subTest(file):
+                result = self.fails(1, words, "simulate", name, "--machine", "m.toml", "--jobs", f"@0,{file}@0")
+                self.assertEqual(result.stderr.count("\n"), 1)
         self.fails(2, "--sweep", "simulate", name, "--machine", "m.toml", "--jobs", "@0", "--sweep",
                    "fast=10%")
-        self.fails(1, "missing", "simulate", name, "--machine", "m.toml", "--jobs", "missing@0")
 
     def test_noise_is_the_same_for_a_seed(self):
         self.file("m.toml", MACHINE)
@@ -838,6 +888,62 @@ class Hostile(Case):
                     text = text.replace("\r\n", "\n")
                 self.expect_harmless(text + result.stderr)
 
+    def test_names_in_files_steer_nothing(self):
+        self.assertEqual(self.run_it("import", self.nasty_trace(), "-o", "p").returncode, 0)
+        self.file("m.toml", MACHINE.replace('"small"', '"\\u001b[2J"'))
+        simulated = ("p", "--machine", "m.toml", "--fast", "12K", "--policy", "lru,lms,autotm")
+        for command in (("report", "p", "--format", "html", "-o", "out"), ("simulate", *simulated, "--html", "out"),
+                        ("compare", *simulated[:5], "--time-limit", "1", "--html", "out"),
+                        ("plan", *simulated[:3], "-o", "out"), ("export", "p", "-o", "out")):
+            with self.subTest(command):
+                (self.folder / "out").unlink(missing_ok=True)
+                result = self.run_it(*command)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                text = (self.folder / "out").read_text()
+                self.expect_harmless(text)
+
+    # What a spreadsheet may take for a formula, as it is and behind blanks, which it drops.
+    FORMULAS = [blank + sign + "cmd|' /C calc'!A0" for blank in ("", " ", "\t", "\r", "\n", " \t\r\n")
+                for sign in ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")] + ["\ttabbed", "\rreturned"]
+
+    def expect_text_cells(self, text):
+        cells = [cell for line in csv.reader(io.StringIO(text, newline="")) for cell in line]
+        for cell in cells:
+            shown = cell.lstrip()
+            number = re.fullmatch(r"-?\d+(\.\d+)?(e[+-]\d+)?", shown)
+            self.assertFalse(shown[:1] in set("=+-@\uff1d\uff0b\uff0d\uff20") and not number, repr(cell))
+            self.assertNotIn(cell[:1], ("\t", "\r", "\n"), repr(cell))
+        return cells
+
+    def test_cells_are_text(self):
+        header, first, second, *ops = map(json.loads, TRACE.splitlines())
+        for formula in self.FORMULAS:
+            with self.subTest(repr(formula)):
+                lines = [{**header, "model": formula}, {**first, "name": formula}, {**second, "name": f"b,{formula}"},
+                         *({**op, "name": formula, "layer_name": formula} for op in ops)]
+                self.file("f.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+                self.assertEqual(self.run_it("import", "f.jsonl", "-o", "f").returncode, 0)
+                for view in ("tensors", "layers", "heatmap"):
+                    whole = self.run_it("report", "f", view, "--format", "csv", "-o", "-").stdout
+                    cells = self.expect_text_cells(whole)
+                    self.assertTrue(any("calc" in cell or "ed" in cell for cell in cells), whole)
+
+    def test_plans_with_numbers_that_wrap_end_no_training(self):
+        """Sums that pass 2^64 are found before the program begins."""
+        self.file("m.toml", MACHINE.replace("4096", str(2 << 20)).replace("1MiB", "1GiB"))
+        made = self.run_it("plan", self.profile(), "--machine", "m.toml", "-o", "plan.json")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        plan = json.loads((self.folder / "plan.json").read_text())
+        self.assertTrue(plan["placements"])
+        self.assertEqual(self.run_it("run", "--plan", "plan.json", "--", "true").returncode, 0)
+        for offset in (2 ** 64 - 4096, 2 ** 64 - 1, 2 ** 63, 2 ** 63 - 4096, 2 ** 48):
+            with self.subTest(offset):
+                placements = [{**plan["placements"][0], "offset": offset}, *plan["placements"][1:]]
+                self.file("wrapping.json", json.dumps({**plan, "placements": placements}))
+                result = self.fails(125, "wrapping.json", "run", "--plan", "wrapping.json", "--", "touch", "it-ran")
+                self.assertRegex(result.stderr, r"^sentinel: [^\n]{20,}\n$")
+                self.assertFalse((self.folder / "it-ran").exists())
+
     def test_values_deep_in_one_another(self):
         profile = self.profile()
         deep = "[" * 300000 + "]" * 300000
@@ -898,6 +1004,22 @@ class Hostile(Case):
         for text in ('name = "\x1b[2J"', "\x1b[2J = 3", MACHINE + '[[link]]\nname="\\u001b[2J"\ntiers=["\\u001bc"]'):
             self.file("bad.toml", text)
             self.expect_harmless(self.fails(1, "bad.toml", "simulate", self.profile(), "--machine", "bad.toml").stderr)
+
+    def test_what_the_loader_says_of_a_library_steers_no_terminal(self):
+        """Its name is in it, as the environment gives it."""
+        library = self.folder / "lib\x1b[2J\u202e\n=cmd.so"
+        library.write_text("no library")
+        self.environment.update(SENTINEL_CUDA=str(library), SENTINEL_CUPTI=str(library), SENTINEL_CUFILE=str(library))
+        gpu = ("--tiers", "fast=gpu0,slow=host", "--", "touch", "it-ran")
+        for status, command in ((125, ("run", *gpu)), (125, ("run", "--host-memory", "64M", "--io", "cufile", *gpu)),
+                                (0, ("doctor",)), (0, ("doctor", "--json"))):
+            with self.subTest(command):
+                result = self.run_it(*command)
+                self.assertEqual(result.returncode, status, result.stderr)
+                self.expect_harmless(result.stdout + result.stderr)
+                self.assertIn("=cmd.so", result.stdout + result.stderr)
+                self.assertEqual(result.stderr.count("\n"), status // 125)
+        self.assertFalse((self.folder / "it-ran").exists())
 
     def bounded(self, *arguments, seconds=60):
         """Within 2 GiB of addresses."""
@@ -1134,6 +1256,37 @@ class Machine(Case):
         self.assertEqual(self.run_it("clean").stdout, "Nothing was left behind.\n")
         for name in names:
             self.assertTrue(os.path.lexists(self.folder / f"{name}.json.1f2e3d4c.999999999.sentinel-tmp"))
+
+    def test_clean_leaves_slow_files_that_are_not_its_users(self):
+        """Whatever lies under their names, in the folder and in the slow tier's."""
+        slow = self.folder / "slow"
+        slow.mkdir()
+        self.environment["SENTINEL_DIR"] = str(slow)
+        self.file("mine", "mine")
+        aged = (time.time() - 3600,) * 2
+        os.utime(self.folder / "mine", times=aged)
+        planted = []
+        for folder in (self.folder, slow):
+            names = [folder / f"sentinel-{kind}.slow" for kind in ("linked", "hanged", "a_pipe", "folder", "theirs")]
+            names[0].symlink_to(self.folder / "mine")
+            names[1].symlink_to("nowhere")
+            os.mkfifo(names[2])
+            names[3].mkdir()
+            if os.geteuid() == 0:
+                names[4].write_text("theirs")
+                os.chown(names[4], 65534, 65534)
+            else:
+                names.pop()
+            planted += names
+            for name in names:
+                os.utime(name, times=aged, follow_symlinks=False)
+        own = slow / "sentinel-a1B2c3.slow"
+        own.write_text("")
+        os.utime(own, times=aged)
+        self.assertEqual(self.run_it("clean").stdout, f"{own}: a file of the slow tier\n")
+        for name in planted:
+            self.assertTrue(os.path.lexists(name), name)
+        self.assertEqual((self.folder / "mine").read_text(), "mine")
 
     def test_clean_applies_no_journal_of_another(self):
         profile = self.profile()

@@ -102,13 +102,13 @@ class Children:
         self.ended(self.forked(body))
 
     def later(self):
-        """The parent trains a hundred steps more before the child reads."""
+        """The child closes all above 2, and the parent trains a hundred steps more before the child reads."""
         here, there = os.pipe()
 
         def body():
-            os.close(there)
-            os.read(here, 1)
+            os.dup2(here, 0)
             close_all()
+            os.read(0, 1)
             self.read()
         child = self.forked(body)
         os.close(here)

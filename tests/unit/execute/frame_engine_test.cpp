@@ -1,9 +1,13 @@
 #include "engine/ssd/frame_engine.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <cstring>
 #include <deque>
+#include <filesystem>
 #include <random>
 #include <thread>
 #include <utility>
@@ -365,6 +369,75 @@ TEST_P(EngineTest, AFailingDiskStopsTraining) {
     EXPECT_EXIT(use_more_than_fits(failing), ::testing::ExitedWithCode(125), "training stopped")
         << inject;
   }
+}
+
+TEST_P(EngineTest, WhatStopsTrainingNamesItsFolderInALine) {
+  engine.reset();
+  const std::string folder = "/var/tmp/sentinel-\x1b[31m-\n-test";
+  std::filesystem::create_directory(folder);
+  auto failing = options();
+  failing.inject = "write:3:EIO";
+  failing.slow_directory = folder;
+  EXPECT_EXIT(use_more_than_fits(failing), ::testing::ExitedWithCode(125),
+              "sentinel-\\\\x1b\\[31m-\\\\x0a-test\\)");
+  std::filesystem::remove(folder);
+}
+
+// Of this process: the numbers by which the kernel's guards of memory are known.
+std::vector<int> userfaultfds() {
+  std::vector<int> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    if (std::filesystem::read_symlink(entry.path(), gone).string().find("[userfaultfd]") !=
+        std::string::npos)
+      found.push_back(std::stoi(entry.path().filename()));
+  }
+  return found;
+}
+
+// As a program may that closes what it did not open: the number is nobody's, or a file's.
+void shrink_without_a_guard(const EngineOptions& options, bool reused) {
+  FrameEngine engine(options);
+  engine.set_budget(80 * kGranule);
+  for (std::uint64_t b = 0; b < 60; ++b) {
+    engine.occupy(engine.arena() + b * kGranule, kGranule);
+    *reinterpret_cast<std::uint64_t*>(engine.arena() + b * kGranule) = b;
+    engine.tick();
+  }
+  const int file = open("/dev/null", O_RDWR);
+  for (const int number : userfaultfds()) reused ? dup2(file, number) : close(number);
+  alarm(8);
+  engine.set_budget(20 * kGranule);
+  _exit(0);
+}
+
+// Nobody waits in a fault: that blocks cannot be taken has to be noticed by itself.
+TEST_P(EngineTest, BlocksThatCannotBeTakenWithoutAGuardStopTraining) {
+  engine.reset();
+  for (const bool reused : {false, true})
+    EXPECT_EXIT(shrink_without_a_guard(options(), reused), ::testing::ExitedWithCode(125),
+                "this program has closed")
+        << reused;
+}
+
+// While pages are counted their memory is shared with a child: it gets none, and that is told once.
+TEST_P(EngineTest, AChildThatCannotBeServedIsToldOfAndHasNoArena) {
+  engine->set_budget(20 * kGranule);
+  for (std::uint64_t b = 0; b < 40; ++b) occupy(b), fill(b);
+  ASSERT_EQ(engine->start_counting(), 0);
+  testing::internal::CaptureStderr();
+  for (int times = 0; times < 2; ++times) {
+    const int status = status_of_child([&] { return intact(0); }, [] {});
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV) << status;
+    EXPECT_EQ(status_of_child([] { return true; }, [] {}), 0);
+  }
+  const auto told = testing::internal::GetCapturedStderr();
+  const auto first = told.find("sentinel: a child is forked that cannot be given its parent's");
+  ASSERT_NE(first, told.npos);
+  EXPECT_THAT(told, ::testing::HasSubstr("ends where it touches a tensor"));
+  EXPECT_EQ(told.find("a child is forked", first + 20), told.npos);
+  ASSERT_EQ(engine->stop_counting(), 0);
+  for (std::uint64_t b = 0; b < 40; ++b) EXPECT_TRUE(intact(b)) << b;
 }
 
 }  // namespace

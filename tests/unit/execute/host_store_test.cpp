@@ -1,11 +1,20 @@
 // The host's memory over a file, beneath an engine of pools.
 #include "engine/gpu/host_store.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <thread>
+#include <vector>
 
+#include "base/descriptor.h"
 #include "pool_engine_fixture.h"
 
 namespace sentinel::gpu {
@@ -283,6 +292,78 @@ TEST_F(HostStoreDeathTest, AFileThatFailsEndsTheProcess) {
           ::testing::ExitedWithCode(125),
           "training stopped: (cuFile(Write|Read): )?could not (write|read).*No wrong number")
           << fault << cufile;
+}
+
+// By another process, or by the drive: one bit in each block, which lies in none of the bytes that
+// are sampled, or each block in the place of the one before it.
+enum class Change { nothing, bit, block };
+
+int store_file() {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const auto target = std::filesystem::read_symlink(entry.path(), gone).string();
+    const int number = std::stoi(entry.path().filename());
+    struct stat found {};
+    if (target.starts_with(::testing::TempDir()) && target.ends_with("(deleted)") &&
+        fstat(number, &found) == 0 && found.st_size > 0)
+      return number;
+  }
+  return -1;
+}
+
+void change(int file, Change change) {
+  struct stat found {};
+  fstat(file, &found);
+  std::vector<char> bytes(static_cast<std::size_t>(found.st_size));
+  Descriptor other(open(fmt::format("/proc/self/fd/{}", file).c_str(), O_RDWR));
+  if (pread(other.get(), bytes.data(), bytes.size(), 0) != found.st_size) std::exit(2);
+  if (change == Change::block) std::ranges::rotate(bytes, bytes.begin() + kUnit);
+  if (change == Change::bit)
+    for (std::size_t at = kUnit / 2; at < bytes.size(); at += kUnit) bytes[at] ^= 16;
+  if (pwrite(other.get(), bytes.data(), bytes.size(), 0) != found.st_size) std::exit(2);
+}
+
+TEST_F(HostStoreDeathTest, OtherBytesThanWereWrittenEndTheProcess) {
+  constexpr std::uint64_t kBlocks = 4;
+  const auto train = [&](ChecksumLevel level, Change how) {
+    auto host = little_memory(64);
+    host.checksums = level;
+    make(11, 1000, host);
+    engine->set_budget(2 * kUnit);
+    for (std::uint64_t block = 0; block < kBlocks; ++block) {
+      engine->tick();
+      if (!engine->occupy(at(block), kUnit)) std::exit(2);
+      fill(block, 1, 100 + block, stream);
+      engine->sink(at(block), kUnit);
+    }
+    while (engine->counters().writing.bytes < kBlocks * kUnit) std::this_thread::yield();
+    engine->settle();
+    change(store_file(), how);
+    for (std::uint64_t block = 0; block < kBlocks; ++block) {
+      engine->tick();
+      engine->promote(at(block), kUnit);
+      engine->await(at(block), kUnit);
+      expect(block, 1, 100 + block, stream);
+      engine->demote(at(block), kUnit);
+    }
+    gpu->finish();
+    std::exit(wrong == 0 ? 0 : 1);
+  };
+  const struct {
+    ChecksumLevel level;
+    Change change;
+    int status;
+  } cases[] = {{ChecksumLevel::full, Change::nothing, 0},
+               {ChecksumLevel::full, Change::bit, 125},
+               {ChecksumLevel::full, Change::block, 125},
+               {ChecksumLevel::sampled, Change::block, 125},
+               {ChecksumLevel::off, Change::block, 1}};  // that these can fail
+  for (const auto& one : cases)
+    EXPECT_EXIT(train(one.level, one.change), ::testing::ExitedWithCode(one.status),
+                one.status != 125 ? ""
+                                  : "could not read back.*gave back other bytes than were "
+                                    "written.*No wrong number")
+        << static_cast<int>(one.level) << ' ' << static_cast<int>(one.change);
 }
 
 }  // namespace

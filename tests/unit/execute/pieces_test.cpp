@@ -1,5 +1,11 @@
 #include "engine/ssd/pieces.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <vector>
+
+#include "alloc/ranges.h"
 #include "engine/host/limits.h"
 #include "unit/execute/frame_engine_fixture.h"
 
@@ -163,15 +169,66 @@ TEST_P(StridingTest, AChildFindsBlocksWithPiecesAsTheyWere) {
 
 TEST_P(StridingTest, AFailingDiskStopsTrainingInAPieceToo) {
   engine.reset();
-  const auto stride = [&] {
+  const auto stride = [&](const char* fault, ChecksumLevel checksums) {
     auto failing = options();
-    failing.inject = "read:500:EIO";  // more than there are reads of whole blocks
+    failing.inject = fault;
+    failing.checksums = checksums;
     engine = std::make_unique<FrameEngine>(failing);
     engine->set_budget(kBudget * kGranule);
     for (std::uint64_t b = 0; b < kBlocks; ++b) occupy(b), fill(b), engine->tick();
     _exit(sweeps_are_right(64) ? 0 : 1);
   };
-  EXPECT_EXIT(stride(), ::testing::ExitedWithCode(125), "could not read a part of a tensor back");
+  // There are less than 500 reads of whole blocks.
+  EXPECT_EXIT(stride("read:500:EIO", ChecksumLevel::off), ::testing::ExitedWithCode(125),
+              "could not read a part of a tensor back");
+  for (const auto level : {ChecksumLevel::sampled, ChecksumLevel::full})
+    EXPECT_EXIT(stride("read:500:flip", level), ::testing::ExitedWithCode(125),
+                "could not read a part of a tensor back.*gave back other bytes than were written")
+        << static_cast<int>(level);
+}
+
+// Also where a kernel puts no pieces in their place: of a part that comes back its own bytes are
+// compared, and no others.
+TEST(Pieces, OtherBytesInAPartAreNoticed) {
+  for (const auto level : {ChecksumLevel::off, ChecksumLevel::sampled, ChecksumLevel::full})
+    for (const char* fault : {"", "read:1:flip"}) {
+      SlowFile file({.directory = "/var/tmp", .frame_bytes = kGranule, .checksums = level});
+      std::vector<char> frame(kGranule, 7);
+      const auto slot = file.reserve();
+      const auto write = [&] {
+        return pwrite(file.descriptor(slot), frame.data(), kGranule,
+                      static_cast<off_t>(file.offset(slot))) == static_cast<ssize_t>(kGranule);
+      };
+      fcntl(file.descriptor(slot), F_SETFL, 0);  // the vector lies where it lies
+      file.checksums().take(slot, frame.data());
+      frame[3 * Pieces::kBytes] ^= 1;  // in the fourth, by another process or the drive
+      ASSERT_TRUE(write());
+      const auto loop = FaultLoop::open();
+      const auto arena = reserve_anonymous(kGranule, kGranule);
+      {
+        Pieces pieces(*loop, arena, kGranule);
+        pieces.open(make_executor(file, {.backend = IoBackend::threads,
+                                         .depth = Pieces::kBatch * Pieces::kBatches,
+                                         .frame_bytes = kGranule,
+                                         .inject = fault}),
+                    file.checksums());
+        pieces.set_limit(8, 1);
+        for (int frames = 0; frames < 8; ++frames) pieces.add_frame();
+        const auto sound = [&](std::uint32_t piece, std::uint64_t op) {
+          EXPECT_TRUE(pieces.worth(0, piece, op));
+          pieces.choose(0, piece, [&](BlockIndex block) { return block == 0 ? slot : -1; });
+          EXPECT_EQ(pieces.read(), 0);
+          const bool is = pieces.sound();
+          pieces.put();
+          return is;
+        };
+        const bool compared = level != ChecksumLevel::off;
+        EXPECT_EQ(sound(1, 1), *fault == '\0' || !compared);
+        EXPECT_TRUE(sound(1, 2));
+        EXPECT_EQ(sound(3, 3), !compared);
+      }
+      munmap(reinterpret_cast<void*>(arena), kGranule);
+    }
 }
 
 TEST_P(StridingTest, ABlockThatIsPromotedTakesThePlaceOfItsPieces) {

@@ -121,7 +121,7 @@ def attach(spec):
         _checked(built, libraries)
         adaptor = _load(built.path, libraries)
     except (OSError, RuntimeError, KeyError) as error:
-        _attach.stop(f"could not load the TensorFlow adaptor: {error}")
+        _attach.stop_without_adaptor("TensorFlow", error)
     if not _attach.start(core, adaptor.sentinel_tensorflow_attach):  # an allocator and nothing else
         return
     _find_layers(adaptor)
@@ -140,8 +140,8 @@ def _harmless():
     try:
         yield
     except Exception as error:  # pylint: disable=broad-except
-        if "names" not in _told and not os.environ.get("SENTINEL_QUIET"):
-            sys.stderr.write(f"sentinel: layers of this Keras are not found ({error!r}); the rest goes on\n")
+        if "names" not in _told:
+            _attach.tell(f"layers of this Keras are not found ({error!r}); the rest goes on")
         _told.add("names")
 
 

@@ -39,7 +39,7 @@ def attach(torch):
         core = _attach.load_library()
         adaptor = ctypes.CDLL(_build_for(torch).find(core, os.environ["SENTINEL_HOME"]).path)
     except (OSError, RuntimeError, KeyError) as error:
-        _attach.stop(f"could not load the PyTorch adaptor: {error}")
+        _attach.stop_without_adaptor("PyTorch", error)
     on_gpu = "fast=gpu" in os.environ.get("SENTINEL_TIERS", "")
     if on_gpu:
         _torch_gpu.check(torch)

@@ -42,7 +42,7 @@ def check(torch):
     try:
         ctypes.CDLL("libc10_cuda.so", mode=os.RTLD_LAZY | os.RTLD_NOLOAD)["_ZNK3c104cuda10CUDAStream6streamEv"]
     except (OSError, AttributeError) as error:
-        _attach.stop(f"the streams of PyTorch {torch.__version__} cannot be told apart: {error}")
+        _attach.stop(f"the streams of PyTorch {torch.__version__} cannot be told apart ({error}); take another version")
 
 
 _POOLS = ("all", "large_pool", "small_pool")
