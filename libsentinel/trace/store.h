@@ -9,7 +9,7 @@
 #include <string>
 
 #include "sentinel/profile.h"
-#include "trace/profile_file.h"
+#include "trace/database/profile_file.h"
 
 namespace sentinel {
 

@@ -13,8 +13,8 @@
 #include "base/units.h"
 #include "sentinel/error.h"
 #include "trace/schema.h"
-#include "trace/side_files.h"
-#include "trace/sqlite.h"
+#include "trace/database/side_files.h"
+#include "trace/database/sqlite.h"
 #include "trace/store.h"
 #include "trace/validate.h"
 

@@ -13,10 +13,10 @@
 #include "base/folder.h"
 #include "base/output.h"
 #include "sentinel/error.h"
-#include "trace/profile_file.h"
+#include "trace/database/profile_file.h"
 #include "trace/schema.h"
-#include "trace/side_files.h"
-#include "trace/sqlite.h"
+#include "trace/database/side_files.h"
+#include "trace/database/sqlite.h"
 #include "trace/store.h"
 #include "trace/validate.h"
 

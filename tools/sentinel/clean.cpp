@@ -24,8 +24,8 @@
 #include "engine/io/slow_file.h"
 #include "sentinel/error.h"
 #include "terminal.h"
-#include "trace/side_files.h"
-#include "trace/sqlite.h"
+#include "trace/database/side_files.h"
+#include "trace/database/sqlite.h"
 #include "trace/store.h"
 #include "verbs.h"
 

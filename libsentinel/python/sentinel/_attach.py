@@ -42,7 +42,7 @@ def claim(framework):
         return True
     if _claimed is not None:
         tell(f"{_claimed} trains under Sentinel in this process, so {framework} is left alone; "
-              f"SENTINEL_FRAMEWORK={framework} makes it the other way round")
+             f"SENTINEL_FRAMEWORK={framework} makes it the other way round")
     return False
 
 

@@ -1,5 +1,5 @@
 // How a profile comes to its place, and what is there until then.
-#include "trace/profile_file.h"
+#include "trace/database/profile_file.h"
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>

@@ -1,6 +1,6 @@
 // What lies beside a profile counts only where it is the profile's owner's: SQLite itself would
 // take any file of that name.
-#include "trace/side_files.h"
+#include "trace/database/side_files.h"
 
 #include <gmock/gmock.h>
 

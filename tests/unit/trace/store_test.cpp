@@ -12,7 +12,7 @@
 #include "sample_profile.h"
 #include "trace/machine_record.h"
 #include "trace/schema.h"
-#include "trace/sqlite.h"
+#include "trace/database/sqlite.h"
 
 namespace sentinel {
 namespace {

@@ -1,4 +1,4 @@
-#include "trace/profile_file.h"
+#include "trace/database/profile_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -17,7 +17,7 @@
 #include "base/output.h"
 #include "base/units.h"
 #include "sentinel/error.h"
-#include "trace/side_files.h"
+#include "trace/database/side_files.h"
 
 namespace sentinel {
 namespace {

@@ -1,4 +1,4 @@
-#include "trace/sqlite.h"
+#include "trace/database/sqlite.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,6 @@
 #include <cerrno>
 
 #include "sentinel/error.h"
-#include "trace/validate.h"
 
 namespace sentinel::sqlite {
 namespace {
@@ -169,7 +168,7 @@ std::string Statement::text(int column) {
   require(column, type(column) == SQLITE_TEXT);
   const auto* bytes = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
   const int length = sqlite3_column_bytes(statement_, column);
-  require(column, bytes != nullptr && static_cast<std::size_t>(length) <= max_text);
+  require(column, bytes != nullptr);
   return {bytes, static_cast<std::size_t>(length)};
 }
 

@@ -1,4 +1,4 @@
-#include "trace/side_files.h"
+#include "trace/database/side_files.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
