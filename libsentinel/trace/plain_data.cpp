@@ -19,7 +19,6 @@ using Kind = PlainData::Kind;
 
 constexpr InputKind kSnapshots{"snapshots", 1_GiB,
                                "record fewer steps, or leave out the stacks (stacks=\"python\")"};
-constexpr std::size_t max_depth = 1000;
 constexpr std::size_t max_searched = 64;  // keys: each look passes over all of them
 
 // Called by the parser for each piece, so that no depth of nesting needs a stack of calls.
@@ -63,7 +62,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool open(Kind kind) {
-    if (open_.size() == max_depth) throw Error("it is nested too deeply");
+    if (open_.size() == kDeepestJson) throw too_deep();
     const Ref r = data_.add(kind);
     put(r);
     open_.push_back(r);

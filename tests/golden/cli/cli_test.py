@@ -906,6 +906,36 @@ class Hostile(Case):
                         self.assertNotIn(words, result.stdout + result.stderr)
                     self.expect_finite(json.loads(result.stdout, parse_constant=self.fail))
 
+    def peak(self, *arguments):
+        """Standard error of a command that fails, and its largest memory in MiB."""
+        # A process counts what its parent held, which here is much.
+        small = ("import resource, subprocess, sys; status = subprocess.run(sys.argv[1:], stdout=2).returncode; "
+                 "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10); sys.exit(status)")
+        result = subprocess.run([sys.executable, "-c", small, SENTINEL, *arguments], capture_output=True, text=True,
+                                cwd=self.folder, env=self.environment, timeout=60)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        return result.stderr, int(result.stdout)
+
+    def test_files_take_memory_by_their_length(self):
+        begin = '{"format":"sentinel-plan","version":3,"moves":['
+        header = '{"format":"tensor-trace","version":1,"source":"x","model":"m","batch":1}\n'
+        op = lambda length: '{"k":0,"name":"%s","us":1,"in":[],"out":[],"phase":"forward"}\n' % ("n" * length)
+        packed = lambda text: gzip.compress(text.encode())
+        cases = [("e.json", f"{begin}{'[],' * 3_000_000}[]]}}", 160, "policy is missing", "explain"),
+                 ("f.json", f"{begin}{'{},' * 3_000_000}[]]}}", 160, "policy is missing", "explain"),
+                 ("l.pickle", b"\x80\x04" + b"]" * 10_000_000 + b".", 160, "more values than", "import", "--format",
+                  "pytorch-snapshot", "-o", "p"),
+                 ("n.jsonl.gz", packed(header + op(70_000)), 60, 'n.jsonl.gz:2: "name" is 70000 bytes', "report"),
+                 ("b.jsonl.gz", packed(header + op(60_000) + "\n" * 60_000_000), 60, "over 100 times its length",
+                  "report"),
+                 ("w.jsonl", header + '{"x":[' + "[]," * 5_000_000, 60, "w.jsonl:2: the line is over 4 MiB", "report")]
+        for name, content, most, words, verb, *options in cases:
+            with self.subTest(name):
+                self.file(name, content)
+                errors, peak = self.peak(verb, name, *options)
+                self.assertIn(words, errors)
+                self.assertLess(peak, most)
+
     def test_a_time_limit_is_of_the_clock_on_the_wall(self):
         """Also where a program has an eighth of a processor: it took 17 s for its one."""
         layers, draw = 400, random.Random(3)

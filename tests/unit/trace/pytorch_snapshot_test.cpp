@@ -88,7 +88,7 @@ TEST(PyTorchSnapshot, SaysWhatIsWrong) {
   EXPECT_THAT(wrong(R"({"segments":[],"device_traces":[[{"action":"alloc","addr":1,"size":5},
                         {"action":"alloc","addr":1,"size":5}]]})"),
               HasSubstr("event 1 of device 0: address 0x1 is allocated twice"));
-  EXPECT_THAT(wrong(std::string(2000, '[')), HasSubstr("nested too deeply"));
+  EXPECT_THAT(wrong(std::string(2000, '[')), HasSubstr("more than 32 deep"));
 }
 
 std::string text_of(std::string_view text) {
