@@ -863,11 +863,12 @@ class Hostile(Case):
                               env=self.environment, timeout=seconds,
                               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
 
-    def trace_of(self, tensors, ops, us=10):
-        """Tensors as (bytes, kind), ops as (in, out)."""
+    def trace_of(self, tensors, ops, us=10, backward=1):
+        """Tensors as (bytes, kind), ops as (in, out); the phase backward begins at that share of the step."""
         lines = [{"format": "tensor-trace", "version": 1, "source": "x", "model": "m", "batch": 1}]
         lines += [{"t": t, "bytes": size, "kind": kind} for t, (size, kind) in enumerate(tensors)]
-        lines += [{"k": k, "name": "op", "us": us, "in": read, "out": made, "phase": "forward", "layer": k}
+        lines += [{"k": k, "name": "op", "us": us, "in": read, "out": made, "layer": k,
+                   "phase": "forward" if k < backward * len(ops) else "backward"}
                   for k, (read, made) in enumerate(ops)]
         return self.file("h.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
 
@@ -960,6 +961,21 @@ class Hostile(Case):
         row = json.loads(result.stdout)["results"][0]
         self.assertTrue(row["feasible"], row)
         self.assertLess(row["plan_ms"], 3000, row)
+
+    def test_policies_end_with_their_time(self):
+        """Each tensor is needed by three ops far apart, and remade by a chain that is too long: it took 14 s."""
+        ops = 40_000
+        trace = self.trace_of([(1 << 20, "intermediate")] * ops,
+                              [(sorted({t for t in (k - 1, k // 2, ops - 1 - k) if 0 <= t < k}), [k])
+                               for k in range(ops)], backward=0.5)
+        for policy in ("superneurons", "auto"):
+            with self.subTest(policy):
+                began = time.monotonic()
+                result = self.run_it("simulate", trace, "--machine", "a100-g10", "--fast", "40%", "--policy", policy,
+                                     "--time-limit", "1", "--steps", "1", "--json")
+                row = json.loads(result.stdout)["results"][0]
+                self.assertLess(time.monotonic() - began, 5)  # reading and simulating take one
+                self.assertTrue(row["feasible"] or "its time ended" in row["reason"], row)
 
     def test_a_program_without_a_choice_prints_nothing(self):
         trace = self.trace_of([(64 << 20, "global")], [([], [])])
