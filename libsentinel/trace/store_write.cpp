@@ -39,6 +39,7 @@ void require_unused(const std::string& path) {
 // Absolute, so that neither ":memory:" nor "file:x?mode=…" means anything but a file.
 std::string allowed_place(const std::string& path) {
   const std::string place = output_place(std::filesystem::absolute(path).string(), attempt(path));
+  require_room_for_side_files(place, attempt(path));
   struct stat found {};
   if (stat(place.c_str(), &found) != 0) return place;
   if (S_ISDIR(found.st_mode)) throw Error(attempt(path), EISDIR);
@@ -81,17 +82,23 @@ std::string make_file(const std::string& path, const ProfileMeta& meta) {
   const std::string place = allowed_place(path);
   const auto split = place.rfind('/') + 1;
   const std::string fresh = place.substr(0, split) + unfinished_name(place.substr(split));
-  create_private(fresh);
-  {
-    sqlite::Database db(fresh, SQLITE_OPEN_READWRITE, attempt(path));
-    db.exec("PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; BEGIN");
-    db.exec(schema::create);
-    write_meta(db, meta, false, unfinished);
-    db.exec("COMMIT; PRAGMA journal_mode = WAL");
+  try {
+    create_private(fresh);
+    {
+      sqlite::Database db(fresh, SQLITE_OPEN_READWRITE, attempt(path));
+      db.exec("PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; BEGIN");
+      db.exec(schema::create);
+      write_meta(db, meta, false, unfinished);
+      db.exec("COMMIT; PRAGMA journal_mode = WAL");
+    }
+    remove_side_files(fresh, attempt(path));
+    claim_side_files(place, attempt(path));
+    if (rename(fresh.c_str(), place.c_str()) != 0) throw Error(attempt(path), errno);
+  } catch (const Error&) {
+    unlink(fresh.c_str());
+    remove_side_files(fresh, attempt(path));
+    throw;
   }
-  remove_side_files(fresh, attempt(path));
-  claim_side_files(place, attempt(path));
-  if (rename(fresh.c_str(), place.c_str()) != 0) throw Error(attempt(path), errno);
   return place;
 }
 

@@ -937,6 +937,12 @@ class Hostile(Case):
                 self.assertIn(words, errors)
                 self.assertLess(peak, most)
 
+    def test_a_name_too_long_for_a_profile(self):
+        trace = self.trace_of([(4096, "global")], [([0], [])])
+        self.fails(1, "its name has 248 bytes, and those of profiles have at most 247", "import", trace, "-o", "a" * 248)
+        self.assertEqual(self.run_it("import", trace, "-o", "b" * 247).returncode, 0)
+        self.assertEqual({path.name for path in self.folder.iterdir()} - {"cache"}, {trace, "b" * 247})
+
     def test_a_time_limit_is_of_the_clock_on_the_wall(self):
         """Also where a program has an eighth of a processor: it took 17 s for its one."""
         layers, draw = 400, random.Random(3)
@@ -961,6 +967,28 @@ class Hostile(Case):
         row = json.loads(result.stdout)["results"][0]
         self.assertTrue(row["feasible"], row)
         self.assertLess(row["plan_ms"], 3000, row)
+
+    def test_the_solver_ends_no_command(self):
+        """An assertion of its library failed on the second of these."""
+        for seed in (2, 1129):
+            draw = random.Random(seed)
+            count = draw.choice([8, 20, 40, 60])
+            lines = [json.loads(TRACE.splitlines()[0])]
+            lines += [{"t": t, "bytes": draw.choice([4096, 1 << 20, 1 << 21, draw.randrange(1 << 26),
+                                                     1 << 30 if draw.random() < .2 else 1 << 22]),
+                       "kind": draw.choice(["global", "intermediate", "intermediate", "workspace"])}
+                      for t in range(count)]
+            for k in range(draw.choice([count, count // 2 + 1, 2 * count])):
+                read = sorted(draw.sample(range(count), draw.randrange(4)))
+                made = sorted(draw.sample(range(count), draw.randrange(3)))
+                lines.append({"k": k, "name": "op", "us": draw.choice([0, 1, 10, 1000, draw.random() * 10000]),
+                              "in": read, "out": made, "phase": "forward", "layer": k // 3})
+                if draw.random() < .3:
+                    lines[-1]["acc"] = {str(t): draw.choice([1, 5, 1000, 2 ** 37 - 1]) for t in read + made}
+            trace = self.file("t.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+            result = self.run_it("simulate", trace, "--machine", "optane", "--fast", "64M", "--policy", "autotm",
+                                 "--time-limit", "1", "--json")
+            self.assertEqual(result.returncode, 0, result.stderr)
 
     def test_policies_end_with_their_time(self):
         """Each tensor is needed by three ops far apart, and remade by a chain that is too long: it took 14 s."""
