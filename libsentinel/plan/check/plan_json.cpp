@@ -246,7 +246,10 @@ Plan plan_from_json(const std::string& text, const std::string& where) {
   read([&] { file.root = parse_json(text, file.data); });
   require_plan(file, where);
   Plan plan;
-  read([&] { Value(file.data, file.root, "").into(plan); });
+  read([&] {
+    Value(file.data, file.root, "").into(plan);
+    if (plan.fast_bytes > INT64_MAX) throw Error("fast_bytes is more than any memory has");
+  });
   return plan;
 }
 
