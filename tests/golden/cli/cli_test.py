@@ -996,7 +996,7 @@ class Hostile(Case):
         trace = self.trace_of([(1 << 20, "intermediate")] * ops,
                               [(sorted({t for t in (k - 1, k // 2, ops - 1 - k) if 0 <= t < k}), [k])
                                for k in range(ops)], backward=0.5)
-        for policy in ("superneurons", "auto"):
+        for policy in ("superneurons", "capuchin", "auto"):
             with self.subTest(policy):
                 began = time.monotonic()
                 result = self.run_it("simulate", trace, "--machine", "a100-g10", "--fast", "40%", "--policy", policy,
