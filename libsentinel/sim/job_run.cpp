@@ -84,7 +84,8 @@ void JobRun::begin_step() {
 
 void JobRun::end_step() {
   end_us_ = commons_.now_us();
-  result_.step_us = end_us_ - step_begin_us_;
+  // The clock knows a short step after a long one only roughly.
+  result_.step_us = std::max(end_us_ - step_begin_us_, result_.ideal_us);
   result_.stall_us = result_.step_us - result_.ideal_us - result_.recompute_us - result_.shared_us;
   result_.peak_fast_bytes = account_.peak;
   result_.step_times_us.push_back(result_.step_us);

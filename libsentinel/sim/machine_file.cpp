@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <initializer_list>
 #include <sstream>
 
@@ -171,11 +172,23 @@ std::string attempt(const std::string& path) {
   return fmt::format("cannot read machine description {}", path);
 }
 
+// Variable of the environment with the description that no cache could keep.
+std::string carried(const std::string& name) {
+  std::string variable = "SENTINEL_MEASURED_" + name;
+  std::ranges::replace(variable, '-', '_');
+  return variable;
+}
+
+std::string kept(const std::string& name, const std::string& attempt) {
+  const char* text = std::getenv(carried(name).c_str());
+  return text != nullptr ? text : cache::read(name + ".toml", attempt);
+}
+
 Machine read_local_machine(const std::string& name) {
   const auto path = local_machine_path(name);
   std::string text;
   try {
-    text = cache::read(name + ".toml", attempt(path));
+    text = kept(name, attempt(path));
   } catch (const Error& error) {
     if (error.code() != ENOENT) throw;
     throw Error(attempt(path) + "; `sentinel bench --tiers` measures this machine and writes it",
@@ -284,13 +297,16 @@ std::string machine_to_toml(const Machine& machine) {
 }
 
 void write_local_machine(const std::string& name, const Machine& machine) {
-  cache::write(name + ".toml", machine_to_toml(machine),
+  const auto text = machine_to_toml(machine);
+  setenv(carried(name).c_str(), text.c_str(), 1);
+  cache::write(name + ".toml", text,
                fmt::format("cannot write machine description {}", local_machine_path(name)));
+  unsetenv(carried(name).c_str());
 }
 
 bool has_local_machine(const std::string& name) {
   try {
-    cache::read(name + ".toml", "");
+    kept(name, "");
     return true;
   } catch (const Error&) {
     return false;

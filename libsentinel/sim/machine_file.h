@@ -34,7 +34,9 @@ std::string machine_to_toml(const Machine&);
 
 // This computer, as it was measured, in the user's cache (base/cache.h). Machines of other tiers of
 // this computer have names of their own: "local-node0-node1".
-void write_local_machine(const std::string& name, const Machine&);  // throws Error
+// Throws Error where the cache keeps nothing. The process, and the programs that it starts, know
+// the machine even then, by a variable of the environment. Not beside other threads.
+void write_local_machine(const std::string& name, const Machine&);
 bool has_local_machine(const std::string& name);
 std::string local_machine_path(const std::string& name = "local");  // for people to read
 

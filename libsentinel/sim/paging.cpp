@@ -111,7 +111,8 @@ class PagedRun {
     commons_.begin_step(memory_.account());
     begin_us_ = commons_.now_us();
     for (std::size_t k = 0; k < profile_.ops.size(); ++k) run_op(OpId(k));
-    result_.step_us = commons_.now_us() - begin_us_;
+    // The clock knows a short step after a long one only roughly.
+    result_.step_us = std::max(commons_.now_us() - begin_us_, result_.ideal_us);
     result_.stall_us = result_.step_us - result_.ideal_us - result_.shared_us;
     times_.push_back(result_.step_us);
     const auto counts = memory_.take_counts();

@@ -50,6 +50,11 @@ bool GzLines::fill() {
   if (read_ > max_bytes)
     throw Error(fmt::format("{}: the trace has over {} unpacked; {}", place(),
                             print_bytes(max_bytes), kTraces.advice));
+  if (read_ > always_unpacked + max_ratio * static_cast<std::uint64_t>(gzoffset(file_)))
+    throw Error(
+        fmt::format("{}: the trace unpacks to over {} times its length; if it is one, "
+                    "unpack it with gunzip first",
+                    place(), max_ratio));
   return got > 0;
 }
 
@@ -59,7 +64,7 @@ bool GzLines::next(std::string_view& line) {
   for (;;) {
     const std::size_t end = buffer_.find('\n', begin_ + searched);
     const std::size_t length = (end == std::string::npos ? buffer_.size() : end) - begin_;
-    if (length > max_line) throw Error(place() + ": the line is over 16 MiB long");
+    if (length > max_line) throw Error(place() + ": the line is over 4 MiB long");
     searched = length;
     if (end == std::string::npos && fill()) continue;
     line = std::string_view(buffer_).substr(begin_, length);

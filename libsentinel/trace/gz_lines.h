@@ -26,8 +26,11 @@ class GzLines {
   std::size_t number() const { return number_; }  // of the line last given, from 1
   std::string place() const;                      // "file:12"
 
-  static constexpr std::size_t max_line = std::size_t{16} << 20;
-  static constexpr std::uint64_t max_bytes = std::uint64_t{4} << 30;  // uncompressed: a bomb ends
+  static constexpr std::size_t max_line = std::size_t{4} << 20;
+  static constexpr std::uint64_t max_bytes = std::uint64_t{4} << 30;  // uncompressed
+  // Of a compressed file, so that a bomb ends: what is unpacked beyond the first bytes, by what was
+  // read for it. Traces come to 10 to 30.
+  static constexpr std::uint64_t max_ratio = 100, always_unpacked = std::uint64_t{16} << 20;
 
  private:
   bool fill();  // false at the end

@@ -8,8 +8,11 @@
 
 namespace sentinel {
 
+Error too_deep() {
+  return Error(fmt::format("arrays or objects lie in one another more than {} deep", kDeepestJson));
+}
+
 void require_shallow_json(std::string_view text) {
-  constexpr int kDeepest = 32;
   int depth = 0;
   bool quoted = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -20,9 +23,7 @@ void require_shallow_json(std::string_view text) {
     } else if (c == '"') {
       quoted = true;
     } else if (c == '[' || c == '{') {
-      if (++depth > kDeepest)
-        throw Error(
-            fmt::format("arrays or objects lie in one another more than {} deep", kDeepest));
+      if (++depth > kDeepestJson) throw too_deep();
     } else if (c == ']' || c == '}') {
       --depth;
     }

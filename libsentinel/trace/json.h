@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/text.h"
+#include "sentinel/error.h"
 
 namespace sentinel {
 
@@ -14,10 +15,13 @@ namespace sentinel {
 // `text`, all that was parsed, it says in which line.
 std::string json_fault(const nlohmann::json::exception&, std::string_view text = {});
 
-// Throws Error where arrays or objects lie in one another more than 32 deep. The library's
+constexpr int kDeepestJson = 32;
+
+// Throws Error where arrays or objects lie in one another deeper than that. The library's
 // functions go down into a value by recursion, so that a deep one ends the process. Before each
 // parse of a text from elsewhere.
 void require_shallow_json(std::string_view text);
+Error too_deep();  // for those that count themselves
 
 // `indent` -1: on one line. Broken UTF-8 is replaced, numbers that are none are null.
 template <class Json>

@@ -3,7 +3,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <unordered_map>
+#include <vector>
 
 #include "sentinel/error.h"
 #include "trace/plain_data.h"
@@ -99,7 +99,12 @@ class Unpickler {
       value = value << 8 | static_cast<unsigned char>(bytes[i]);
     return value;
   }
-  void push(Ref r) { stack_.push_back(r); }
+  // PyTorch writes ten bytes a value and more.
+  void push(Ref r) {
+    if (++pushed_ > bytes_.size() / 2 + kAlwaysAllowed)
+      throw Error("it holds more values than a snapshot of its length; take the snapshot again");
+    stack_.push_back(r);
+  }
   Ref top() const {
     if (stack_.size() <= floor()) throw Error("the stack is empty");
     return stack_.back();
@@ -113,18 +118,23 @@ class Unpickler {
   void require(Ref container, Kind kind) const {
     if (data_.kind(container) != kind) throw Error("something is appended to what is no container");
   }
+  // The last values of the stack; valid until the next push.
+  std::span<const Ref> pop(std::size_t count) {
+    if (count > stack_.size() - floor()) throw Error("the stack is empty");
+    const auto items = std::span<const Ref>(stack_).last(count);
+    stack_.resize(stack_.size() - count);
+    return items;
+  }
   // What was pushed since the last mark, which is taken away.
-  std::vector<Ref> marked() {
+  std::span<const Ref> marked() {
     if (marks_.empty()) throw Error("there is no mark");
-    const auto begin = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
-    std::vector<Ref> items(begin, stack_.end());
-    stack_.erase(begin, stack_.end());
+    const auto items = pop(stack_.size() - floor());
     marks_.pop_back();
     return items;
   }
-  void push_list(const std::vector<Ref>& items) {
+  void push_list(std::span<const Ref> items) {
     const Ref list = data_.add(Kind::list);
-    for (const Ref item : items) data_.append(list, item);
+    data_.append(list, items);
     push(list);
   }
 
@@ -134,7 +144,7 @@ class Unpickler {
   }
   void frame() { take(8); }
   void stop() { stopped_ = true; }
-  void mark() { marks_.push_back(stack_.size()); }
+  void mark() { marks_.push_back(static_cast<std::uint32_t>(stack_.size())); }
   void none() { push(data_.add()); }
   template <bool value>
   void truth() {
@@ -143,8 +153,8 @@ class Unpickler {
   template <int size, bool is_signed>
   void whole() {
     const auto value = little(take(size));
-    push(data_.add(Kind::integer, is_signed ? static_cast<std::int32_t>(value)
-                                            : static_cast<std::int64_t>(value)));
+    const auto extended = static_cast<std::int64_t>(static_cast<std::int32_t>(value));
+    push(data_.add(Kind::integer, is_signed ? static_cast<std::uint64_t>(extended) : value));
   }
   // Two's complement; a number over eight bytes is nothing that is looked for here.
   template <int size>
@@ -155,7 +165,7 @@ class Unpickler {
     const auto unused = 8 * (8 - bytes.size());
     if (!bytes.empty() && unused > 0)
       value = static_cast<std::uint64_t>(static_cast<std::int64_t>(value << unused) >> unused);
-    push(data_.add(Kind::integer, static_cast<std::int64_t>(value)));
+    push(data_.add(Kind::integer, value));
   }
   void real() {
     std::uint64_t bits = 0;
@@ -175,13 +185,12 @@ class Unpickler {
   void append() {
     const Ref item = pop();
     require(top(), Kind::list);
-    data_.append(top(), item);
+    data_.append(top(), {&item, 1});
   }
   void append_pair() {
-    const Ref value = pop(), key = pop();
+    const auto pair = pop(2);
     require(top(), Kind::dictionary);
-    data_.append(top(), key);
-    data_.append(top(), value);
+    data_.append(top(), pair);
   }
   void append_marked() {
     const auto items = marked();
@@ -190,33 +199,43 @@ class Unpickler {
       require(container, Kind::list);
     else if (items.size() % 2 != 0)
       throw Error("a key has no value");
-    for (const Ref item : items) data_.append(container, item);
+    data_.append(container, items);
   }
   void tuple_marked() { push_list(marked()); }
   template <int size>
   void tuple() {
-    std::vector<Ref> items(size);
-    for (int i = size; i-- > 0;) items[static_cast<std::size_t>(i)] = pop();
-    push_list(items);
+    push_list(pop(size));
+  }
+  // Python counts its places from 0 on.
+  void remember(std::uint64_t place) {
+    if (place >= bytes_.size()) throw Error("it keeps a value at a place that is out of reach");
+    if (place >= memo_.size()) memo_.resize(place + 1, kNothing);
+    if (memo_[place] == kNothing) ++remembered_;
+    memo_[place] = top();
   }
   template <int size>
   void put() {
-    memo_[little(take(size))] = top();
+    remember(little(take(size)));
   }
-  void memoize() { memo_[memo_.size()] = top(); }
+  void memoize() { remember(remembered_); }
   template <int size>
   void get() {
-    const auto found = memo_.find(little(take(size)));
-    if (found == memo_.end()) throw Error("it refers to what is not there");
-    push(found->second);
+    const auto place = little(take(size));
+    if (place >= memo_.size() || memo_[place] == kNothing)
+      throw Error("it refers to what is not there");
+    push(memo_[place]);
   }
+
+  static constexpr std::uint64_t kAlwaysAllowed = 1000;  // values, in however short a file
+  static constexpr Ref kNothing = UINT32_MAX;
 
   std::string_view bytes_;
   PlainData& data_;
   std::size_t at_ = 0, begin_ = 0;  // in bytes_: what is read next, the instruction read last
   std::vector<Ref> stack_;
-  std::vector<std::size_t> marks_;  // sizes of the stack
-  std::unordered_map<std::uint64_t, Ref> memo_;
+  std::vector<std::uint32_t> marks_;  // sizes of the stack
+  std::vector<Ref> memo_;
+  std::uint64_t pushed_ = 0, remembered_ = 0;
   bool stopped_ = false;
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <nlohmann/json.hpp>
 
@@ -18,8 +19,7 @@ using Kind = PlainData::Kind;
 
 constexpr InputKind kSnapshots{"snapshots", 1_GiB,
                                "record fewer steps, or leave out the stacks (stacks=\"python\")"};
-constexpr std::size_t max_depth = 1000;
-constexpr std::size_t max_searched = 256;  // keys: each look passes over all of them
+constexpr std::size_t max_searched = 64;  // keys: each look passes over all of them
 
 // Called by the parser for each piece, so that no depth of nesting needs a stack of calls.
 class Builder : public nlohmann::json_sax<nlohmann::json> {
@@ -29,10 +29,11 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
 
   bool null() override { return put(data_.add()); }
   bool boolean(bool value) override { return put(data_.add(Kind::boolean, value)); }
-  bool number_integer(std::int64_t value) override { return put(data_.add(Kind::integer, value)); }
+  bool number_integer(std::int64_t value) override {
+    return put(data_.add(Kind::integer, static_cast<std::uint64_t>(value)));
+  }
   bool number_unsigned(std::uint64_t value) override {
-    return put(value > INT64_MAX ? data_.add_real(static_cast<double>(value))
-                                 : data_.add(Kind::integer, static_cast<std::int64_t>(value)));
+    return put(data_.add(value > INT64_MAX ? Kind::natural : Kind::integer, value));
   }
   bool number_float(double value, const std::string&) override {
     return put(data_.add_real(value));
@@ -41,7 +42,8 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   bool binary(binary_t&) override { return put(data_.add()); }
   bool start_object(std::size_t) override { return open(Kind::dictionary); }
   bool key(std::string& name) override {
-    data_.append(open_.back(), data_.add_text(name));
+    const Ref r = data_.add_text(name);
+    data_.append(open_.back(), {&r, 1});
     return true;
   }
   bool end_object() override { return close(); }
@@ -56,11 +58,11 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     if (open_.empty())
       root_ = r;
     else
-      data_.append(open_.back(), r);
+      data_.append(open_.back(), {&r, 1});
     return true;
   }
   bool open(Kind kind) {
-    if (open_.size() == max_depth) throw Error("it is nested too deeply");
+    if (open_.size() == kDeepestJson) throw too_deep();
     const Ref r = data_.add(kind);
     put(r);
     open_.push_back(r);
@@ -79,13 +81,24 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
 
 }  // namespace
 
+std::optional<bool> PlainData::boolean(Ref r) const {
+  if (kind(r) != Kind::boolean) return std::nullopt;
+  return nodes_[r].at != 0;
+}
+
 std::optional<std::int64_t> PlainData::integer(Ref r) const {
   if (kind(r) != Kind::integer) return std::nullopt;
   return static_cast<std::int64_t>(nodes_[r].at);
 }
 
+std::optional<std::uint64_t> PlainData::natural(Ref r) const {
+  if (kind(r) != Kind::natural && integer(r).value_or(-1) < 0) return std::nullopt;
+  return nodes_[r].at;
+}
+
 std::optional<double> PlainData::number(Ref r) const {
   if (kind(r) == Kind::real) return std::bit_cast<double>(nodes_[r].at);
+  if (kind(r) == Kind::natural) return static_cast<double>(nodes_[r].at);
   if (const auto value = integer(r)) return static_cast<double>(*value);
   return std::nullopt;
 }
@@ -97,7 +110,7 @@ std::string_view PlainData::text(Ref r) const {
 
 std::span<const Ref> PlainData::list(Ref r) const {
   if (kind(r) != Kind::list && kind(r) != Kind::dictionary) return {};
-  return lists_[nodes_[r].at];
+  return std::span(items_).subspan(nodes_[r].at, nodes_[r].size);
 }
 
 std::optional<Ref> PlainData::find(Ref dictionary, std::string_view key) const {
@@ -111,23 +124,34 @@ std::optional<Ref> PlainData::find(Ref dictionary, std::string_view key) const {
   return std::nullopt;
 }
 
-Ref PlainData::add(Kind kind, std::int64_t integer) {
+Ref PlainData::add(Kind kind, std::uint64_t value) {
   if (nodes_.size() >= UINT32_MAX) throw Error("it holds too many values");
-  Node node{.kind = kind, .at = static_cast<std::uint64_t>(integer)};
-  if (kind == Kind::list || kind == Kind::dictionary) {
-    node.at = lists_.size();
-    lists_.emplace_back();
-  }
-  nodes_.push_back(node);
+  nodes_.push_back({.kind = kind, .at = value});
   return static_cast<Ref>(nodes_.size() - 1);
 }
 
+// A list that outgrows its room moves to the end of all items, or grows where it stands there.
+void PlainData::append(Ref list, std::span<const Ref> items) {
+  Node& node = nodes_[list];
+  const std::size_t room = node.size == 0 ? 0 : std::bit_ceil(std::size_t{node.size});
+  const std::size_t size = node.size + items.size();
+  if (size > UINT32_MAX) throw Error("a list is too long");
+  if (size > room) {
+    const std::size_t from = node.at;
+    if (room == 0 || from + room != items_.size()) node.at = items_.size();
+    items_.resize(node.at + std::bit_ceil(size));
+    if (node.at != from) std::copy_n(&items_[from], node.size, &items_[node.at]);
+  }
+  std::ranges::copy(items, items_.begin() + static_cast<std::ptrdiff_t>(node.at + node.size));
+  node.size = static_cast<std::uint32_t>(size);
+}
+
 Ref PlainData::add_real(double value) {
-  return add(Kind::real, std::bit_cast<std::int64_t>(value));
+  return add(Kind::real, std::bit_cast<std::uint64_t>(value));
 }
 
 Ref PlainData::add_text(std::string_view text) {
-  const Ref r = add(Kind::text, static_cast<std::int64_t>(texts_.size()));
+  const Ref r = add(Kind::text, texts_.size());
   nodes_[r].size = static_cast<std::uint32_t>(text.size());
   texts_ += text;
   return r;

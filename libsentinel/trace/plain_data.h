@@ -3,10 +3,12 @@
 // A pickle is a program for a stack machine. Only its instructions that build plain data are
 // known here; one that would import a name or call something is an error, so nothing in a file can
 // run. What a pickle shares (a stack frame, named once and referred to a thousand times) stays
-// shared, and memory grows with the file at most.
+// shared: memory is at most some 16 times the file. Whoever walks over the values has to see to it
+// that shared ones do not multiply its work.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,31 +19,35 @@ namespace sentinel {
 
 class PlainData {
  public:
-  enum class Kind : std::uint8_t { none, boolean, integer, real, text, list, dictionary };
+  // natural: a whole number over INT64_MAX
+  enum class Kind : std::uint8_t { none, boolean, integer, natural, real, text, list, dictionary };
   using Ref = std::uint32_t;
 
+  std::size_t size() const { return nodes_.size(); }
   Kind kind(Ref r) const { return nodes_[r].kind; }
-  std::optional<std::int64_t> integer(Ref r) const;  // nothing where it is none
-  std::optional<double> number(Ref) const;           // of an integer or a real
-  std::string_view text(Ref) const;                  // empty where it is none
-  std::span<const Ref> list(Ref) const;              // items; of a dictionary: key, value, …
-  // The last of that key. Throws Error on a dictionary of more than 256 keys: nothing that is
+  std::optional<bool> boolean(Ref) const;           // nothing where it is none
+  std::optional<std::int64_t> integer(Ref) const;   // likewise
+  std::optional<std::uint64_t> natural(Ref) const;  // likewise; of an integer from 0 on, too
+  std::optional<double> number(Ref) const;          // of any number
+  std::string_view text(Ref) const;                 // empty where it is none
+  std::span<const Ref> list(Ref) const;             // items; of a dictionary: key, value, …
+  // The last of that key. Throws Error on a dictionary of more than 64 keys: nothing that is
   // looked for is in one.
   std::optional<Ref> find(Ref dictionary, std::string_view key) const;
 
-  Ref add(Kind kind = Kind::none, std::int64_t integer = 0);
+  Ref add(Kind kind = Kind::none, std::uint64_t value = 0);
   Ref add_real(double);
   Ref add_text(std::string_view);
-  void append(Ref list, Ref item) { lists_[nodes_[list].at].push_back(item); }
+  void append(Ref list, std::span<const Ref> items);
 
  private:
   struct Node {
     Kind kind;
-    std::uint32_t size = 0;  // of a text
-    std::uint64_t at = 0;    // of a text in texts_, of a list in lists_; else the value
+    std::uint32_t size = 0;  // of a text; of a list, which has room for the next power of two
+    std::uint64_t at = 0;    // of a text in texts_, of a list in items_; else the value
   };
-  std::vector<Node> nodes_;
-  std::vector<std::vector<Ref>> lists_;
+  std::deque<Node> nodes_;
+  std::vector<Ref> items_;
   std::string texts_;
 };
 

@@ -21,11 +21,28 @@ using Ref = PlainData::Ref;
 
 constexpr std::size_t kMostFrames = 1000;  // of one event: Python's own limit
 
+constexpr std::size_t kLongestName = 64;  // of a file or a function, in the name of an op
+
+struct Line {  // of Python; empty: none
+  std::string_view file;
+  std::int64_t number = 0;
+  std::string_view function;
+  friend bool operator==(const Line&, const Line&) = default;
+  std::string text() const {
+    return file.empty() ? "" : fmt::format("{}:{} {}", file, number, function);
+  }
+};
+
 struct Place {  // in the program
-  std::string line, caller;
+  Line line, caller;
   Phase phase = Phase::forward;
   bool python = false;
   friend bool operator==(const Place&, const Place&) = default;
+};
+
+struct SourceFile {
+  std::string_view name;  // without its folders
+  bool python = false, torch = false, optimizer = false;
 };
 
 class Import {
@@ -38,12 +55,14 @@ class Import {
   std::uint64_t natural(Ref dictionary, std::string_view key) const;
   std::string_view text(Ref dictionary, std::string_view key) const;
   Ref busiest_trace();
+  void once(Ref event_or_block);
   Place place_of(Ref event);
-  Place read_place(std::span<const Ref> frames) const;
+  Place read_place(std::span<const Ref> frames);
+  const SourceFile& file_of(Ref frame);
   void event(Ref event);
   void allocate(Ref event, std::uint64_t address);
   void release(Ref event, std::uint64_t address);
-  void begin_op(Place place, Ref event);
+  void begin_op(const Place& place, Ref event);
   void left_from_before();
   void finish();
   OpId last_op() const { return OpId(profile_.ops.size() - 1); }
@@ -56,9 +75,11 @@ class Import {
   std::vector<double> begin_us_;                      // of each op, as recorded
   std::vector<bool> python_;                          // of each op: it has a frame of Python
   double last_us_ = 0;
-  std::unordered_map<Ref, Place> places_;  // by list of frames
-  std::optional<Place> place_;             // of the op that goes on
-  bool freed_ = false;                     // in that op
+  std::unordered_map<Ref, Place> places_;      // by list of frames
+  std::unordered_map<Ref, SourceFile> files_;  // by text
+  std::vector<bool> seen_;                     // events and blocks
+  std::optional<Place> place_;                 // of the op that goes on
+  bool freed_ = false;                         // in that op
 };
 
 std::span<const Ref> Import::items(Ref dictionary, std::string_view key) const {
@@ -78,6 +99,16 @@ std::string_view Import::text(Ref dictionary, std::string_view key) const {
   return found ? data_.text(*found) : std::string_view();
 }
 
+// Every event and every block is a value of its own, as PyTorch writes them. One that a file names
+// again and again would take more time and memory than the file's length explains.
+void Import::once(Ref event_or_block) {
+  if (event_or_block >= seen_.size()) seen_.resize(data_.size());
+  if (seen_[event_or_block])
+    throw Error(
+        "an event or a block is listed twice, as PyTorch lists none; take the snapshot again");
+  seen_[event_or_block] = true;
+}
+
 Ref Import::busiest_trace() {
   const auto traces = data_.find(root_, "device_traces");
   if (!traces || !data_.find(root_, "segments"))
@@ -87,8 +118,10 @@ Ref Import::busiest_trace() {
   const auto devices = data_.list(*traces);
   for (std::size_t i = 0; i < devices.size(); ++i) {
     double bytes = 0;
-    for (const Ref event : data_.list(devices[i]))
+    for (const Ref event : data_.list(devices[i])) {
+      once(event);
       if (text(event, "action") == "alloc") bytes += static_cast<double>(natural(event, "size"));
+    }
     if (bytes <= most) continue;
     most = bytes;
     busiest = devices[i];
@@ -110,26 +143,43 @@ Place Import::place_of(Ref event) {
   return known->second;
 }
 
-Place Import::read_place(std::span<const Ref> frames) const {
+// Frames share the names of their files, which may be long.
+const SourceFile& Import::file_of(Ref frame) {
+  static constexpr SourceFile kNone;
+  const auto name = data_.find(frame, "filename");
+  if (!name) return kNone;
+  const auto [known, missing] = files_.try_emplace(*name);
+  SourceFile& file = known->second;
+  if (!missing) return file;
+  const auto path = data_.text(*name);
+  file.python = path.ends_with(".py");
+  file.torch = path.find("/torch/") != path.npos;
+  file.optimizer = path.find("/optim/") != path.npos;
+  file.name = path.substr(path.rfind('/') + 1);
+  file.name.remove_prefix(file.name.size() - std::min(file.name.size(), kLongestName));
+  return file;
+}
+
+Place Import::read_place(std::span<const Ref> frames) {
   Place place;
   for (const Ref frame : frames.first(std::min(frames.size(), kMostFrames))) {  // innermost first
-    const auto file = text(frame, "filename"), name = text(frame, "name");
-    if (file.find("/optim/") != file.npos) place.phase = Phase::optimizer;
+    const auto& file = file_of(frame);
+    const auto name = text(frame, "name").substr(0, kLongestName);
+    if (file.optimizer) place.phase = Phase::optimizer;
     if (name == "backward" && place.phase == Phase::forward) place.phase = Phase::backward;
-    if (!file.ends_with(".py")) continue;
+    if (!file.python) continue;
     const auto number = data_.find(frame, "line");
-    const auto line = fmt::format("{}:{} {}", file.substr(file.rfind('/') + 1),
-                                  number ? data_.integer(*number).value_or(0) : 0, name);
+    const Line line{file.name, number ? data_.integer(*number).value_or(0) : 0, name};
+    if (!place.python) place.line = line;
     place.python = true;
-    if (place.line.empty()) place.line = line;
-    if (place.caller.empty() && file.find("/torch/") == file.npos) place.caller = line;
+    if (place.caller.file.empty() && !file.torch) place.caller = line;
   }
-  if (place.caller.empty()) place.caller = place.line;
+  if (place.caller.file.empty()) place.caller = place.line;
   return place;
 }
 
-void Import::begin_op(Place place, Ref event) {
-  Op op{.name = place.line, .phase = place.phase, .parent = place.caller};
+void Import::begin_op(const Place& place, Ref event) {
+  Op op{.name = place.line.text(), .phase = place.phase, .parent = place.caller.text()};
   if (profile_.layers.empty() || profile_.ops.back().parent != op.parent)
     profile_.layers.push_back({op.parent, op.phase});
   op.layer = LayerId(profile_.layers.size() - 1);
@@ -138,13 +188,13 @@ void Import::begin_op(Place place, Ref event) {
   begin_us_.push_back(last_us_);
   python_.push_back(place.python);
   profile_.ops.push_back(std::move(op));
-  place_ = std::move(place);
+  place_ = place;
   freed_ = false;
 }
 
 void Import::allocate(Ref event, std::uint64_t address) {
-  auto place = place_of(event);
-  if (profile_.ops.empty() || freed_ || place != *place_) begin_op(std::move(place), event);
+  const auto place = place_of(event);
+  if (profile_.ops.empty() || freed_ || place != *place_) begin_op(place, event);
   const TensorId t(profile_.tensors.size());
   if (!live_.emplace(address, t).second)
     throw Error(fmt::format("address {:#x} is allocated twice without a free between", address));
@@ -192,6 +242,7 @@ void Import::left_from_before() {
     if (device && data_.integer(*device) != device_) continue;
     std::uint64_t address = natural(segment, "address");
     for (const Ref block : items(segment, "blocks")) {
+      once(block);
       const auto bytes = natural(block, "size");
       if (text(block, "state") == "active_allocated" && !live_.contains(address))
         profile_.tensors.push_back({.name = fmt::format("before:{}", profile_.tensors.size()),

@@ -14,9 +14,9 @@
 #include "base/output.h"
 #include "sentinel/error.h"
 #include "trace/database/profile_file.h"
-#include "trace/schema.h"
 #include "trace/database/side_files.h"
 #include "trace/database/sqlite.h"
+#include "trace/schema.h"
 #include "trace/store.h"
 #include "trace/validate.h"
 
@@ -40,6 +40,7 @@ void require_unused(const std::string& path) {
 // Absolute, so that neither ":memory:" nor "file:x?mode=…" means anything but a file.
 std::string allowed_place(const std::string& path) {
   const std::string place = output_place(std::filesystem::absolute(path).string(), attempt(path));
+  require_room_for_side_files(place, attempt(path));
   struct stat found {};
   if (stat(place.c_str(), &found) != 0) return place;
   if (S_ISDIR(found.st_mode)) throw Error(attempt(path), EISDIR);

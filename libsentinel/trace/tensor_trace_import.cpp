@@ -35,7 +35,7 @@ std::uint64_t natural(const Json& value, const char* what, std::uint64_t limit) 
 std::string text(const Json& value, const char* what) {
   if (!value.is_string()) throw Error(fmt::format("\"{}\" is not a string", what));
   auto result = value.get<std::string>();
-  validate_text(result, what);
+  validate_text(result, fmt::format("\"{}\"", what), max_name);
   return result;
 }
 

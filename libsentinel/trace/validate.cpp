@@ -78,8 +78,9 @@ void validate_counts(const Profile& profile) {
 
 }  // namespace
 
-void validate_text(std::string_view text, std::string_view what) {
-  require(text.size() <= max_text, "{} is {} bytes long", what, text.size());
+void validate_text(std::string_view text, std::string_view what, std::size_t longest) {
+  require(text.size() <= longest, "{} is {} bytes long; {} at most are read", what, text.size(),
+          longest);
   require(text.find('\0') == std::string_view::npos, "{} contains a NUL", what);
 }
 
@@ -97,8 +98,8 @@ void validate(const ProfileMeta& meta) {
 }
 
 void validate(const Op& op, std::size_t k) {
-  validate_text(op.name, "an op's name");
-  validate_text(op.parent, "an op's parent");
+  validate_text(op.name, "an op's name", max_name);
+  validate_text(op.parent, "an op's parent", max_name);
   require(op.phase <= Phase::optimizer, "op {} has an unknown phase", k);
   require(plausible_time(op.us), "op {} takes {} us", k, op.us);
   for (const auto* operands : {&op.in, &op.out})
@@ -107,7 +108,7 @@ void validate(const Op& op, std::size_t k) {
 }
 
 void validate(const Tensor& tensor, std::size_t t) {
-  validate_text(tensor.name, "a tensor's name");
+  validate_text(tensor.name, "a tensor's name", max_name);
   require(tensor.bytes <= max_tensor_bytes, "tensor {} with its {} bytes is too large", t,
           tensor.bytes);
   require(tensor.kind <= TensorKind::workspace, "tensor {} has an unknown kind", t);
@@ -126,7 +127,7 @@ void validate(const Profile& profile) {
   validate_counts(profile);
   validate(profile.meta);
   for (const Layer& layer : profile.layers) {
-    validate_text(layer.name, "a layer's name");
+    validate_text(layer.name, "a layer's name", max_name);
     require(layer.phase <= Phase::optimizer, "layer \"{}\" has an unknown phase", layer.name);
   }
   validate_ops(profile);

@@ -11,12 +11,18 @@
 namespace sentinel::plan {
 namespace {
 
-constexpr InputKind kPlans{"plans", 1_GiB, "name another file, or make the plan again"};
+// Reading takes up to some 14 bytes of memory for each byte of a file of mere numbers.
+constexpr InputKind kPlans{"plans", 64_MiB, "name another file, or plan a shorter step"};
 
 }  // namespace
 
 void write_plan(const std::string& path, const Plan& plan) {
-  write_file(path, plan_to_json(plan), fmt::format("cannot write plan {}", path), Readers::owner);
+  const auto attempt = fmt::format("cannot write plan {}", path);
+  const auto text = plan_to_json(plan);
+  if (text.size() > kPlans.bytes)  // nobody could read it
+    throw Error(fmt::format("{}: it would have {}, and plans have at most {}; plan a shorter step",
+                            attempt, print_bytes(text.size()), print_bytes(kPlans.bytes)));
+  write_file(path, text, attempt, Readers::owner);
 }
 
 Plan read_plan(const std::string& path) {

@@ -13,6 +13,7 @@
 #include "plan/check/plan_file.h"
 #include "sentinel/error.h"
 #include "trace/json.h"
+#include "trace/plain_data.h"
 
 namespace sentinel::plan {
 namespace {
@@ -138,28 +139,32 @@ json written(const std::vector<T>& list) {
 // One value of the file, and where it stands in it.
 class Value {
  public:
-  Value(const json& value, std::string where) : value_(value), where_(std::move(where)) {}
+  Value(const PlainData& data, PlainData::Ref value, std::string where)
+      : data_(data), value_(value), where_(std::move(where)) {}
 
   void into(std::string& text) const {
-    require(value_.is_string(), "a text");
-    text = value_.get<std::string>();
+    require(data_.kind(value_) == PlainData::Kind::text, "a text");
+    text = data_.text(value_);
   }
   void into(bool& flag) const {
-    require(value_.is_boolean(), "true or false");
-    flag = value_.get<bool>();
+    const auto found = data_.boolean(value_);
+    require(found.has_value(), "true or false");
+    flag = *found;
   }
   void into(double& number) const {
-    require(value_.is_number() && std::isfinite(value_.get<double>()), "a number");
-    number = value_.get<double>();
+    const auto found = data_.number(value_);
+    require(found && std::isfinite(*found), "a number");
+    number = *found;
   }
   void into(std::uint64_t& number) const {
-    require(value_.is_number_unsigned(), "a whole number from 0 on");
-    number = value_.get<std::uint64_t>();
+    const auto found = data_.natural(value_);
+    require(found.has_value(), "a whole number from 0 on");
+    number = *found;
   }
   void into(std::uint32_t& number) const {
-    require(value_.is_number_unsigned() && value_.get<std::uint64_t>() <= UINT32_MAX,
-            "a whole number of 32 bits");
-    number = value_.get<std::uint32_t>();
+    const auto found = data_.natural(value_);
+    require(found && *found <= UINT32_MAX, "a whole number of 32 bits");
+    number = static_cast<std::uint32_t>(*found);
   }
   template <class Tag>
   void into(Id<Tag>& id) const {
@@ -167,24 +172,26 @@ class Value {
   }
   void into(Pool& pool) const { choose(kPools, pool); }
   void into(Direction& direction) const { choose(kDirections, direction); }
+  // Grows item by item: a list of what is none ends at the first.
   template <class T>
   void into(std::vector<T>& list) const {
-    require(value_.is_array(), "a list");
-    list.resize(value_.size());
-    for (std::size_t i = 0; i < list.size(); ++i)
-      Value(value_[i], fmt::format("{}[{}]", where_, i)).into(list[i]);
+    require(data_.kind(value_) == PlainData::Kind::list, "a list");
+    for (const auto item : data_.list(value_)) {
+      const Value value(data_, item, fmt::format("{}[{}]", where_, list.size()));
+      value.into(list.emplace_back());
+    }
   }
   template <class Record>
   requires requires(Record& r) {
     for_each_field(r, [](auto, auto&) {});
   }
   void into(Record& record) const {
-    require(value_.is_object(), "an object");
+    require(data_.kind(value_) == PlainData::Kind::dictionary, "an object");
     for_each_field(record, [&](const char* key, auto& field) {
-      const auto found = value_.find(key);
+      const auto found = data_.find(value_, key);
       const auto where = where_.empty() ? std::string(key) : where_ + "." + key;
-      if (found == value_.end()) throw Error(fmt::format("{} is missing", where));
-      Value(*found, where).into(field);
+      if (!found) throw Error(fmt::format("{} is missing", where));
+      Value(data_, *found, where).into(field);
     });
   }
 
@@ -194,15 +201,30 @@ class Value {
   }
   template <class Enum, std::size_t N>
   void choose(const char* const (&names)[N], Enum& into) const {
-    const auto* found = std::ranges::find_if(
-        names, [&](const char* name) { return value_.is_string() && value_ == name; });
+    const auto* found =
+        std::ranges::find_if(names, [&](const char* name) { return data_.text(value_) == name; });
     require(found != std::end(names), fmt::format("one of {}", fmt::join(names, ", ")).c_str());
     into = static_cast<Enum>(found - std::begin(names));
   }
 
-  const json& value_;
+  const PlainData& data_;
+  PlainData::Ref value_;
   std::string where_;
 };
+
+// Throws Error on what is no plan, or one of another version.
+void require_plan(const PlainFile& file, const std::string& where) {
+  const auto format = file.data.find(file.root, "format");
+  if (!format || file.data.text(*format) != kFormat)
+    throw Error(fmt::format("{} is not a plan; `sentinel plan` makes one", where));
+  const auto found = file.data.find(file.root, "version");
+  const auto version = found ? file.data.natural(*found) : std::nullopt;
+  if (version != kVersion)
+    throw Error(
+        fmt::format("{} is a plan of version {}, this program reads version {}; make it "
+                    "again with `sentinel plan`",
+                    where, version ? fmt::to_string(*version) : "unknown", kVersion));
+}
 
 }  // namespace
 
@@ -213,30 +235,22 @@ std::string plan_to_json(const Plan& plan) {
 }
 
 Plan plan_from_json(const std::string& text, const std::string& where) {
-  try {
-    require_shallow_json(text);
-  } catch (const Error& error) {
-    throw Error(fmt::format("{} is not a readable plan: {}", where, error.what()));
-  }
-  try {
-    const json j = json::parse(text);
-    if (!j.is_object() || j.value("format", json()) != kFormat)
-      throw Error(fmt::format("{} is not a plan; `sentinel plan` makes one", where));
-    if (const json version = j.value("version", json()); version != kVersion)
-      throw Error(fmt::format(
-          "{} is a plan of version {}, this program reads version {}; make it "
-          "again with `sentinel plan`",
-          where, version.dump(-1, ' ', true, json::error_handler_t::replace), kVersion));
-    Plan plan;
+  const auto read = [&](const auto& step) {
     try {
-      Value(j, "").into(plan);
+      step();
     } catch (const Error& error) {
       throw Error(fmt::format("{} is not a readable plan: {}", where, error.what()));
     }
-    return plan;
-  } catch (const json::exception& error) {
-    throw Error(fmt::format("{} is not a readable plan: {}", where, json_fault(error, text)));
-  }
+  };
+  PlainFile file;
+  read([&] { file.root = parse_json(text, file.data); });
+  require_plan(file, where);
+  Plan plan;
+  read([&] {
+    Value(file.data, file.root, "").into(plan);
+    if (plan.fast_bytes > INT64_MAX) throw Error("fast_bytes is more than any memory has");
+  });
+  return plan;
 }
 
 }  // namespace sentinel::plan

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -60,6 +61,10 @@ class Planner {
   };
 
   std::int64_t limit() const { return static_cast<std::int64_t>(options_.fast_bytes); }
+  bool late() const {
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
+    return passed.count() > options_.time_limit_s;
+  }
   void refuse_large_ops() const;
   void adopt(const std::vector<Decision>&);
   void choose_replays();
@@ -99,6 +104,7 @@ class Planner {
   std::vector<std::uint32_t> first_eviction_;       // per storage, and their number
   std::map<OpId, std::vector<Recompute>> replays_;  // by the op they precede
   double recompute_us_ = 0;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
 void Planner::refuse_large_ops() const {
@@ -165,7 +171,7 @@ Planner::Eviction* Planner::covering(TensorId t, std::uint32_t op) {
 }
 
 // In the order in which their contents are needed again, so that a replay sees what was remade
-// before it.
+// before it. Past the time limit the rest is swapped.
 void Planner::choose_replays() {
   std::vector<Eviction*> order;
   for (Eviction& e : evictions_)
@@ -178,7 +184,7 @@ void Planner::choose_replays() {
     if (e->in != e->decision.next) continue;
     const std::uint32_t next = e->decision.next;
     const auto maker = replay_.maker(storages_[e->decision.storage].at(next, ops_), OpId(next));
-    const bool hopeless = !maker || refused.contains({*maker, next});
+    const bool hopeless = !maker || refused.contains({*maker, next}) || late();
     if (!hopeless && replayed(*e)) continue;
     if (maker) refused.emplace(*maker, next);
     swap_instead(*e);

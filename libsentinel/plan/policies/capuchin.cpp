@@ -94,16 +94,16 @@ class Capuchin {
     return late;
   }
 
- private:
-  struct Candidate {
-    std::uint32_t gap;
-    double free_us;
-  };
-  using Clock = std::chrono::steady_clock;
   bool out_of_time() const {
     return std::chrono::duration<double>(Clock::now() - begin_).count() > options_.time_limit_s;
   }
 
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Candidate {
+    std::uint32_t gap;
+    double free_us;
+  };
   struct Cost {
     double us = std::numeric_limits<double>::infinity();
     Remedy remedy = Remedy::swap;
@@ -193,7 +193,8 @@ class Capuchin {
 
   Cost cost(std::uint32_t g, bool recompute) const {
     Cost best{.us = std::max(-free_us(g), in_us(g))};  // with the lanes full its way back shows
-    if (!recompute || absences_.storage_of(g).persistent || source_[absences_.gaps()[g].storage])
+    if (!recompute || out_of_time() || absences_.storage_of(g).persistent ||
+        source_[absences_.gaps()[g].storage])
       return best;
     const auto replays = chain(g);
     double us = 0;
@@ -292,12 +293,16 @@ class CapuchinPolicy final : public PlannedPolicy {
       throw Error("the profile holds no operation, so there is nothing to plan");
     if (machine.tiers.size() < 2) throw Error("the machine has no slower tier to plan for");
     const bool recompute = options.recompute && uses(options, kRecompute);
+    using Clock = std::chrono::steady_clock;
+    const auto begin = Clock::now();
     try {
       return watched(profile, machine, options, recompute);
     } catch (const Error&) {
       // What recomputations start from has to stay: on demand alone there is more room.
       if (!recompute) throw;
-      return watched(profile, machine, options, false);
+      auto rest = options;
+      rest.time_limit_s -= std::chrono::duration<double>(Clock::now() - begin).count();
+      return watched(profile, machine, rest, false);
     }
   }
 
@@ -313,7 +318,7 @@ class CapuchinPolicy final : public PlannedPolicy {
     Verdict seen = options.judge(profile, machine, best);
     best.predicted_step_us = seen.step_us;
     const std::uint64_t most = options.effort > 0 ? options.effort : kFeedbacks;
-    for (std::uint64_t i = 1; i < most && capuchin.learn(seen); ++i) {
+    for (std::uint64_t i = 1; i < most && !capuchin.out_of_time() && capuchin.learn(seen); ++i) {
       Plan plan = capuchin.plan();
       seen = options.judge(profile, machine, plan);
       plan.predicted_step_us = seen.step_us;

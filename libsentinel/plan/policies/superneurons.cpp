@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <chrono>
 #include <string>
 
 #include "plan/gaps/feature_maps.h"
@@ -45,7 +46,8 @@ bool compute_intensive(const Op& op) {
 class SuperNeuronsPlanner {
  public:
   SuperNeuronsPlanner(const Profile& profile, const Machine& machine, const PlanOptions& options)
-      : profile_(profile),
+      : basis_(profile, machine),
+        profile_(profile),
         machine_(machine),
         options_(options),
         storages_(storages(profile)),
@@ -55,17 +57,23 @@ class SuperNeuronsPlanner {
     std::ranges::stable_sort(maps_, {}, &IdleGap::use);  // the least recently used first
     for (const IdleGap& map : maps_) recomputed_.push_back(recomputable(map));
     for (std::size_t i = 0; i < maps_.size(); ++i)
-      if (recomputed_[i]) leave(maps_[i], maps_[i].next);
+      if (recomputed_[i]) leave(level_, maps_[i], maps_[i].next);
   }
 
   Plan plan() {
     for (double share : kShares) {
+      if (seconds_left() == 0) share = 0;
       const bool all = share == 0 || !uses(options_, kCache);
       try {
-        return decided_plan("superneurons", profile_, machine_, options_, decisions(share, all))
-            .plan;
-      } catch (const Error&) {
-        if (all) throw;
+        auto rest = options_;
+        rest.time_limit_s = seconds_left();
+        return decided_plan("superneurons", basis_, rest, decisions(share, all)).plan;
+      } catch (const Error& error) {
+        if (!all) continue;
+        if (seconds_left() > 0 || !options_.recompute) throw;
+        throw Error(fmt::format(
+            "{}; its time ended before all replays were tried, more of it may help (--time-limit)",
+            error.what()));
       }
     }
     throw Error("unreachable");
@@ -73,6 +81,11 @@ class SuperNeuronsPlanner {
 
  private:
   std::uint32_t ops() const { return static_cast<std::uint32_t>(profile_.ops.size()); }
+
+  double seconds_left() const {
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
+    return std::max(0.0, options_.time_limit_s - passed.count());
+  }
 
   std::vector<std::uint64_t> live() const {
     const auto change = [&](std::vector<std::int64_t>& d, std::uint32_t first, std::uint32_t last,
@@ -97,13 +110,14 @@ class SuperNeuronsPlanner {
     const TensorId t = storages_[map.storage].tensor;
     const auto maker = replay_.maker(t, OpId(map.next));
     const auto alive = [&](TensorId x) { return replay_.alive(x, OpId(map.next)); };
-    return options_.recompute && maker && !compute_intensive(profile_.ops[maker->index()]) &&
+    return options_.recompute && maker && seconds_left() > 0 &&
+           !compute_intensive(profile_.ops[maker->index()]) &&
            !replay_chain(profile_, replay_, t, OpId(map.next), alive).empty();
   }
 
-  void leave(const IdleGap& map, std::uint32_t until) {
+  void leave(Level& level, const IdleGap& map, std::uint32_t until) const {
     const auto bytes = static_cast<std::int64_t>(page_round(map.bytes, machine_.granule_bytes));
-    level_.add(std::min(map.use + 1, until), until, -bytes);
+    level.add(std::min(map.use + 1, until), until, -bytes);
   }
 
   // At the compute-intensive op before the one that needs it; right before that one if there is
@@ -122,15 +136,14 @@ class SuperNeuronsPlanner {
 
   std::vector<Decision> decisions(double share, bool all) const {
     const auto limit = static_cast<std::int64_t>(share * static_cast<double>(options_.fast_bytes));
-    SuperNeuronsPlanner cache = *this;
+    Level level = level_;
     std::vector<bool> offloaded(maps_.size(), all);
     std::size_t oldest = 0;
     for (std::uint32_t k = 0; k < ops() && !all; ++k)
-      for (; cache.level_.at(k) > limit && oldest < maps_.size() && maps_[oldest].use < k;
-           ++oldest) {
+      for (; level.at(k) > limit && oldest < maps_.size() && maps_[oldest].use < k; ++oldest) {
         if (recomputed_[oldest] || maps_[oldest].next <= k) continue;
         offloaded[oldest] = true;
-        cache.leave(maps_[oldest], std::max(prefetch(maps_[oldest]), k + 1));
+        leave(level, maps_[oldest], std::max(prefetch(maps_[oldest]), k + 1));
       }
     std::vector<Decision> list;
     for (std::size_t i = 0; i < maps_.size(); ++i) {
@@ -146,6 +159,8 @@ class SuperNeuronsPlanner {
     return list;
   }
 
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  const Basis basis_;
   const Profile& profile_;
   const Machine& machine_;
   const PlanOptions& options_;

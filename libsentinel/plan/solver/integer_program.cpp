@@ -107,6 +107,9 @@ std::optional<std::vector<double>> solve(const IntegerProgram& program,
   set("sec", fmt::format("{:.3f}", std::max(limits.seconds, 0.05)));
   set("maxN", fmt::format("{}", limits.nodes));
   set("ratioGap", fmt::format("{}", limits.gap));
+  // The other rules of its primal simplex, which the feasibility pump uses, fail an assertion now
+  // and then.
+  set("primalPivot", "dantzig");
   cbc.solve(model.get());
   const double* found = cbc.best_solution(model.get());
   if (!found) return std::nullopt;

@@ -56,11 +56,19 @@ ProfileFile::ProfileFile(std::string place, Comes comes, std::string attempt)
   const auto name = unfinished_name(place_.substr(split));
   if (other_hand_at(place_, S_IWOTH)) folder_ = make_folder(attempt_);
   written_ = folder_.empty() ? place_.substr(0, split) + name : folder_ + "/" + name;
-  create_private(written_, attempt_);
+  try {
+    create_private(written_, attempt_);
+  } catch (const Error&) {
+    remove_unfinished();
+    throw;
+  }
 }
 
 ProfileFile::~ProfileFile() {
-  if (getpid() != owner_ || written_ == place_) return;
+  if (getpid() == owner_ && written_ != place_) remove_unfinished();
+}
+
+void ProfileFile::remove_unfinished() noexcept {
   if (std::error_code none; !folder_.empty()) {
     fs::remove_all(folder_, none);
   } else {

@@ -36,6 +36,7 @@ class ProfileFile {
  private:
   void take_place();
   void copy_to_place();
+  void remove_unfinished() noexcept;
 
   std::string place_, attempt_, written_;
   std::string folder_;  // of its own, where others have a hand in the place's

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <string_view>
 
 #include "base/descriptor.h"
@@ -61,6 +62,16 @@ SideFiles side_files(const std::string& file, const struct stat& profile,
                       "it); remove that file",
                       attempt, file, suffix, found.st_uid));
   return beside;
+}
+
+void require_room_for_side_files(const std::string& file, const std::string& attempt) {
+  const auto longest = NAME_MAX - std::string_view(kJournal).size();
+  const auto name = file.size() - (file.rfind('/') + 1);
+  if (name > longest)
+    throw Error(
+        fmt::format("{}: its name has {} bytes, and those of profiles have at most {}; "
+                    "choose a shorter one",
+                    attempt, name, longest));
 }
 
 void remove_side_files(const std::string& file, const std::string& attempt) {

@@ -22,6 +22,9 @@ struct SideFiles {
 SideFiles side_files(const std::string& file, const struct stat& profile,
                      const std::string& attempt);
 
+// Throws Error where the name is so long that those beside it could not be made.
+void require_room_for_side_files(const std::string& file, const std::string& attempt);
+
 // Makes them anew, empty and the user's own. Throws Error.
 void claim_side_files(const std::string& file, const std::string& attempt);
 void remove_side_files(const std::string& file, const std::string& attempt);

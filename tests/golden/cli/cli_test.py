@@ -1028,11 +1028,12 @@ class Hostile(Case):
                               env=self.environment, timeout=seconds,
                               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
 
-    def trace_of(self, tensors, ops, us=10):
-        """Tensors as (bytes, kind), ops as (in, out)."""
+    def trace_of(self, tensors, ops, us=10, backward=1):
+        """Tensors as (bytes, kind), ops as (in, out); the phase backward begins at that share of the step."""
         lines = [{"format": "tensor-trace", "version": 1, "source": "x", "model": "m", "batch": 1}]
         lines += [{"t": t, "bytes": size, "kind": kind} for t, (size, kind) in enumerate(tensors)]
-        lines += [{"k": k, "name": "op", "us": us, "in": read, "out": made, "phase": "forward", "layer": k}
+        lines += [{"k": k, "name": "op", "us": us, "in": read, "out": made, "layer": k,
+                   "phase": "forward" if k < backward * len(ops) else "backward"}
                   for k, (read, made) in enumerate(ops)]
         return self.file("h.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
 
@@ -1071,6 +1072,42 @@ class Hostile(Case):
                         self.assertNotIn(words, result.stdout + result.stderr)
                     self.expect_finite(json.loads(result.stdout, parse_constant=self.fail))
 
+    def peak(self, *arguments):
+        """Standard error of a command that fails, and its largest memory in MiB."""
+        # A process counts what its parent held, which here is much.
+        small = ("import resource, subprocess, sys; status = subprocess.run(sys.argv[1:], stdout=2).returncode; "
+                 "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10); sys.exit(status)")
+        result = subprocess.run([sys.executable, "-c", small, SENTINEL, *arguments], capture_output=True, text=True,
+                                cwd=self.folder, env=self.environment, timeout=60)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        return result.stderr, int(result.stdout)
+
+    def test_files_take_memory_by_their_length(self):
+        begin = '{"format":"sentinel-plan","version":3,"moves":['
+        header = '{"format":"tensor-trace","version":1,"source":"x","model":"m","batch":1}\n'
+        op = lambda length: '{"k":0,"name":"%s","us":1,"in":[],"out":[],"phase":"forward"}\n' % ("n" * length)
+        packed = lambda text: gzip.compress(text.encode())
+        cases = [("e.json", f"{begin}{'[],' * 3_000_000}[]]}}", 160, "policy is missing", "explain"),
+                 ("f.json", f"{begin}{'{},' * 3_000_000}[]]}}", 160, "policy is missing", "explain"),
+                 ("l.pickle", b"\x80\x04" + b"]" * 10_000_000 + b".", 160, "more values than", "import", "--format",
+                  "pytorch-snapshot", "-o", "p"),
+                 ("n.jsonl.gz", packed(header + op(70_000)), 60, 'n.jsonl.gz:2: "name" is 70000 bytes', "report"),
+                 ("b.jsonl.gz", packed(header + op(60_000) + "\n" * 60_000_000), 60, "over 100 times its length",
+                  "report"),
+                 ("w.jsonl", header + '{"x":[' + "[]," * 5_000_000, 60, "w.jsonl:2: the line is over 4 MiB", "report")]
+        for name, content, most, words, verb, *options in cases:
+            with self.subTest(name):
+                self.file(name, content)
+                errors, peak = self.peak(verb, name, *options)
+                self.assertIn(words, errors)
+                self.assertLess(peak, most)
+
+    def test_a_name_too_long_for_a_profile(self):
+        trace = self.trace_of([(4096, "global")], [([0], [])])
+        self.fails(1, "its name has 248 bytes, and those of profiles have at most 247", "import", trace, "-o", "a" * 248)
+        self.assertEqual(self.run_it("import", trace, "-o", "b" * 247).returncode, 0)
+        self.assertEqual({path.name for path in self.folder.iterdir()} - {"cache"}, {trace, "b" * 247})
+
     def test_a_time_limit_is_of_the_clock_on_the_wall(self):
         """Also where a program has an eighth of a processor: it took 17 s for its one."""
         layers, draw = 400, random.Random(3)
@@ -1095,6 +1132,43 @@ class Hostile(Case):
         row = json.loads(result.stdout)["results"][0]
         self.assertTrue(row["feasible"], row)
         self.assertLess(row["plan_ms"], 3000, row)
+
+    def test_the_solver_ends_no_command(self):
+        """An assertion of its library failed on the second of these."""
+        for seed in (2, 1129):
+            draw = random.Random(seed)
+            count = draw.choice([8, 20, 40, 60])
+            lines = [json.loads(TRACE.splitlines()[0])]
+            lines += [{"t": t, "bytes": draw.choice([4096, 1 << 20, 1 << 21, draw.randrange(1 << 26),
+                                                     1 << 30 if draw.random() < .2 else 1 << 22]),
+                       "kind": draw.choice(["global", "intermediate", "intermediate", "workspace"])}
+                      for t in range(count)]
+            for k in range(draw.choice([count, count // 2 + 1, 2 * count])):
+                read = sorted(draw.sample(range(count), draw.randrange(4)))
+                made = sorted(draw.sample(range(count), draw.randrange(3)))
+                lines.append({"k": k, "name": "op", "us": draw.choice([0, 1, 10, 1000, draw.random() * 10000]),
+                              "in": read, "out": made, "phase": "forward", "layer": k // 3})
+                if draw.random() < .3:
+                    lines[-1]["acc"] = {str(t): draw.choice([1, 5, 1000, 2 ** 37 - 1]) for t in read + made}
+            trace = self.file("t.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+            result = self.run_it("simulate", trace, "--machine", "optane", "--fast", "64M", "--policy", "autotm",
+                                 "--time-limit", "1", "--json")
+            self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_policies_end_with_their_time(self):
+        """Each tensor is needed by three ops far apart, and remade by a chain that is too long: it took 14 s."""
+        ops = 40_000
+        trace = self.trace_of([(1 << 20, "intermediate")] * ops,
+                              [(sorted({t for t in (k - 1, k // 2, ops - 1 - k) if 0 <= t < k}), [k])
+                               for k in range(ops)], backward=0.5)
+        for policy in ("superneurons", "capuchin", "auto"):
+            with self.subTest(policy):
+                began = time.monotonic()
+                result = self.run_it("simulate", trace, "--machine", "a100-g10", "--fast", "40%", "--policy", policy,
+                                     "--time-limit", "1", "--steps", "1", "--json")
+                row = json.loads(result.stdout)["results"][0]
+                self.assertLess(time.monotonic() - began, 5)  # reading and simulating take one
+                self.assertTrue(row["feasible"] or "its time ended" in row["reason"], row)
 
     def test_a_program_without_a_choice_prints_nothing(self):
         trace = self.trace_of([(64 << 20, "global")], [([], [])])

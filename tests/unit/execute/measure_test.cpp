@@ -56,6 +56,19 @@ TEST_F(IsMeasured, OnlyOnTheDriveThatIsUsed) {
   EXPECT_FALSE(is_measured(options_)) << "of a version that measured less";
 }
 
+// It was measured once more, within a step of the program.
+TEST_F(IsMeasured, OnceWhereTheCacheKeepsNothing) {
+  fs::create_directory(cache_);
+  fs::permissions(cache_, fs::perms::all);  // anybody could put something there
+  EXPECT_THROW(write(here()), Error);
+  EXPECT_TRUE(is_measured(options_));
+  EXPECT_EQ(known_machine(options_).name, "local");
+  fs::permissions(cache_, fs::perms::owner_all);
+  write(here());
+  fs::remove_all(cache_);
+  EXPECT_FALSE(is_measured(options_)) << "what the cache keeps is in the cache alone";
+}
+
 TEST_F(IsMeasured, NotByADamagedFile) {
   write(here());
   std::ofstream(sim::local_machine_path()) << "name = \"lo";

@@ -54,12 +54,20 @@ TEST(AutoTmPlans, UsesInPlaceSurviveTheFile) {
   EXPECT_THAT(verify(again, profile), IsEmpty());
 }
 
-// Without its entry a use in slow memory is a use of what is not there.
+// Without its entry a use in slow memory is one in fast memory: of what is not there, or of what is
+// born there and needs room.
 TEST(AutoTmPlans, VerifyNeedsToBeToldOfUsesInPlace) {
   const Profile profile = random_training(2);
-  Plan plan = autotm_plan(profile, in_place(two_tiers(4096)), 20);
-  plan.in_place.pop_back();
-  EXPECT_THAT(verify(plan, profile), ::testing::Contains(HasSubstr("while it is demoted")));
+  const Plan plan = autotm_plan(profile, in_place(two_tiers(4096)), 20);
+  std::string objections;
+  for (std::size_t i = 0; i < plan.in_place.size(); ++i) {
+    Plan without = plan;
+    without.in_place.erase(without.in_place.begin() + static_cast<std::ptrdiff_t>(i));
+    const auto found = verify(without, profile);
+    EXPECT_THAT(found, Not(IsEmpty())) << i;
+    for (const auto& objection : found) objections += objection;
+  }
+  EXPECT_THAT(objections, HasSubstr("while it is demoted"));
 }
 
 TEST(SentinelWithout, EveryFeatureCanBeLeftOut) {

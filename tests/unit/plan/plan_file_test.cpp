@@ -81,6 +81,8 @@ TEST_F(PlanFile, SaysWhichFieldIsWrong) {
   };
   EXPECT_THAT(complaint("\"fast_bytes\": ", "\"fast_bytes\": -"),
               HasSubstr("fast_bytes is not a whole number from 0 on"));
+  EXPECT_THAT(complaint("\"fast_bytes\": ", "\"fast_bytes\": 9223372036854775808, \"x\": "),
+              HasSubstr("fast_bytes is more than any memory has"));
   EXPECT_THAT(complaint("\"deadline\": ", "\"deadline\": 4294967296, \"x\": "),
               HasSubstr("moves[0].deadline is not a whole number of 32 bits"));
   EXPECT_THAT(complaint("\"pool\": \"", "\"pool\": \"\\u001b[2J"),

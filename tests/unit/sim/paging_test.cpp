@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "contract/paging.h"
 #include "sim/cache_run.h"
+#include "sim/machine_file.h"
 #include "sim/run.h"
 #include "unit/plan/profiles.h"
 
@@ -54,6 +55,19 @@ TEST(Lru, FaultsEvictThenFetch) {
   EXPECT_EQ(r.peak_fast_bytes, 8_MiB);
   EXPECT_THAT(r.traffic,
               ElementsAre(Traffic{"fast", "slow", 16_MiB}, Traffic{"slow", "fast", 16_MiB}));
+}
+
+// After a first step of some 100 us, 1e-9 us are lost in the clock.
+TEST(Lru, AShortStepIsNoShorterThanItsOps) {
+  for (const char* policy : {"lru", "deepum"}) {
+    ProfileBuilder b;
+    const TensorId v = b.persistent(1), w = b.persistent(1_MiB);
+    b.op(0, 1e-9, {v, w});
+    const SimResult r =
+        simulated(policy, b.profile, find_machine("a100-g10"), {.fast_bytes = 8_MiB});
+    EXPECT_GE(r.step_us, 1e-9) << policy;
+    EXPECT_GE(r.step_times_us.back(), 1e-9) << policy;
+  }
 }
 
 // A host of four blocks: of twelve blocks four are in fast memory, four there, four below.

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
+
 #include "sample_profile.h"
 #include "trace/plain_data.h"
 
@@ -86,7 +88,54 @@ TEST(PyTorchSnapshot, SaysWhatIsWrong) {
   EXPECT_THAT(wrong(R"({"segments":[],"device_traces":[[{"action":"alloc","addr":1,"size":5},
                         {"action":"alloc","addr":1,"size":5}]]})"),
               HasSubstr("event 1 of device 0: address 0x1 is allocated twice"));
-  EXPECT_THAT(wrong(std::string(2000, '[')), HasSubstr("nested too deeply"));
+  EXPECT_THAT(wrong(std::string(2000, '[')), HasSubstr("more than 32 deep"));
+}
+
+std::string text_of(std::string_view text) {
+  std::string length;
+  for (int byte = 0; byte < 4; ++byte) length += static_cast<char>(text.size() >> 8 * byte);
+  return "X" + length + std::string(text);
+}
+std::string times(int count, const std::string& text) {
+  std::string result;
+  for (int i = 0; i < count; ++i) result += text;
+  return result;
+}
+// `shared` begins the file: "q" keeps a value of it at a place, "h" names that one again.
+std::string pickled(const std::string& shared, const std::string& traces,
+                    const std::string& segments) {
+  return "\x80\x04" + shared + "}(" + text_of("device_traces") + "](" + traces + "e" +
+         text_of("segments") + "](" + segments + "eu.";
+}
+std::string allocation(int number, const std::string& frames) {
+  const std::string address{'M', static_cast<char>(number), static_cast<char>(number >> 8)};
+  return "}(" + text_of("action") + text_of("alloc") + text_of("addr") + address + text_of("size") +
+         "K\x01" + text_of("frames") + frames + "u";
+}
+
+// A long name of a file that 4 stacks of 1000 frames share: it is searched once.
+TEST(PyTorchSnapshot, SharedFramesMultiplyNoWork) {
+  const auto file = "}(" + text_of("filename") + text_of(std::string(2'000'000, '/') + "a.py") +
+                    text_of("name") + text_of(std::string(100'000, 'n')) + "uq\x01";
+  std::string events;
+  for (int i = 0; i < 4; ++i) events += allocation(i, "](" + times(1000, "h\x01") + "e");
+  const auto begin = std::chrono::steady_clock::now();
+  const auto p = imported(pickled(file, "](" + events + "e", ""));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15));
+  EXPECT_EQ(p.tensors.size(), 4u);
+  EXPECT_EQ(p.ops.at(0).name, "a.py:0 " + std::string(64, 'n'));
+}
+
+TEST(PyTorchSnapshot, SharedEventsAndBlocksAreRefused) {
+  const auto refused = [](const std::string& bytes) {
+    EXPECT_THAT(error_of([&] { imported(bytes); }), HasSubstr("listed twice"));
+  };
+  const auto trace = "](" + allocation(1, "]") + "eq\x01";
+  refused(pickled(trace, times(3, "h\x01"), ""));
+  const auto segment = "}(" + text_of("address") + "K\x01" + text_of("blocks") + "](}(" +
+                       text_of("state") + text_of("active_allocated") + text_of("size") +
+                       "K\x01ueuq\x02";
+  refused(pickled(trace + segment, "h\x01", times(3, "h\x02")));
 }
 
 std::string unpickled(std::string_view bytes) {
@@ -122,6 +171,14 @@ TEST(Pickle, SharedValues) {
 }
 
 // os.system("true") as pickle.dumps() encodes the call.
+// Each byte would make a value of many bytes.
+TEST(Pickle, TakesNoMoreMemoryThanItsLengthExplains) {
+  EXPECT_THAT(error_of([] { unpickled("\x80\x04" + std::string(10'000, ']') + "."); }),
+              HasSubstr("more values than a snapshot of its length"));
+  EXPECT_THAT(error_of([] { unpickled("\x80\x04Nr\xff\xff\xff\x7f."); }),
+              HasSubstr("out of reach"));
+}
+
 TEST(Pickle, RunsNothing) {
   using namespace std::string_view_literals;
   EXPECT_THAT(error_of([] { unpickled("cposix\nsystem\n(\x8c\x04truetR."sv); }),

@@ -211,7 +211,7 @@ TEST(TensorTrace, BadHeaders) {
 
 TEST(TensorTrace, LimitsAgainstGarbage) {
   EXPECT_THAT(error_of([&] { parse(header + std::string((16 << 20) + 1, ' ')); }),
-              HasSubstr("16 MiB"));
+              HasSubstr("4 MiB"));
   EXPECT_THAT(error_of([&] { parse(header + std::string(1 << 20, '[') + "\n"); }),
               HasSubstr("32 deep"));
 }

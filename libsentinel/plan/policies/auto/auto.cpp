@@ -69,14 +69,18 @@ class AutoPolicy final : public PlannedPolicy {
       }
     };
     const auto begin = std::chrono::steady_clock::now();
+    const auto seconds_left = [&] {
+      const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+      return std::max(options.time_limit_s - passed.count(), 0.0);
+    };
     const double least_us = ideal_us(profile) * (1 + 1e-9);
+    const auto goes_on = [&] { return best_us > least_us && (!best || seconds_left() > 0); };
     for (std::string_view other : kOthers)
-      if (uses(options, kFloor) && best_us > least_us)
+      if (uses(options, kFloor) && goes_on())
         consider([&] { return planned_by(other, profile, machine, options); });
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
     PlanOptions rest = options;
-    rest.time_limit_s = std::max(options.time_limit_s - passed.count(), 0.0);
-    if (best_us > least_us) consider([&] { return searched(profile, machine, rest); });
+    rest.time_limit_s = seconds_left();
+    if (goes_on()) consider([&] { return searched(profile, machine, rest); });
     if (!best) throw Error(reason);
     best->policy = "auto";
     best->predicted_step_us = best_us;

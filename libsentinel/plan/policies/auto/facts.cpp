@@ -1,6 +1,7 @@
 #include "plan/policies/auto/facts.h"
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 #include <tuple>
 
@@ -24,14 +25,20 @@ std::vector<std::optional<OpId>> find_makers(const Basis& basis, const std::vect
 }
 
 // What remaking costs while all it needs is there; a chain's time is divided among the bytes of all
-// it makes.
-std::vector<double> remake_costs(const Basis& basis, const std::vector<IdleGap>& gaps) {
+// it makes. Past the time limit nothing is remade.
+std::vector<double> remake_costs(const Basis& basis, const std::vector<IdleGap>& gaps,
+                                 double time_limit_s) {
   const auto& [profile, storages, replay] = std::tie(basis.profile, basis.storages, basis.replay);
   const auto ops = static_cast<std::uint32_t>(profile.ops.size());
   std::vector<double> costs;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto late = [&] {
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+    return passed.count() > time_limit_s;
+  };
   for (const IdleGap& g : gaps) {
     costs.push_back(Facts::kNever);
-    if (g.next >= ops || !g.needed) continue;
+    if (g.next >= ops || !g.needed || late()) continue;
     const OpId before(g.next);
     const auto chain = replay_chain(
         profile, replay, storages[g.storage].at(g.next, ops), before,
@@ -64,7 +71,7 @@ Facts::Facts(const Profile& whole_step, std::uint64_t bytes, const Profile& cut,
       held(basis.demand.all),
       gaps(idle_gaps(cut, storages, m)),
       makers(find_makers(basis, gaps)),
-      remake_us_per_byte(remake_costs(basis, gaps)) {}
+      remake_us_per_byte(remake_costs(basis, gaps, options.time_limit_s / 2)) {}
 
 double Facts::swap_us_per_byte(const IdleGap& g) const {
   return (g.dirty ? 1 / rate(machine, 0, 1) : 0) + (g.needed ? 1 / rate(machine, 1, 0) : 0);

@@ -62,8 +62,9 @@ Candidate Search::judge(std::vector<Decision> decided, bool copies,
     pace.emplace(facts_.profile, facts_.machine, waits_of(*pace_of, facts_.profile));
   for (Decision& d : decided) d.ahead = copies;
   Candidate c{.decisions = std::move(decided), .paced = pace.has_value(), .copies = copies};
-  c.plan =
-      decided_plan("auto", facts_.basis, facts_.options, c.decisions, pace ? &*pace : nullptr).plan;
+  auto rest = facts_.options;
+  rest.time_limit_s = std::max(0.0, seconds_left());
+  c.plan = decided_plan("auto", facts_.basis, rest, c.decisions, pace ? &*pace : nullptr).plan;
   c.verdict = facts_.options.judge(facts_.profile, facts_.machine, c.plan);
   return c;
 }
