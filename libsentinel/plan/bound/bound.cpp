@@ -1,8 +1,8 @@
 #include "plan/bound/bound.h"
 
 #include <algorithm>
-#include <chrono>
 
+#include "base/clock.h"
 #include "plan/bound/bound_model.h"
 #include "plan/bound/bound_program.h"
 #include "plan/solver/linear_program.h"
@@ -15,8 +15,6 @@ namespace {
 constexpr std::uint32_t kFirst = 100;     // buckets of the first program
 constexpr std::uint32_t kGrowth = 3;      // of the next one
 constexpr std::size_t kColumns = 20'000;  // no program has more but the first
-
-using Clock = std::chrono::steady_clock;
 
 bool in_place(const Machine& machine) {
   return std::ranges::any_of(machine.tiers.begin() + 1, machine.tiers.end(),
@@ -36,8 +34,7 @@ Bound lower_bound(const Profile& profile, const Machine& machine, const BoundOpt
     const Buckets buckets(profile, facts, count);
     const BoundProgram program(profile, machine, facts, buckets, options);
     if (program.trivial()) break;
-    const double left =
-        options.time_limit_s - std::chrono::duration<double>(Clock::now() - begin).count();
+    const double left = options.time_limit_s - seconds_since(begin);
     if (left <= 0 || !LinearProgram::solvable()) {
       best.exact = best.buckets > 0;
       break;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -12,6 +11,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/units.h"
 #include "plan/schedule/schedule.h"
 #include "plan/step/footprint.h"
@@ -61,10 +61,7 @@ class Planner {
   };
 
   std::int64_t limit() const { return static_cast<std::int64_t>(options_.fast_bytes); }
-  bool late() const {
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
-    return passed.count() > options_.time_limit_s;
-  }
+  bool late() const { return seconds_since(begin_) > options_.time_limit_s; }
   void refuse_large_ops() const;
   void adopt(const std::vector<Decision>&);
   void choose_replays();
@@ -104,7 +101,7 @@ class Planner {
   std::vector<std::uint32_t> first_eviction_;       // per storage, and their number
   std::map<OpId, std::vector<Recompute>> replays_;  // by the op they precede
   double recompute_us_ = 0;
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  Clock::time_point begin_ = Clock::now();
 };
 
 void Planner::refuse_large_ops() const {

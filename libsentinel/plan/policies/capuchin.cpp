@@ -15,11 +15,11 @@
 // itself, and how TensorFlow's allocator fragments.
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <functional>
 #include <limits>
 #include <optional>
 
+#include "base/clock.h"
 #include "plan/gaps/absence.h"
 #include "plan/gaps/channel.h"
 #include "plan/gaps/decisions.h"
@@ -94,12 +94,9 @@ class Capuchin {
     return late;
   }
 
-  bool out_of_time() const {
-    return std::chrono::duration<double>(Clock::now() - begin_).count() > options_.time_limit_s;
-  }
+  bool out_of_time() const { return seconds_since(begin_) > options_.time_limit_s; }
 
  private:
-  using Clock = std::chrono::steady_clock;
   struct Candidate {
     std::uint32_t gap;
     double free_us;
@@ -293,7 +290,6 @@ class CapuchinPolicy final : public PlannedPolicy {
       throw Error("the profile holds no operation, so there is nothing to plan");
     if (machine.tiers.size() < 2) throw Error("the machine has no slower tier to plan for");
     const bool recompute = options.recompute && uses(options, kRecompute);
-    using Clock = std::chrono::steady_clock;
     const auto begin = Clock::now();
     try {
       return watched(profile, machine, options, recompute);
@@ -301,7 +297,7 @@ class CapuchinPolicy final : public PlannedPolicy {
       // What recomputations start from has to stay: on demand alone there is more room.
       if (!recompute) throw;
       auto rest = options;
-      rest.time_limit_s -= std::chrono::duration<double>(Clock::now() - begin).count();
+      rest.time_limit_s -= seconds_since(begin);
       return watched(profile, machine, rest, false);
     }
   }

@@ -16,9 +16,9 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <chrono>
 #include <string>
 
+#include "base/clock.h"
 #include "plan/gaps/feature_maps.h"
 #include "plan/step/level.h"
 #include "sentinel/analysis.h"
@@ -83,8 +83,7 @@ class SuperNeuronsPlanner {
   std::uint32_t ops() const { return static_cast<std::uint32_t>(profile_.ops.size()); }
 
   double seconds_left() const {
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
-    return std::max(0.0, options_.time_limit_s - passed.count());
+    return std::max(0.0, options_.time_limit_s - seconds_since(begin_));
   }
 
   std::vector<std::uint64_t> live() const {
@@ -159,7 +158,7 @@ class SuperNeuronsPlanner {
     return list;
   }
 
-  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  const Clock::time_point begin_ = Clock::now();
   const Basis basis_;
   const Profile& profile_;
   const Machine& machine_;

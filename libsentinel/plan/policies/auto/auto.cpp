@@ -13,9 +13,9 @@
 // by --without floor). Moves in place on byte-addressable tiers are planned by them alone.
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <optional>
 
+#include "base/clock.h"
 #include "plan/policies/auto/search.h"
 #include "plan/step/parts.h"
 #include "sentinel/analysis.h"
@@ -68,10 +68,9 @@ class AutoPolicy final : public PlannedPolicy {
         if (reason.empty()) reason = error.what();
       }
     };
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = Clock::now();
     const auto seconds_left = [&] {
-      const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
-      return std::max(options.time_limit_s - passed.count(), 0.0);
+      return std::max(options.time_limit_s - seconds_since(begin), 0.0);
     };
     const double least_us = ideal_us(profile) * (1 + 1e-9);
     const auto goes_on = [&] { return best_us > least_us && (!best || seconds_left() > 0); };

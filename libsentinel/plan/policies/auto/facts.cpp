@@ -1,10 +1,10 @@
 #include "plan/policies/auto/facts.h"
 
 #include <algorithm>
-#include <chrono>
 #include <set>
 #include <tuple>
 
+#include "base/clock.h"
 #include "plan/step/rates.h"
 #include "plan/step/replay.h"
 #include "sentinel/policy.h"
@@ -31,11 +31,8 @@ std::vector<double> remake_costs(const Basis& basis, const std::vector<IdleGap>&
   const auto& [profile, storages, replay] = std::tie(basis.profile, basis.storages, basis.replay);
   const auto ops = static_cast<std::uint32_t>(profile.ops.size());
   std::vector<double> costs;
-  const auto begin = std::chrono::steady_clock::now();
-  const auto late = [&] {
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
-    return passed.count() > time_limit_s;
-  };
+  const auto begin = Clock::now();
+  const auto late = [&] { return seconds_since(begin) > time_limit_s; };
   for (const IdleGap& g : gaps) {
     costs.push_back(Facts::kNever);
     if (g.next >= ops || !g.needed || late()) continue;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/clock.h"
 #include "plan/bound/bound.h"
 #include "plan/gaps/lanes.h"
 #include "plan/policies/auto/rounding.h"
@@ -45,8 +46,7 @@ std::uint64_t Search::effort_left() const {
 }
 
 double Search::seconds_left() const {
-  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
-  return facts_.options.time_limit_s - 2 * slowest_s_ - passed.count();
+  return facts_.options.time_limit_s - 2 * slowest_s_ - seconds_since(begin_);
 }
 
 // No plan beats the sum of the op times; otherwise time or effort is spent.
@@ -93,13 +93,12 @@ Search::Judged Search::judged(const Attempt& attempt, const Candidate& before) c
 // In the order of the attempts; what does not fit never ends.
 std::vector<Candidate> Search::judge_all(std::span<const Attempt> attempts,
                                          const Candidate& before) {
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   std::vector<Judged> results(attempts.size());
   tbb::parallel_for(std::size_t{0}, attempts.size(),
                     [&](std::size_t i) { results[i] = judged(attempts[i], before); });
-  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
   const auto plans = std::ranges::max(results, {}, &Judged::plans).plans;
-  slowest_s_ = std::max(slowest_s_, passed.count() / static_cast<double>(plans));
+  slowest_s_ = std::max(slowest_s_, seconds_since(begin) / static_cast<double>(plans));
   std::vector<Candidate> candidates;
   for (Judged& r : results) {
     judged_ += r.plans;

@@ -1,7 +1,6 @@
 // The search behind the policy `auto`: plans are made, simulated, and the best is kept.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -10,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "plan/policies/auto/facts.h"
 #include "plan/policies/auto/flips.h"
 #include "plan/policies/auto/recipe.h"
@@ -60,7 +60,7 @@ class Search {
 
   const Facts& facts_;
   Flips flip_;
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  Clock::time_point begin_ = Clock::now();
   double slowest_s_ = 0;  // of the plans: twice that is kept back for the last ones
   std::uint64_t judged_ = 0;
   Recipe best_recipe_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/clock.h"
 #include "base/units.h"
 #include "plan/solver/processor_share.h"
 #include "plan/step/rates.h"
@@ -113,8 +114,7 @@ void AutoTmModel::refuse_what_cannot_fit() const {
 }
 
 double AutoTmModel::seconds_left() const {
-  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
-  return std::max(0.0, options_.time_limit_s - passed.count());
+  return std::max(0.0, options_.time_limit_s - seconds_since(begin_));
 }
 
 // The largest storages, as many as the program may have: its presolve and first relaxation take

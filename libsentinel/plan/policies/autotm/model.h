@@ -2,10 +2,10 @@
 // and what is decided greedily beside it.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <vector>
 
+#include "base/clock.h"
 #include "plan/solver/integer_program.h"
 #include "plan/step/footprint.h"
 #include "plan/step/level.h"
@@ -68,7 +68,7 @@ class AutoTmModel {
   void take_solution(const std::vector<std::uint32_t>& chosen, const std::vector<double>&);
   void fill_greedily();
 
-  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  const Clock::time_point begin_ = Clock::now();
   const Machine& machine_;
   const PlanOptions& options_;
   std::uint32_t ops_;

@@ -18,11 +18,11 @@
 // be complete, so what is used last leaves, which is kinder.
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <queue>
 #include <set>
 #include <span>
 
+#include "base/clock.h"
 #include "plan/gaps/decisions.h"
 #include "plan/gaps/pressure.h"
 #include "plan/gaps/relief.h"
@@ -156,7 +156,7 @@ double G10Planner::ratio(const Period& p) const {
 // Algorithm 1. Benefits only shrink while pressure falls, so a candidate that still leads after its
 // benefit was computed anew is the best of all: no sorting at every turn.
 void G10Planner::schedule_evictions() {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   std::vector<double> slacks(periods_.size(), kSlack);
   std::priority_queue<Candidate> queue;
   for (std::uint32_t i = 0; i < periods_.size(); ++i)
@@ -173,8 +173,7 @@ void G10Planner::schedule_evictions() {
     } else {
       evict(periods_[best.period]);
     }
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    if (turn % kBetweenClocks == 0 && elapsed.count() > options_.time_limit_s) break;
+    if (turn % kBetweenClocks == 0 && seconds_since(start) > options_.time_limit_s) break;
   }
 }
 

@@ -15,10 +15,10 @@
 // "co-location", long-lived tensors share pages in the order in which they are made.
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <optional>
 
+#include "base/clock.h"
 #include "plan/layout/layout.h"
 #include "plan/policies/sentinel/trial.h"
 #include "plan/schedule/emit.h"
@@ -85,10 +85,7 @@ class SentinelPlanner {
   TrialInput trial_input(const Attempt&, const Plan& bare) const;
   void leave_what_never_fits();
   bool over_limit() const;
-  bool out_of_time() const {
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
-    return passed.count() > options_.time_limit_s;
-  }
+  bool out_of_time() const { return seconds_since(begin_) > options_.time_limit_s; }
 
   const Profile& profile_;
   const Machine& machine_;
@@ -99,7 +96,7 @@ class SentinelPlanner {
   Footprint footprint_;
   Demand demand_;
   std::vector<Storage> slow_;  // never in fast memory
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  Clock::time_point begin_ = Clock::now();
 };
 
 std::uint64_t largest(const std::vector<std::uint64_t>& v) {

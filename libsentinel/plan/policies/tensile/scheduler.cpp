@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 
+#include "base/clock.h"
 #include "base/units.h"
 #include "plan/policies/tensile/job.h"
 #include "sentinel/error.h"
@@ -42,10 +42,8 @@ class Scheduler {
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   bool out_of_time() const {
-    return std::chrono::duration<double>(Clock::now() - begin_).count() > options_.time_limit_s ||
+    return seconds_since(begin_) > options_.time_limit_s ||
            (options_.effort > 0 && effort_ >= options_.effort);
   }
 
