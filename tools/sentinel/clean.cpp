@@ -24,6 +24,7 @@
 #include "engine/io/slow_file.h"
 #include "sentinel/error.h"
 #include "terminal.h"
+#include "trace/database/profile_file.h"
 #include "trace/database/side_files.h"
 #include "trace/database/sqlite.h"
 #include "trace/store.h"
@@ -143,8 +144,8 @@ std::string slow_directories() {
   return set != nullptr && *set != '\0' ? set : "/var/tmp";
 }
 
-Folder open_folder(const std::string& path) {
-  return {path, Descriptor(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC))};
+Folder open_folder(const std::string& path, int flags = 0) {
+  return {path, Descriptor(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags))};
 }
 
 template <class... Look>
@@ -156,6 +157,18 @@ void look_into(Folder opened, Remnants& found, Look... look) {
        fs::directory_iterator(fmt::format("/proc/self/fd/{}", folder->open.get()), none)) {
     Entry entry{folder, each.path().filename()};
     if (is_own_file(*folder, entry.name, entry.found)) (look(entry, found), ...);
+  }
+}
+
+// Profiles that were to come to a folder in which others may exchange files.
+void look_into_profile_folders(Remnants& found) {
+  std::error_code none;
+  for (const auto& each : fs::directory_iterator(fs::temp_directory_path(none), none)) {
+    if (!each.path().filename().string().starts_with(kProfileFolder)) continue;
+    auto folder = open_folder(each.path(), O_NOFOLLOW);
+    struct stat owner {};
+    if (folder.open && fstat(folder.open.get(), &owner) == 0 && owner.st_uid == geteuid())
+      look_into(std::move(folder), found, unfinished_files);
   }
 }
 
@@ -177,6 +190,7 @@ Remnants remnants(const Settings& s) {
   for (const auto& path : split_directories(slow_directories()))
     if (std::ranges::find(s.folders, path) == s.folders.end())
       look_into(open_folder(path), found, slow_files);
+  look_into_profile_folders(found);
   look_into_cache(found);
   return found;
 }
@@ -201,6 +215,7 @@ void settle(const Remnant& remnant) {
   remove(*folder, name);
   if (!writer_of(name)) return;  // of a profile more was made, by SQLite
   for (const char* suffix : {"-wal", "-shm", "-journal"}) remove(*folder, name + suffix);
+  if (folder->path.filename().string().starts_with(kProfileFolder)) rmdir(folder->path.c_str());
 }
 
 int clean(const Settings& s) {

@@ -38,7 +38,7 @@ void create_private(const std::string& path, const std::string& attempt) {
 
 std::string make_folder(const std::string& attempt) {
   std::error_code none;
-  auto name = (fs::temp_directory_path(none) / "sentinel-profile-XXXXXX").string();
+  auto name = (fs::temp_directory_path(none) / kProfileFolder).string() + "XXXXXX";
   if (const auto hand = other_hand_at(name, S_IWOTH))
     throw Error(
         fmt::format("{}: {} is no place for what comes: {}; name a folder of your own "

@@ -9,8 +9,12 @@
 #include <sys/types.h>
 
 #include <string>
+#include <string_view>
 
 namespace sentinel {
+
+// How the name of such a folder begins; six characters follow.
+constexpr std::string_view kProfileFolder = "sentinel-profile-";
 
 enum class Comes {
   at_once,        // it can be read while it is written; what is killed leaves what it has

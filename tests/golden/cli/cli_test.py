@@ -1317,6 +1317,17 @@ class Machine(Case):
             self.assertTrue((self.folder / name).exists(), name)
         self.assertEqual(self.run_it("clean").stdout, "Nothing was left behind.\n")
 
+    def test_clean_removes_profiles_that_never_came(self):
+        """To a folder in which others may exchange files: they are written below $TMPDIR (profile_file.h)."""
+        self.environment["TMPDIR"] = str(self.folder / "tmp")
+        ended, lives, other = (self.folder / "tmp" / f"sentinel-{kind}-abcdef" for kind in ("profile", "profile-2", "other"))
+        for folder, writer in ((ended, 999999999), (lives, os.getpid()), (other, 999999999)):
+            folder.mkdir(parents=True)
+            for suffix in ("", "-wal", "-shm", "-journal"):
+                (folder / f"p.1f2e3d4c.{writer}.sentinel-tmp{suffix}").write_text("")
+        self.assertEqual(self.run_it("clean").returncode, 0)
+        self.assertEqual([ended.exists(), lives.exists(), other.exists()], [False, True, True])
+
     def test_clean_touches_only_own_files(self):
         self.file("mine", "mine")
         (self.folder / "a.json.1f2e3d4c.999999999.sentinel-tmp").symlink_to("mine")
