@@ -175,7 +175,11 @@ void sentinel_forget_stream(void* stream) {
 void sentinel_used_on(const void* storage, void* stream) { current()->used_on(storage, stream); }
 int sentinel_pin(const void* storage) { return current()->pin(storage) ? 1 : 0; }
 size_t sentinel_gpu_budget(void) { return current()->device_budget(); }
-int sentinel_gpu_has_room(size_t bytes) { return current()->device_has_room(bytes) ? 1 : 0; }
+int sentinel_gpu_has_room(size_t bytes) try {
+  return current()->device_has_room(bytes) ? 1 : 0;
+} catch (const std::exception&) {  // nothing is known of the device any more
+  return 0;
+}
 int sentinel_unmanaged_malloc(int device, size_t bytes, void** memory) {
   try {
     *memory = current()->allocate_unmanaged(device, bytes);

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "base/files.h"
 #include "sentinel/error.h"
 
 namespace sentinel {
@@ -22,6 +23,21 @@ std::string name_of(const Descriptor& folder) {
   return none ? "one of its folders" : name.string();
 }
 
+// In a user namespace that knows few users root's files belong to the overflow user, as those of
+// all who are not known do.
+bool is_roots(uid_t owner) {
+  static const bool knows_all = [] {
+    const auto map = first_line("/proc/self/uid_map");
+    return map.empty() || map.find("4294967295") != map.npos;
+  }();
+  static const auto overflow = first_line("/proc/sys/kernel/overflowuid");
+  return owner == 0 || (!knows_all && std::to_string(owner) == overflow);
+}
+
+bool is_mine_or_roots(const struct stat& found) {
+  return found.st_uid == geteuid() || is_roots(found.st_uid);
+}
+
 }  // namespace
 
 std::optional<OtherHand> other_hand(const Descriptor& folder, mode_t writers) {
@@ -32,7 +48,7 @@ std::optional<OtherHand> other_hand(const Descriptor& folder, mode_t writers) {
     if (!at || fstat(at.get(), &here) != 0) throw Error("cannot look at " + name_of(folder), errno);
     if (here.st_ino == below.st_ino && here.st_dev == below.st_dev) return std::nullopt;  // root
     const bool sticky = (here.st_mode & S_ISVTX) != 0;
-    if ((here.st_uid != geteuid() && here.st_uid != 0) || ((here.st_mode & writers) && !sticky))
+    if (!is_mine_or_roots(here) || ((here.st_mode & writers) && !sticky))
       return OtherHand{name_of(at), here};
     if (sticky) return std::nullopt;
     at = Descriptor(openat(at.get(), "..", kFolder));
@@ -47,8 +63,7 @@ std::optional<OtherHand> other_hand_at(const std::string& file, mode_t writers) 
 }
 
 std::string print_hand(const OtherHand& hand) {
-  if (hand.found.st_uid != geteuid() && hand.found.st_uid != 0)
-    return fmt::format("it belongs to user {}", hand.found.st_uid);
+  if (!is_mine_or_roots(hand.found)) return fmt::format("it belongs to user {}", hand.found.st_uid);
   return fmt::format("others may write to it (mode {:04o})", hand.found.st_mode & 07777);
 }
 

@@ -40,8 +40,8 @@ int KernelSource::probe() noexcept {
 
 KernelSource::KernelSource(const Options& options)
     : seed_(options.seed), most_tags_(options.most_tags) {
-  file_ = open(kDevice, O_RDWR | O_CLOEXEC);
-  if (file_ < 0)
+  file_ = OurFile(out_of_reach(open(kDevice, O_RDWR | O_CLOEXEC)));
+  if (!file_.is_open())
     throw Error(fmt::format("counting in the kernel: {} cannot be opened (kernel/README.md: the "
                             "patched kernel)",
                             kDevice),
@@ -49,11 +49,12 @@ KernelSource::KernelSource(const Options& options)
   auto create = wanted(std::clamp(options.window_pages, 1u, SENTINEL_MAX_WINDOW), options.most_tags,
                        options.in_company);
   void* at = MAP_FAILED;
-  if (ioctl(file_, SENTINEL_IOC_CREATE, &create) == 0 && ioctl(file_, SENTINEL_IOC_ARM) == 0)
-    at = mmap(nullptr, create.map_bytes, PROT_READ, MAP_SHARED, file_, 0);
+  if (ioctl(file_.number(), SENTINEL_IOC_CREATE, &create) == 0 &&
+      ioctl(file_.number(), SENTINEL_IOC_ARM) == 0)
+    at = mmap(nullptr, create.map_bytes, PROT_READ, MAP_SHARED, file_.number(), 0);
   if (at == MAP_FAILED) {
     const int error = errno;
-    close(file_);
+    file_.close();
     throw Error(error == EBUSY ? "counting in the kernel: this process is being counted already"
                                : "counting in the kernel: no session",
                 error);
@@ -75,7 +76,7 @@ KernelSource::KernelSource(const Options& options)
 
 KernelSource::~KernelSource() {
   munmap(const_cast<sentinel_status*>(status_), map_bytes_);
-  close(file_);
+  file_.close();
 }
 
 std::int64_t KernelSource::slot_of(std::uint32_t tag) {
@@ -118,7 +119,7 @@ int KernelSource::call(unsigned long request) noexcept {
     sentinel_ranges part{.ranges = reinterpret_cast<std::uintptr_t>(&ranges_[done]),
                          .count = static_cast<std::uint32_t>(
                              std::min<std::size_t>(ranges_.size() - done, SENTINEL_MAX_RANGES))};
-    if (ioctl(file_, request, &part) != 0) first = -errno;
+    if (ioctl(file_.number(), request, &part) != 0) first = -errno;
     done += part.count;
   }
   return first;

@@ -22,6 +22,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "sentinel/access_source.h"
 #include "uapi/linux/sentinel.h"
 
@@ -66,7 +67,7 @@ class KernelSource final : public AccessSource {
 
   SourceInfo info_;
   const std::uint64_t seed_;
-  int file_ = -1;
+  OurFile file_;
   std::size_t map_bytes_ = 0;
   const sentinel_status* status_ = nullptr;
   const __u64* groups_ = nullptr;

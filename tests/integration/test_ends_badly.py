@@ -78,7 +78,8 @@ def check_torch_compile(sentinel, interpreter):
 
 @pytest.mark.parametrize("how", ["madvise", "mremap"])
 @pytest.mark.parametrize("flags", [(), ("--move", "copy")], ids=["moved", "copied"])
-def test_memory_that_is_taken_from_a_tensor(how, flags, sentinel, python, tmp_path):
+@pytest.mark.parametrize("threads", [1, 16])
+def test_memory_that_is_taken_from_a_tensor(how, flags, threads, sentinel, python, tmp_path):
     """A page is missing of which the engine knows that it is there: nobody waits for it for ever."""
     script = tmp_path / "takes_memory.py"
     script.write_text(f"""
@@ -90,15 +91,16 @@ for _ in range(6):
     training.step()
 kept = training.kept[3]
 kept.fill_(4.0)
+children.torch.set_num_threads(int(sys.argv[2]))
 libc = ctypes.CDLL(None)
 libc.mremap.restype = ctypes.c_void_p
-begin = -(-kept.data_ptr() // 4096) * 4096 + (1 << 20)
+begin, length = -(-kept.data_ptr() // 4096) * 4096 + (1 << 19), 3 << 20
 if sys.argv[1] == "madvise":
-    assert libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(1 << 20), 4) == 0
+    assert libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(length), 4) == 0
 else:
-    libc.mremap(ctypes.c_void_p(begin), ctypes.c_size_t(1 << 20), ctypes.c_size_t(1 << 20), 1 | 4, None)
+    libc.mremap(ctypes.c_void_p(begin), ctypes.c_size_t(length), ctypes.c_size_t(length), 1 | 4, None)
 print("sum", float(kept.sum()), flush=True)
 """)
-    outcome = sentinel("run", "--fast", "64M", *flags, "--", python, script, how)
+    outcome = sentinel("run", "--fast", "64M", *flags, "--", python, script, how, threads)
     assert outcome.status == OWN_FAILURE and "sum" not in outcome.out, outcome.out + outcome.err
     assert "given back or moved memory that a tensor has" in outcome.err

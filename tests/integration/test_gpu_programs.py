@@ -75,7 +75,7 @@ def test_one_program_is_in_managed_memory(tmp_path):
     assert done.stdout == "forked: forked\nmanaged_memory: straight\n" and done.returncode == 0
     tiers = "run --tiers fast=gpu0,slow=host"
     assert (tmp_path / "log").read_text().splitlines() == [
-        f"{tiers} --fast 50% --quiet --", f"{tiers} --gpu-memory managed --fast 50% --quiet --"]
+        f"{tiers} --fast 70% --quiet --", f"{tiers} --gpu-memory managed --fast 70% --quiet --"]
 
 
 # ---------------------------------------------------------------- the tests of a device, with drivers that are none

@@ -116,6 +116,14 @@ void unfinished_files(const Entry& entry, Remnants& found) {
     found.push_back({entry, "the beginning of a file"});
 }
 
+// Of a profile that was to come after them.
+void unfinished_side_files(const Entry& entry, Remnants& found) {
+  const auto name = entry.name.substr(0, entry.name.rfind('-'));
+  const auto writer = name != entry.name ? writer_of(name) : std::nullopt;
+  if (writer && is_gone(*writer) && !fs::exists(entry.folder->path / name))
+    found.push_back({entry, "beside a file that never began"});
+}
+
 // "torch-2.13.0-….so", and the mark that one of TensorFlow's has been tried, "….so.works".
 void stale_adaptors(const Entry& entry, Remnants& found) {
   const auto& name = entry.name;
@@ -168,7 +176,7 @@ void look_into_profile_folders(Remnants& found) {
     auto folder = open_folder(each.path(), O_NOFOLLOW);
     struct stat owner {};
     if (folder.open && fstat(folder.open.get(), &owner) == 0 && owner.st_uid == geteuid())
-      look_into(std::move(folder), found, unfinished_files);
+      look_into(std::move(folder), found, unfinished_files, unfinished_side_files);
   }
 }
 
@@ -213,8 +221,8 @@ void settle(const Remnant& remnant) {
     return;
   }
   remove(*folder, name);
-  if (!writer_of(name)) return;  // of a profile more was made, by SQLite
-  for (const char* suffix : {"-wal", "-shm", "-journal"}) remove(*folder, name + suffix);
+  if (writer_of(name))  // of a profile more was made, by SQLite
+    for (const char* suffix : {"-wal", "-shm", "-journal"}) remove(*folder, name + suffix);
   if (folder->path.filename().string().starts_with(kProfileFolder)) rmdir(folder->path.c_str());
 }
 

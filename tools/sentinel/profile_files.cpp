@@ -9,6 +9,7 @@
 
 #include "base/output.h"
 #include "sentinel/error.h"
+#include "trace/database/profile_file.h"
 #include "trace/store.h"
 
 namespace sentinel::cli {
@@ -25,6 +26,12 @@ bool stands_for(const std::string& pattern, const std::string& name) {
   return name.size() > at + tail && name.starts_with(pattern.substr(0, at)) &&
          name.ends_with(pattern.substr(at + kPid.size())) &&
          name.substr(at, name.size() - at - tail).find_first_not_of("0123456789") == name.npos;
+}
+
+// With a process's number in it.
+std::string longest(std::string pattern) {
+  if (const auto at = pattern.find(kPid); at != pattern.npos) pattern.replace(at, 2, "4194304");
+  return pattern;
 }
 
 }  // namespace
@@ -46,7 +53,7 @@ bool is_own(const fs::path& path) {
   struct stat named {
   }, found{};
   return lstat(path.c_str(), &named) == 0 && stat(path.c_str(), &found) == 0 &&
-         named.st_uid == geteuid() && found.st_uid == geteuid();
+         (named.st_uid == geteuid() || named.st_uid == 0) && found.st_uid == geteuid();
 }
 
 void require_writable_profile(const fs::path& pattern) {
@@ -57,7 +64,9 @@ void require_writable_profile(const fs::path& pattern) {
   if (access(folder.c_str(), W_OK) != 0)
     throw Error(fmt::format("cannot write into {}; name another place with -o", folder.string()),
                 errno);
-  output_place(pattern, fmt::format("cannot write profile {}", pattern.string()));
+  const auto attempt = fmt::format("cannot write profile {}", pattern.string());
+  output_place(pattern, attempt);
+  require_place(longest(fs::absolute(pattern)), attempt);
   for (const auto& [path, stamp] : files_of(pattern))
     if (!fs::is_regular_file(path) || (fs::file_size(path) != 0 && !is_stored_profile(path)))
       throw Error(fmt::format(

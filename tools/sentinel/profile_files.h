@@ -15,7 +15,8 @@ namespace sentinel::cli {
 using Files = std::map<std::string, std::pair<ino_t, std::int64_t>>;
 Files files_of(const std::filesystem::path& pattern);
 
-// Whether it, and what it may link to, belongs to this user: others may put a file at a name too.
+// Whether it belongs to this user, behind a link of this user's or root's: others may put a file at
+// a name too.
 bool is_own(const std::filesystem::path&);
 
 // Before hours of training rather than after them. Throws Error where a profile could not be

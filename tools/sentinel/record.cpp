@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <memory>
@@ -31,11 +32,22 @@ int no_profile(const fs::path& pattern, int status) {
   return status == 0 ? kOwnFailure : status;
 }
 
-// Put there since the program began.
-int in_the_way(const std::string& path, int status) {
-  say(fmt::format(
-      "no profile was written to {}, which is another user's; name another place with -o", path));
-  return status == 0 ? kOwnFailure : status;
+// Put there since the program began: by a program that root has started as the user who owns the
+// folder, or by somebody else.
+int not_own(const std::string& path, int status) {
+  struct stat file {
+  }, folder{};
+  const bool may_be = geteuid() == 0 && lstat(path.c_str(), &file) == 0 &&
+                      stat(fs::path(path).parent_path().c_str(), &folder) == 0 &&
+                      folder.st_uid == file.st_uid;
+  if (may_be)
+    say(fmt::format("{} is another user's, as which the program may have run", path));
+  else
+    say(
+        fmt::format("no profile was written to {}, which is another user's; name another place "
+                    "with -o",
+                    path));
+  return status == 0 && !may_be ? kOwnFailure : status;
 }
 
 int record(Launch& launch) {
@@ -47,12 +59,17 @@ int record(Launch& launch) {
   require_writable_profile(pattern);
   const int status = run_command(launch.command);
   bool any = false;
+  std::string others;
   for (const auto& [path, stamp] : files_of(pattern)) {
     if (const auto old = before.find(path); old != before.end() && old->second == stamp) continue;
-    if (!is_own(path)) return in_the_way(path, status);
+    if (!is_own(path)) {
+      others = path;
+      continue;
+    }
     any = true;
     tell_incomplete(path);
   }
+  if (!any && !others.empty()) return not_own(others, status);
   if (any || status == kOwnFailure) return status;  // the library has said why
   return no_profile(pattern, status);
 }

@@ -26,7 +26,7 @@ EventRing::EventRing(const SampleEvents& events, pid_t thread, int processor) : 
 
 EventRing::~EventRing() {
   if (mapping_ != nullptr) munmap(mapping_, SampleRing::kHeader + bytes_);
-  for (const int event : opened_) close(event);
+  for (OurFile& event : opened_) event.close();
 }
 
 EventRing::EventRing(EventRing&& other) noexcept : EventRing(other.thread_) {
@@ -45,10 +45,10 @@ EventRing& EventRing::operator=(EventRing&& other) noexcept {
 int EventRing::open(const perf_event_attr& attr, int processor, int leader) {
   perf_event_attr copy = attr;
   opened_.reserve(opened_.size() + 1);
-  const auto event = static_cast<int>(
-      syscall(SYS_perf_event_open, &copy, thread_, processor, leader, PERF_FLAG_FD_CLOEXEC));
+  const auto event = out_of_reach(static_cast<int>(
+      syscall(SYS_perf_event_open, &copy, thread_, processor, leader, PERF_FLAG_FD_CLOEXEC)));
   if (event < 0) throw Error("opening a sampling event", errno);
-  opened_.push_back(event);
+  opened_.emplace_back(event);
   return event;
 }
 

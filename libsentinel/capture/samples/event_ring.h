@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "capture/samples/sample_buffer.h"
 #include "capture/samples/sample_event.h"
 
@@ -29,8 +30,8 @@ class EventRing {
   void map();
 
   pid_t thread_;
-  std::vector<int> opened_;    // all of them
-  std::vector<int> sampling_;  // those that write to the ring
+  std::vector<OurFile> opened_;  // all of them
+  std::vector<int> sampling_;    // those that write to the ring
   void* mapping_ = nullptr;
   std::size_t bytes_ = 0;
 };

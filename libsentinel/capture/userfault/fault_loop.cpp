@@ -126,14 +126,13 @@ void FaultLoop::keep() noexcept {
 }
 
 void FaultLoop::set_lost_handler(void (*run)(void*) noexcept, void* context) noexcept {
-  const std::lock_guard hold(callbacks_lock_);
-  lost_ = run;
   lost_context_ = context;
+  lost_ = run;
 }
 
+// Maybe in the midst of a handler, with its lock.
 void FaultLoop::lost() noexcept {
-  const std::lock_guard hold(callbacks_lock_);
-  if (lost_ != nullptr) lost_(lost_context_);
+  if (const auto run = lost_.load()) run(lost_context_);
 }
 
 // False: the program has closed the event.
@@ -196,12 +195,11 @@ void FaultLoop::run() noexcept {
   // Whoever it wakes should not take its processor while others wait. Where that is not permitted,
   // they wait a little longer.
   setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), -20);
-  // Nobody can write to a userfaultfd: what could be written to is a file of the program's.
-  pollfd wait[2] = {{uffd_.number(), POLLIN | POLLOUT, 0}, {event_.number(), POLLIN, 0}};
+  pollfd wait[2] = {{uffd_.number(), POLLIN, 0}, {event_.number(), POLLIN, 0}};
   uffd_msg batch[kBatch];
   for (;;) {
     if (poll(wait, 2, -1) < 0) continue;
-    if (wait[0].revents & POLLOUT) return lost();
+    if (!uffd_.is_ours()) return lost();
     if (wait[0].revents & POLLIN) {
       const std::size_t got = read_messages(batch);
       for (std::size_t i = 0; i < got; ++i) answer(batch[i]);

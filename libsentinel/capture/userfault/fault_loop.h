@@ -84,7 +84,7 @@ class FaultLoop {
   void set_minor_handler(FaultHandler, void* context) noexcept;
 
   // Runs on the loop thread, once, when faults can be answered no more: the program has closed the
-  // descriptor.
+  // descriptor. Set once, before a range is registered.
   void set_lost_handler(void (*run)(void* context) noexcept, void* context) noexcept;
 
   int register_range(std::uintptr_t address, std::size_t length, bool missing, bool minor,
@@ -173,8 +173,8 @@ class FaultLoop {
   std::atomic<std::uint64_t> faults_{0};
   std::mutex callbacks_lock_;  // held while a handler runs
   Callback missing_, minor_;
-  void (*lost_)(void*) noexcept = nullptr;
   void* lost_context_ = nullptr;
+  std::atomic<void (*)(void*) noexcept> lost_ = nullptr;
   std::atomic<bool> over_ = false;  // for the keeper
   std::thread thread_, keeper_;
 };

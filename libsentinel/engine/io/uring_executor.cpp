@@ -34,6 +34,7 @@ class UringExecutor final : public Executor {
           -code);
     // A copy of the library's number for the ring, which it uses for all of its calls.
     ring_.ring_fd = ring_.enter_ring_fd = out_of_reach(ring_.ring_fd);
+    ring_file_ = OurFile(ring_.ring_fd);
     const auto files = file.files();
     fixed_files_ =
         io_uring_register_files(&ring_, files.data(), static_cast<unsigned>(files.size())) == 0;
@@ -48,6 +49,7 @@ class UringExecutor final : public Executor {
   }
 
   ~UringExecutor() override {
+    if (!ring_file_.is_ours()) ring_.ring_fd = -1;
     io_uring_queue_exit(&ring_);
     event_.close();
   }
@@ -171,7 +173,7 @@ class UringExecutor final : public Executor {
   std::uint64_t frame_bytes_;
   io_uring ring_{};
   bool fixed_files_ = false;
-  OurFile event_;
+  OurFile event_, ring_file_;
   std::uint64_t event_value_ = 0;
   std::atomic<bool> waiting_ = false, woken_ = false;
   std::vector<Flight> flights_;

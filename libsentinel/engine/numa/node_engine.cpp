@@ -7,6 +7,7 @@
 
 #include "alloc/ranges.h"
 #include "base/quiet_thread.h"
+#include "engine/host/stop.h"
 #include "sentinel/error.h"
 
 namespace sentinel {
@@ -56,6 +57,7 @@ NodeEngine::NodeEngine(const NodeEngineOptions& options, std::unique_ptr<NodeCal
   if (loop_) {
     loop_->set_missing_handler(&NodeEngine::on_missing, this);
     loop_->set_minor_handler(&NodeEngine::on_minor, this);
+    loop_->set_lost_handler([](void*) noexcept { stop_training(kClosed); }, nullptr);
   }
   promoter_ = quiet_thread([this] { promoter(); });
   demoter_ = quiet_thread([this] { demoter(); });

@@ -14,7 +14,6 @@
 // for a block gets it as long as the budget is minimum_bytes() or more.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -214,13 +213,8 @@ class FrameEngine final : public Engine {
   std::unique_ptr<Executor> reader_, writer_;
   std::thread promoter_, demoter_;
   bool arena_shown_ = true;  // to the child that is being forked
-  struct Answered {
-    std::uintptr_t page = 0;
-    std::uint32_t times = 0;
-    std::chrono::steady_clock::time_point since;
-  };
-  std::array<Answered, 8> answered_;  // faults of late that had been resolved; the guard's alone
-  std::size_t next_answered_ = 0;
+  // Faults that had been resolved; how many of those that were looked at were not, in turn.
+  std::uint32_t answered_ = 0, missing_in_turn_ = 0;
   bool told_of_unserved_ = false;
   std::uintptr_t child_buffer_ = 0;  // in a child: one granule
 };

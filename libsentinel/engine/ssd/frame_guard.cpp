@@ -10,6 +10,11 @@
 #include "engine/ssd/frame_engine.h"
 
 namespace sentinel {
+namespace {
+
+constexpr std::uintptr_t kPage = 4096;
+
+}  // namespace
 
 void FrameEngine::on_missing(void* self, const Fault& fault) noexcept {
   auto& engine = *static_cast<FrameEngine*>(self);
@@ -39,17 +44,15 @@ void FrameEngine::on_lost(void* self) noexcept {
 }
 
 // Somebody has resolved it meanwhile, or will once the arena is no more exchanged; unless the
-// program has taken the page away, and faults for ever. With the lock.
+// program has taken the page away, and its threads fault for ever. With the lock.
 void FrameEngine::look_again(const Fault& fault) noexcept {
-  constexpr std::uint32_t kPatience = 200;  // times in a second
-  const auto page = fault.address & ~std::uint64_t{4095};
-  const auto now = std::chrono::steady_clock::now();
-  auto* known = std::ranges::find(answered_, page, &Answered::page);
-  if (known == answered_.end()) known = &answered_[next_answered_++ % answered_.size()];
-  if (known->page != page || now - known->since > std::chrono::seconds(1)) *known = {page, 0, now};
+  constexpr std::uint32_t kBetweenLooks = 200, kPatience = 5;
+  const auto page = fault.address & ~(kPage - 1);
   unsigned char present = 1;
-  if (!frozen_ && ++known->times % kPatience == 0 &&
-      mincore(reinterpret_cast<void*>(page), 4096, &present) == 0 && (present & 1) == 0)
+  if (!frozen_ && ++answered_ % kBetweenLooks == 0 &&
+      mincore(reinterpret_cast<void*>(page), kPage, &present) == 0)
+    missing_in_turn_ = (present & 1) != 0 ? 0 : missing_in_turn_ + 1;
+  if (missing_in_turn_ == kPatience)
     stop_training(
         "this program has given back or moved memory that a tensor has (madvise, mremap), which "
         "the framework frees");

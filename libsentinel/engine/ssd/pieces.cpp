@@ -40,7 +40,7 @@ Pieces::Pieces(FaultLoop& loop, std::uintptr_t arena, std::uint64_t arena_bytes)
     batches_[i].memory = buffer_ + i * kBatch * kBytes;
   }
   dropped_.reserve(4 * kBatch);
-  self_ = static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0));
+  self_ = OurFile(out_of_reach(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0))));
 }
 
 Pieces::~Pieces() {
@@ -51,7 +51,7 @@ Pieces::~Pieces() {
     for (std::size_t i = 0; i < count; ++i) --batches_[done[i].cookie].in_flight;
   }
   reader_.reset();
-  if (self_ >= 0) close(self_);
+  self_.close();
   munmap(states_, states_bytes_);
   munmap(reinterpret_cast<void*>(buffer_), kBuffer);
 }
@@ -239,8 +239,8 @@ void Pieces::drop_oldest() noexcept {
 void Pieces::unmap_dropped() noexcept {
   if (dropped_.empty()) return;
   const auto bytes = static_cast<ssize_t>(dropped_.size() * kBytes);
-  if (self_ < 0 || syscall(SYS_process_madvise, self_, dropped_.data(), dropped_.size(),
-                           MADV_DONTNEED, 0) != bytes)
+  if (!self_.is_open() || syscall(SYS_process_madvise, self_.number(), dropped_.data(),
+                                  dropped_.size(), MADV_DONTNEED, 0) != bytes)
     for (const auto& piece : dropped_) madvise(piece.iov_base, piece.iov_len, MADV_DONTNEED);
   dropped_.clear();
 }

@@ -27,6 +27,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "engine/io/executors.h"
 #include "engine/ssd/blocks.h"
 
@@ -144,7 +145,7 @@ class Pieces {
   std::vector<Mapped> order_;  // a ring: as they came; those dropped by drop() are still named
   std::size_t oldest_ = 0, listed_ = 0;
   std::vector<iovec> dropped_;  // and still mapped
-  int self_ = -1;               // a descriptor of this process; negative: not to be had
+  OurFile self_;                // a descriptor of this process, where it can be had
   std::uint64_t most_frames_ = 0, frames_ = 0, wanted_ = 0, mapped_ = 0, coming_ = 0;
   std::uint64_t lacked_ = 0;       // pieces read again since `wanted_` last grew
   std::uint64_t last_wanted_ = 0;  // frames, by the last op that went on in equal steps

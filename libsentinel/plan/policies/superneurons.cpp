@@ -47,11 +47,8 @@ class SuperNeuronsPlanner {
  public:
   SuperNeuronsPlanner(const Profile& profile, const Machine& machine, const PlanOptions& options)
       : basis_(profile, machine),
-        profile_(profile),
-        machine_(machine),
         options_(options),
-        storages_(storages(profile)),
-        maps_(feature_maps(profile, storages_)),
+        maps_(feature_maps(profile, basis_.storages)),
         intensive_before_(find_intensive()),
         level_(live()) {
     std::ranges::stable_sort(maps_, {}, &IdleGap::use);  // the least recently used first
@@ -80,7 +77,7 @@ class SuperNeuronsPlanner {
   }
 
  private:
-  std::uint32_t ops() const { return static_cast<std::uint32_t>(profile_.ops.size()); }
+  std::uint32_t ops() const { return static_cast<std::uint32_t>(basis_.profile.ops.size()); }
 
   double seconds_left() const {
     return std::max(0.0, options_.time_limit_s - seconds_since(begin_));
@@ -93,8 +90,8 @@ class SuperNeuronsPlanner {
       d[last + 1] -= static_cast<std::int64_t>(bytes);
     };
     std::vector<std::int64_t> difference(ops() + 1, 0);
-    for (const Storage& s : storages_) {
-      const std::uint64_t bytes = page_round(s.bytes, machine_.granule_bytes);
+    for (const Storage& s : basis_.storages) {
+      const std::uint64_t bytes = page_round(s.bytes, basis_.machine.granule_bytes);
       change(difference, s.first, std::min(s.last, ops() - 1), bytes);
       if (s.last >= ops()) change(difference, 0, s.last - ops(), bytes);
     }
@@ -106,16 +103,17 @@ class SuperNeuronsPlanner {
   }
 
   bool recomputable(const IdleGap& map) const {
-    const TensorId t = storages_[map.storage].tensor;
-    const auto maker = replay_.maker(t, OpId(map.next));
-    const auto alive = [&](TensorId x) { return replay_.alive(x, OpId(map.next)); };
+    const TensorId t = basis_.storages[map.storage].tensor;
+    const auto maker = basis_.replay.maker(t, OpId(map.next));
+    const auto alive = [&](TensorId x) { return basis_.replay.alive(x, OpId(map.next)); };
     return options_.recompute && maker && seconds_left() > 0 &&
-           !compute_intensive(profile_.ops[maker->index()]) &&
-           !replay_chain(profile_, replay_, t, OpId(map.next), alive).empty();
+           !compute_intensive(basis_.profile.ops[maker->index()]) &&
+           !replay_chain(basis_.profile, basis_.replay, t, OpId(map.next), alive).empty();
   }
 
   void leave(Level& level, const IdleGap& map, std::uint32_t until) const {
-    const auto bytes = static_cast<std::int64_t>(page_round(map.bytes, machine_.granule_bytes));
+    const auto bytes =
+        static_cast<std::int64_t>(page_round(map.bytes, basis_.machine.granule_bytes));
     level.add(std::min(map.use + 1, until), until, -bytes);
   }
 
@@ -129,7 +127,7 @@ class SuperNeuronsPlanner {
   std::vector<std::uint32_t> find_intensive() const {
     std::vector<std::uint32_t> before(ops(), 0);
     for (std::uint32_t k = 1; k < ops(); ++k)
-      before[k] = compute_intensive(profile_.ops[k - 1]) ? k - 1 : before[k - 1];
+      before[k] = compute_intensive(basis_.profile.ops[k - 1]) ? k - 1 : before[k - 1];
     return before;
   }
 
@@ -160,12 +158,8 @@ class SuperNeuronsPlanner {
 
   const Clock::time_point begin_ = Clock::now();
   const Basis basis_;
-  const Profile& profile_;
-  const Machine& machine_;
   const PlanOptions& options_;
-  std::vector<Storage> storages_;
-  std::vector<IdleGap> maps_;  // in the order of their last forward use
-  Replay replay_{profile_};
+  std::vector<IdleGap> maps_;                    // in the order of their last forward use
   std::vector<std::uint32_t> intensive_before_;  // per op
   std::vector<bool> recomputed_;
   Level level_;

@@ -61,10 +61,16 @@ def _leave_out(loaded):
     """What has been imported here of Python's own modules, and the script's folder has a module of that name: the
     program imports its own, as it does without Sentinel."""
     import importlib.machinery
-    folder = [_script_folder()]
+    if getattr(sys.flags, "safe_path", False):
+        return
+    try:
+        folder = [_script_folder()]
+    except OSError:  # it is gone
+        return
     for name in loaded:
         top = name.partition(".")[0]
-        if top not in sys.builtin_module_names and importlib.machinery.PathFinder.find_spec(top, folder) is not None:
+        own = top not in sys.builtin_module_names and importlib.machinery.PathFinder.find_spec(top, folder)
+        if own and own.loader is not None:  # a mere folder is none
             sys.modules.pop(name, None)
 
 

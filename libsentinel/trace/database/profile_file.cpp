@@ -36,19 +36,31 @@ void create_private(const std::string& path, const std::string& attempt) {
   if (!made || fchmod(made.get(), 0600) != 0) throw Error(attempt, errno);
 }
 
-std::string make_folder(const std::string& attempt) {
-  std::error_code none;
-  auto name = (fs::temp_directory_path(none) / kProfileFolder).string() + "XXXXXX";
-  if (const auto hand = other_hand_at(name, S_IWOTH))
+fs::path temporary_folder(const std::string& attempt) {
+  std::error_code wrong;
+  auto above = fs::temp_directory_path(wrong);
+  if (!wrong) above = fs::absolute(above, wrong);
+  if (wrong)
+    throw Error(attempt + ": TMPDIR names no folder; name one of your own with it", wrong.value());
+  if (const auto hand = other_hand_at(above / "x", S_IWOTH))
     throw Error(
-        fmt::format("{}: {} is no place for what comes: {}; name a folder of your own "
-                    "with TMPDIR",
+        fmt::format("{}: {} is no place for what comes: {}; name a folder of your own with TMPDIR",
                     attempt, hand->folder, print_hand(*hand)));
+  return above;
+}
+
+std::string make_folder(const std::string& attempt) {
+  auto name = (temporary_folder(attempt) / kProfileFolder).string() + "XXXXXX";
   if (mkdtemp(name.data()) == nullptr) throw Error(attempt + ": " + name, errno);
   return name;
 }
 
 }  // namespace
+
+void require_place(const std::string& place, const std::string& attempt) {
+  require_room_for_side_files(place, attempt);
+  if (other_hand_at(place, S_IWOTH)) temporary_folder(attempt);
+}
 
 ProfileFile::ProfileFile(std::string place, Comes comes, std::string attempt)
     : place_(std::move(place)), attempt_(std::move(attempt)), comes_(comes), owner_(getpid()) {
@@ -99,11 +111,14 @@ void ProfileFile::take_place() {
   written_ = place_;
 }
 
-void ProfileFile::copy_to_place() {
+void ProfileFile::copy_to_place() try {
   write_file(place_, read_input(written_, attempt_, kOwn), attempt_, Readers::owner);
   std::error_code none;
   fs::remove_all(folder_, none);
   written_ = place_;
+} catch (const Error& error) {
+  const auto whole = std::exchange(written_, place_);  // kept
+  throw Error(fmt::format("{} (the profile is {})", error.what(), whole), 0);
 }
 
 }  // namespace sentinel

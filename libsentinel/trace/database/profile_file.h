@@ -21,9 +21,12 @@ enum class Comes {
   when_finished,  // until then what was there before stays
 };
 
+// Throws Error where no profile can be written to that place: before hours of training.
+void require_place(const std::string& place, const std::string& attempt);
+
 class ProfileFile {
  public:
-  // Makes an empty file. Throws Error, as all here do, that begins with `attempt`.
+  // Makes an empty file. Throws Error, as all here do.
   ProfileFile(std::string place, Comes, std::string attempt);
   // What has not come to its place is removed; in a forked child nothing is.
   ~ProfileFile();

@@ -1,5 +1,5 @@
-// SQLite's files beside a profile: FILE-wal and FILE-shm of a recording under way, FILE-journal of
-// one that was killed as it finished.
+// SQLite's files beside a profile: FILE-wal and FILE-shm of one that is being written, FILE-journal
+// of one whose writer was killed as it finished.
 //
 // SQLite takes them by name alone. Whoever may put a file beside a profile, as in /tmp, could
 // change the profile by a journal, and a journal can name one more file, which SQLite removes. So

@@ -365,6 +365,17 @@ class Outputs(Case):
                 self.assertEqual((self.folder / "mine").read_text(), "mine")
                 shutil.rmtree(shared)
 
+    @unittest.skipIf(os.geteuid() != 0, "needs root, to run a program as another user")
+    def test_a_program_may_run_as_the_folders_owner(self):
+        folder = self.folder / "theirs"
+        folder.mkdir()
+        os.chown(folder, 65534, 65534)
+        self.assertEqual(self.run_it("import", self.file("t.jsonl", TRACE), "-o", "p.sentinel").returncode, 0)
+        result = self.run_it("record", "-o", "theirs/p", "--", "sh", "-c",
+                             f"cp {self.folder}/p.sentinel theirs/p && chown 65534 theirs/p")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("as which the program may have run", result.stderr)
+
     def test_anothers_profile_is_not_taken_for_the_recorded_one(self):
         """Put there while the program runs, and read by nobody."""
         if os.geteuid() != 0:
@@ -835,6 +846,20 @@ class Hostile(Case):
             self.assertEqual((done.stdout, done.stderr), ("True True True\n", ""), words)
         done = self.run_it("run", "--", sys.executable, "-c", "import calendar; print(calendar.January)")
         self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_no_profile_could_be_written_there_is_said_before(self):
+        os.makedirs(self.folder / "open", mode=0o777)
+        for name in ("open", "open/tmp"):
+            (self.folder / name).mkdir(exist_ok=True)
+            (self.folder / name).chmod(0o777)
+        for variables, place, told in (({}, "p" * 248, "choose a shorter one"),
+                                       ({"TMPDIR": str(self.folder / "open/tmp")}, "open/p", "with TMPDIR"),
+                                       ({"TMPDIR": str(self.folder / "none")}, "open/p", "TMPDIR names no folder")):
+            self.environment.update(variables)
+            result = self.run_it("record", "-o", place, "--", "touch", "it-ran")
+            self.assertNotEqual(result.returncode, 0)
+            self.assertIn(told, result.stderr)
+            self.assertFalse((self.folder / "it-ran").exists())
 
     def test_a_closed_stdout_stays_closed(self):
         self.assertEqual(self.run_it("import", self.file("t.jsonl", TRACE), "-o", "p").returncode, 0)
@@ -1325,8 +1350,11 @@ class Machine(Case):
             folder.mkdir(parents=True)
             for suffix in ("", "-wal", "-shm", "-journal"):
                 (folder / f"p.1f2e3d4c.{writer}.sentinel-tmp{suffix}").write_text("")
+        beside = self.folder / "tmp" / "sentinel-profile-beside"
+        beside.mkdir()
+        (beside / "p.1f2e3d4c.999999999.sentinel-tmp-wal").write_text("")
         self.assertEqual(self.run_it("clean").returncode, 0)
-        self.assertEqual([ended.exists(), lives.exists(), other.exists()], [False, True, True])
+        self.assertEqual([ended.exists(), beside.exists(), lives.exists(), other.exists()], [False, False, True, True])
 
     def test_clean_touches_only_own_files(self):
         self.file("mine", "mine")
