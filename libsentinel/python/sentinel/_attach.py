@@ -228,9 +228,9 @@ class Build:
 
 
 def _first_fault(result):
-    """Of a compiler, in a line."""
+    """Of a compiler or a linker, in a line."""
     lines = [line for line in result.stderr.splitlines() if line.strip()]
-    faults = [line for line in lines if "error" in line]
+    faults = [line for line in lines if "error" in line or "undefined reference" in line]
     return (faults or lines or [f"{result.args[0]} ended with status {result.returncode}"])[0][:400]
 
 
