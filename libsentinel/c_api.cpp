@@ -39,7 +39,7 @@ int begin(sentinel::SessionOptions options, const char* framework,
   static std::mutex beginning;  // two threads may take their first tensor at the same time
   const std::lock_guard guard(beginning);
   if (current() != nullptr) return 0;
-  if (options.gpu && std::string_view(framework).substr(0, 5) != "torch")
+  if (options.gpu.device && std::string_view(framework).substr(0, 5) != "torch")
     return failed("--tiers fast=gpu...: a GPU's memory is managed for PyTorch alone", EOPNOTSUPP);
   try {
     session = new Session(std::move(options), framework, order);
@@ -157,6 +157,9 @@ void sentinel_free(void* tensor) {
 
 const char* sentinel_last_error(void) { return last_error.c_str(); }
 
+int sentinel_step_found(void) {
+  return current() != nullptr && current()->step_found() ? 0 : -EALREADY;
+}
 int sentinel_wants_tensors(void) { return current() != nullptr && current()->wants_tensors(); }
 int sentinel_wants_ops(void) { return current() == nullptr || current()->wants_ops(); }
 int sentinel_op_untold(int begins) { return current()->untold(begins != 0) ? 0 : -EAGAIN; }
@@ -182,19 +185,19 @@ int sentinel_gpu_has_room(size_t bytes) try {
 }
 int sentinel_unmanaged_malloc(int device, size_t bytes, void** memory) {
   try {
-    *memory = current()->allocate_unmanaged(device, bytes);
+    *memory = current()->others().allocate(device, bytes);
     if (*memory != nullptr || bytes == 0) return 0;
-    return failed(current()->why_unmanaged_full(device, bytes), ENOMEM);
+    return failed(current()->others().why_full(device, bytes), ENOMEM);
   } catch (const std::exception& error) {
     return failed(sentinel::in_words(error), EIO);
   }
 }
 void sentinel_unmanaged_free(int device, void* memory) {
-  if (memory != nullptr) current()->release_unmanaged(device, memory);
+  if (memory != nullptr) current()->others().release(device, memory);
 }
 void sentinel_gpu_memory(int device, size_t figures[5], int reset) {
   const auto memory = device == current()->gpu() ? current()->memory(reset != 0)
-                                                 : current()->unmanaged(device, reset != 0);
+                                                 : current()->others().figures(device, reset != 0);
   figures[0] = memory.live_bytes, figures[1] = memory.most_live_bytes;
   figures[2] = memory.held_bytes, figures[3] = memory.most_held_bytes;
   figures[4] = memory.budget_bytes;

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by quickstart.sh and tests/run.sh: installs what is missing and builds into build/.
 # A user who is not root is told what to install instead.
 set -euo pipefail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The access-source seam: where page access counts come from.
 //
 // Called by the recorder: arm() and disarm() from the training thread between and within ops,

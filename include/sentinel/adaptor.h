@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a framework's adaptor tells Sentinel, beside sentinel.h: which op runs, which memory it
  * names, which layer has begun. Internal to the project: it changes with the library.
@@ -40,6 +41,10 @@ SENTINEL_API int sentinel_wants_tensors(void);
  */
 SENTINEL_API int sentinel_wants_ops(void);
 SENTINEL_API int sentinel_op_untold(int begins);
+
+/* A step seems to have ended, where nothing marks one: 0 where it is taken for the end of one. It
+ * is not from the first sentinel_step() on. */
+SENTINEL_API int sentinel_step_found(void);
 
 /* The outermost op that is not a mere composite begins, in the calling thread. Tensors named
  * between start and run are its inputs (and what it updates in place); `sentinel_op_run` then waits

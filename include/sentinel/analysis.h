@@ -1,4 +1,5 @@
-// Views derived from a profile, shared by plan, sim, execute and report so that each is defined
+// SPDX-License-Identifier: Apache-2.0
+// Views derived from a profile, shared by plan, sim, runtime and report so that each is defined
 // once. Pure functions; implemented in libsentinel/trace/analysis.cpp.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one way in which offline code (trace, plan, sim, report, tools) reports failure: an
 // exception that carries what was attempted, the native error code, and what to do about it.
 // Hot paths (allocator, fault handling, executors) are noexcept and return native errno values;

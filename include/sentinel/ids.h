@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One type per kind of index, so that a tensor can never be used where an op was meant.
 // All ids are dense indices into the vectors of a sentinel::Profile.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A machine description: tiers, links, fault cost. Plain data, parsed from TOML in sim/.
 #pragma once
 

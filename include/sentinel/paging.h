@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Policies that are driven by page faults: the third kind of policy (sentinel/policy.h).
 //
 // The framework's allocator takes its memory from one unified address space, managed in *blocks* of

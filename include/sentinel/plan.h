@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A plan: where each tensor lies and when it moves. Made by plan/ (pure), checked by verify(),
 // explained by explain(), walked by the live engine and by the simulator.
 #pragma once
@@ -51,7 +52,7 @@ struct Move {
   // end the tensor leaves.
   OpId deadline;
   std::uint32_t tier = 1;  // the slower tier involved (index into Machine::tiers)
-  double delay_us = 0;     // issued so long after the trigger (TENSILE's triggers)
+  double delay_us = 0;     // issued so long after the trigger (0: at once)
   std::string reason;
 };
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The policy seam: what decides where tensors lie and when they move. Three kinds, by what they
 // see:
 //
@@ -40,7 +41,7 @@ struct PlanOptions {
   std::uint32_t pool_frames = 8;          // granules of it kept free for transfers (queue depth)
   std::uint32_t threads = 0;              // that compute; 0: as many as the profile's machine had
   std::uint32_t max_interval_layers = 0;  // 0: no limit
-  std::uint32_t look_ahead = 0;           // kernels that deepum predicts ahead; 0: its default
+  std::uint32_t look_ahead = 0;           // kernels that a pager predicts ahead; 0: its default
   std::uint64_t seed = 0;
   std::uint64_t effort = 0;  // bound of a search, in the policy's own unit; 0: its default
   double time_limit_s = 10;  // only cuts: what was found until then is the answer
@@ -93,7 +94,7 @@ class OnlinePolicy : public Policy {
 struct PlannedJob {
   const Profile* profile = nullptr;  // all op times 0: the job has not run yet
   double start_us = 0;               // when it arrives
-  // TENSILE's maximum swap ratio: how much of what all jobs swap may be this one's, as tensors. The
+  // Maximum swap ratio: how much of what all jobs swap may be this one's, as tensors. The
   // smaller, the less it may be slowed down.
   double swap_share = 1;
 };

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // The profile: everything known about one training step. Produced by capture, stored by trace,
-// read by plan, sim, execute and report. Plain data; no invariant beyond those stated per field.
+// read by plan, sim, runtime and report. Plain data; no invariant beyond those stated per field.
 //
 // Glossary: a *tensor* is a storage (views alias it); an *op* is the outermost
 // framework op that is not a mere composite; a *layer* is a contiguous run of ops;

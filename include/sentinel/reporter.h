@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The reporter seam: rendering only, no I/O of its own beyond the stream it is given.
 #pragma once
 

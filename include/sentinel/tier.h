@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tier and executor seams. A tier is a place for frames; an executor moves frames
 // between two tiers asynchronously with native error codes; a partial move is a normal result.
 #pragma once

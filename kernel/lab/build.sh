@@ -63,7 +63,9 @@ build_from_patches() {
   fi
   touch "$kept"
   cp "$kept/bzImage" "$image"
+  # shellcheck disable=SC2034  # for whoever sources this
   selftests=$kept/selftests
+  # shellcheck disable=SC2034
   kernel_folder=$kept
   prune_kernels
 }

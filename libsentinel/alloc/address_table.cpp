@@ -1,3 +1,5 @@
+// Probes, inserts, erases and grows the table of live tensors; an erased entry's successors
+// shift back.
 #include "alloc/address_table.h"
 
 #include <utility>

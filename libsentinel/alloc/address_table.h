@@ -17,7 +17,7 @@ struct LiveTensor {
   std::uint32_t plan = kUnplanned, slot = kUnplanned;  // its placement; a slot is a tensor's id
   std::uint32_t record = ~0u;                          // index in the step being recorded
   bool wanted = true;                                  // in fast memory, as far as the plan goes
-  bool stays = false;   // where nothing guards: no op has named it, so that it may not leave
+  bool held = false;    // where nothing guards: no op has named it, so that it may not leave
   bool pinned = false;  // there: stays whatever names it, for its address is known elsewhere
 };
 

@@ -1,3 +1,4 @@
+// Finds the best fit for an allocation and joins what is freed with its free neighbours.
 #include "alloc/heap.h"
 
 #include "base/units.h"

@@ -1,3 +1,4 @@
+// Reserves and maps address ranges, away from where the process's own mappings grow.
 #include "alloc/ranges.h"
 
 #include <fmt/format.h>
@@ -47,8 +48,8 @@ std::uintptr_t map_aligned(std::size_t bytes, std::size_t alignment, int flags, 
     hole = mmap(nullptr, bytes + alignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                 -1, 0);
   if (hole == MAP_FAILED)
-    throw Error(fmt::format("could not reserve {} of address space (see ulimit -v and "
-                            "vm.overcommit_memory)",
+    throw Error(fmt::format("could not reserve {} of address space (see ulimit -v, ulimit -d "
+                            "and vm.overcommit_memory; a smaller --arena needs less)",
                             print_bytes(bytes)),
                 errno);
   const auto raw = reinterpret_cast<std::uintptr_t>(hole);
@@ -58,7 +59,10 @@ std::uintptr_t map_aligned(std::size_t bytes, std::size_t alignment, int flags, 
   void* map = mmap(reinterpret_cast<void*>(begin), bytes, PROT_READ | PROT_WRITE,
                    flags | MAP_FIXED | MAP_NORESERVE, fd, 0);
   if (map == MAP_FAILED)
-    throw Error(fmt::format("could not map {} of address space", print_bytes(bytes)), errno);
+    throw Error(fmt::format("could not map {} of address space (see ulimit -d and "
+                            "vm.overcommit_memory; a smaller --arena needs less)",
+                            print_bytes(bytes)),
+                errno);
   return begin;
 }
 
@@ -80,7 +84,11 @@ int create_memory_file(const char* name, std::size_t bytes) {
   if (ftruncate(fd, static_cast<off_t>(bytes)) == 0) return fd;
   const int code = errno;
   close(fd);
-  throw Error(fmt::format("could not size a memory file to {}", print_bytes(bytes)), code);
+  throw Error(
+      fmt::format("could not size a memory file to {} (see ulimit -f; a smaller --arena needs "
+                  "less)",
+                  print_bytes(bytes)),
+      code);
 }
 
 }  // namespace sentinel

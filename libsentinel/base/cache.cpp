@@ -1,3 +1,4 @@
+// Finds the user's cache, and refuses one through whose folders others could exchange files.
 #include "base/cache.h"
 
 #include <fcntl.h>

@@ -1,3 +1,5 @@
+// Moves descriptors out of a program's reach, and tells our own files from others by their
+// inode.
 #include "base/descriptor.h"
 
 #include <fcntl.h>

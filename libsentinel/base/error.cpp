@@ -1,3 +1,4 @@
+// Joins an Error's text with the system's words for its error number.
 #include "sentinel/error.h"
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// Puts any exception that ends a command into words for people.
 #include "base/failure.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Reads the first line of a small file.
 #include "base/files.h"
 
 #include <fstream>

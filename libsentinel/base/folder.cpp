@@ -1,3 +1,4 @@
+// Judges by owner and mode who else may exchange files in a folder.
 #include "base/folder.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Opens a named file, refuses what is no regular file or pipe, and reads it within a limit.
 #include "base/input.h"
 
 #include <fcntl.h>

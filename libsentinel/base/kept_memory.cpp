@@ -1,3 +1,4 @@
+// Reads the pinned and the locked bytes of this process from /proc/self/status.
 #include "base/kept_memory.h"
 
 #include <fcntl.h>

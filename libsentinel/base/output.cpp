@@ -1,3 +1,4 @@
+// Writes a file beside its place under a name of its own, and renames it once it is whole.
 #include "base/output.h"
 
 #include <fcntl.h>
@@ -26,7 +27,7 @@ constexpr std::string_view kUnfinished = ".sentinel-tmp";
 
 // Where a file comes to lie. folder: empty where `path` leads to a device or a pipe, which has no
 // other name.
-struct Place {
+struct Target {
   fs::path path;
   Descriptor folder;
   std::string name;
@@ -45,7 +46,7 @@ class Walk {
     begin(path);
   }
 
-  Place end() {
+  Target end() {
     struct stat target {
     }, found{};
     const bool exists = stat(path_.c_str(), &target) == 0;

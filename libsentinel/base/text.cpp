@@ -1,3 +1,4 @@
+// Decodes UTF-8, escapes what would steer a terminal, and shortens at whole characters.
 #include "base/text.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Parses and prints sizes, budgets, times and percentages.
 #include "base/units.h"
 
 #include <fmt/format.h>

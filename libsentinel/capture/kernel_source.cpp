@@ -1,3 +1,4 @@
+// Calls /dev/sentinel: arms ranges by their tags, and reads the counts back.
 #include "capture/kernel_source.h"
 
 #include <fcntl.h>

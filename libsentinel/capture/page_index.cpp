@@ -1,3 +1,4 @@
+// Makes and frees the index's leaves, and finds runs of pages that it does not know.
 #include "capture/page_index.h"
 
 #include <algorithm>

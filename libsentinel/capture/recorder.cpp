@@ -1,3 +1,4 @@
+// Collects a step's ops, tensors and accesses while it runs, and makes a profile of them.
 #include "capture/recorder.h"
 
 #include <algorithm>

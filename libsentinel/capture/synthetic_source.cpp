@@ -1,3 +1,4 @@
+// Plays given accesses through windows of open pages, and counts their openings.
 #include "capture/synthetic_source.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Keeps the counts of each tag in its own block, and hands over the list of opened tags.
 #include "capture/tag_counters.h"
 
 #include <cerrno>

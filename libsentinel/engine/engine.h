@@ -1,10 +1,11 @@
 // The engine seam: holds what lies in the arena within a budget of fast memory, and moves it.
-// FrameEngine keeps what is over the budget in a file and guards it (frame_engine.h); NodeEngine
-// keeps it in another NUMA node, where it is used in place (node_engine.h).
+// SsdEngine keeps what is over the budget in a file and guards it (ssd_engine.h); NumaEngine
+// keeps it in another NUMA node, where it is used in place (numa_engine.h).
 //
-// Called by the session: occupy and vacate with each tensor, the rest at op boundaries. Any number
-// of threads may call; none may hold a lock that an engine's own threads need. Addresses are the
-// arena's. What is noexcept either succeeds or ends the process before a wrong number is computed.
+// Called by the session: on_allocate() and on_free() with each tensor, the rest at op boundaries.
+// Any number of threads may call; none may hold a lock that an engine's own threads need. Addresses
+// are the arena's. What is noexcept either succeeds or ends the process before a wrong number is
+// computed.
 #pragma once
 
 #include <array>
@@ -39,6 +40,64 @@ struct EngineCounters {             // since the engine began
 // How a promotion stands when its op begins: the paper's Cases 1, 2 and 3 (section IV-D).
 enum class Arrival : std::uint8_t { in_time, no_room, no_time };
 
+// The slow tier is used where it is: nothing has to be awaited.
+class InPlaceMemory {
+ public:
+  virtual Arrival arrival(std::uintptr_t address, std::uint64_t bytes) const noexcept = 0;
+  // In slow memory stays what has not come.
+  virtual void leave(std::uintptr_t address, std::uint64_t bytes) noexcept = 0;
+  virtual std::uint64_t fast_bytes(std::uintptr_t address, std::uint64_t bytes) const noexcept = 0;
+
+ protected:
+  ~InPlaceMemory() = default;
+};
+
+// The fast tier is a device's memory, which has no guard.
+class DeviceMemory {
+ public:
+  // The stream on which the calling thread computes from now on. Throws Error.
+  virtual void compute_on(void* stream) = 0;
+  // Before whoever made the stream destroys it. Nothing is launched there any more.
+  virtual void forget(void* stream) = 0;
+  // Waits until all has been computed that was launched until now.
+  virtual void finish() noexcept = 0;
+  // Another device is computed on, too; tensors here may be copied to and from it by that device.
+  // False: it has no way to. Throws Error.
+  virtual bool share(int /*device*/) { return true; }
+  // Before the program's libraries end: those that move memory are asked no more, and no thread of
+  // the engine is in a call of the driver when this returns. It waits for some seconds at most.
+  virtual void program_ends() noexcept {}
+
+  // A tensor that no op names, a library's workspace say, may not leave / may again.
+  virtual void pin(std::uintptr_t, std::uint64_t) noexcept {}
+  virtual void unpin(std::uintptr_t, std::uint64_t) noexcept {}
+  // As long as this is asked for nothing that lives leaves, and ops need not tell which tensors
+  // they use. False: it is not so, for something is away or little is free.
+  virtual bool keep_all(bool) noexcept { return false; }
+  // Little is free by now: memory is refused before long. Takes no lock.
+  virtual bool is_short() const noexcept { return false; }
+
+  // A plan's pool, whose tensors live briefly, is held / let go: the memory of a tensor that dies
+  // in it is for one that begins in it, and no fetch ahead of need takes it.
+  virtual void hold_pool(std::uintptr_t, std::uint64_t) noexcept {}
+  virtual void let_pool_go(std::uintptr_t, std::uint64_t) noexcept {}
+
+ protected:
+  ~DeviceMemory() = default;
+};
+
+// A pager may decide what leaves and what is fetched ahead, in the place of a plan.
+class DemandPaging {
+ public:
+  // It decides from now on; null: nobody does. Throws Error where that cannot be.
+  virtual void page(std::unique_ptr<Pager>) = 0;
+  // What is awaited from now on is for a kernel of this name and these arguments, as a hash.
+  virtual void kernel(std::uint64_t hash) noexcept = 0;
+
+ protected:
+  ~DemandPaging() = default;
+};
+
 class Engine {
  public:
   virtual ~Engine() = default;
@@ -58,57 +117,28 @@ class Engine {
   virtual void set_budget(std::uint64_t bytes) = 0;
 
   // A tensor begins / ceases to lie at [address, address + bytes). Whether it is in fast memory as
-  // far as the plan goes, is `wanted`: occupy() answers it, demote() ends it, promote() begins it.
-  // vacate() answers whether all its granules are left with fast memory, which makes them the place
-  // for the next tensor of that size.
-  virtual bool occupy(std::uintptr_t address, std::uint64_t bytes) noexcept = 0;
-  virtual bool vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept = 0;
+  // far as the plan goes, is `wanted`: on_allocate() answers it, demote() ends it, promote() begins
+  // it. on_free() answers whether all its granules are left with fast memory, which makes them the
+  // place for the next tensor of that size.
+  virtual bool on_allocate(std::uintptr_t address, std::uint64_t bytes) noexcept = 0;
+  virtual bool on_free(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept = 0;
   // The op about to run uses it.
   virtual void touch(std::uintptr_t, std::uint64_t) noexcept {}
-  // The op about to run goes through more than fits, side by side: what begins in it gets memory as
-  // it is touched, for what it has not written yet would be the first to leave.
-  virtual void stream() noexcept {}
-  // What has just begun there ends in the same op.
-  virtual void brief(std::uintptr_t, std::uint64_t) noexcept {}
+  // The op about to run uses more than fits, side by side. Tensors that begin in it get memory as
+  // they are touched: one that it has not written yet would be the first to leave.
+  virtual void begin_oversized_op() noexcept {}
+  // The tensor that has just begun there ends in the same op.
+  virtual void transient(std::uintptr_t, std::uint64_t) noexcept {}
 
   // Whether a touch of what is elsewhere brings it. Where nothing does (a GPU's kernels), all that
-  // an op uses has to be awaited before it is launched, a tensor that occupy() refuses has not
+  // an op uses has to be awaited before it is launched, a tensor that on_allocate() refuses has not
   // begun, and an op's end is not the end of its computing.
-  virtual bool guarded() const { return true; }
-  // There: the stream on which the calling thread computes from now on (throws Error), and the
-  // wait until that has been computed which was launched there until now.
-  virtual void compute_on(void* /*stream*/) {}
-  // Before whoever made the stream destroys it. Nothing is launched there any more.
-  virtual void forget(void* /*stream*/) {}
-  virtual void finish() noexcept {}
-  // There: another device is computed on, too; what lies here may be copied to and from it by that
-  // device. False: it has no way to. Throws Error.
-  virtual bool share(int /*device*/) { return true; }
-  // There, before the program's libraries end: those that move memory are asked no more, and no
-  // thread of the engine is in a call of the driver when this returns. It waits for some seconds
-  // at most.
-  virtual void program_ends() noexcept {}
-  // There: from now on a pager decides what leaves and what is fetched ahead, in the place of a
-  // plan. Throws Error where that cannot be. And: what is awaited from now on is for a kernel of
-  // this name and these arguments, as a hash.
-  virtual void page(std::unique_ptr<Pager>) {
-    throw Error("page faults decide on a GPU's memory only");
-  }
-  virtual void kernel(std::uint64_t /*hash*/) noexcept {}
-  // There: a tensor that no op names, a library's workspace say, may not leave / may again.
-  virtual void stay(std::uintptr_t, std::uint64_t) noexcept {}
-  virtual void may_leave(std::uintptr_t, std::uint64_t) noexcept {}
+  bool guarded() const { return guarded_; }
 
-  // There: as long as this is asked for nothing that lives leaves, and ops need not tell what they
-  // use. False: it is not so, for something is away or little is free. Whether that has become of
-  // what is free: memory is refused before long. Takes no lock.
-  virtual bool keep_all(bool) noexcept { return false; }
-  virtual bool is_short() const noexcept { return false; }
-
-  // There: a plan's pool, whose tensors live briefly: the memory of what dies in it is for what
-  // begins there, and no fetch ahead of need takes it / is like all other.
-  virtual void hold_pool(std::uintptr_t, std::uint64_t) noexcept {}
-  virtual void let_pool_go(std::uintptr_t, std::uint64_t) noexcept {}
+  // What only one kind of engine has; null where it is of another kind. Asked for once.
+  virtual InPlaceMemory* in_place() noexcept { return nullptr; }
+  virtual DeviceMemory* device() noexcept { return nullptr; }
+  virtual DemandPaging* paging() noexcept { return nullptr; }
 
   // The tensor's granules leave once no other wanted tensor lies in them / come back.
   virtual void demote(std::uintptr_t address, std::uint64_t bytes) noexcept = 0;
@@ -130,14 +160,6 @@ class Engine {
   // Without a guard: whether an op has begun to use tensors and has not ended. While one has,
   // nothing that was used since the last tick is demoted: it may be about to be launched.
   void launching(bool now) noexcept { launching_.store(now, std::memory_order_relaxed); }
-
-  // Where the slow tier is used in place nothing has to be awaited, and these three are called.
-  virtual bool in_place() const { return false; }
-  virtual Arrival arrival(std::uintptr_t, std::uint64_t) const noexcept { return Arrival::in_time; }
-  virtual void leave(std::uintptr_t, std::uint64_t) noexcept {}  // in slow memory what has not come
-  virtual std::uint64_t fast_bytes(std::uintptr_t, std::uint64_t bytes) const noexcept {
-    return bytes;
-  }
 
   // Memory that dead tensors still hold serves the next ones, wherever those lie. The caller sees
   // to it that no tensor is born meanwhile.
@@ -168,6 +190,7 @@ class Engine {
  protected:
   std::uintptr_t arena_ = 0;
   std::uint64_t arena_bytes_ = 0, granule_ = 0, alignment_ = 64;
+  bool guarded_ = true;
   std::atomic<bool> counting_ = false;
   std::atomic<std::uint64_t> clock_ = 1;
   std::atomic<bool> launching_ = false;

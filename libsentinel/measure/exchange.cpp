@@ -1,3 +1,5 @@
+// Exchanges two sets of blocks through an engine, and times it with and without arithmetic
+// beside it.
 #include "measure/exchange.h"
 
 #include <unistd.h>
@@ -74,12 +76,12 @@ class Arithmetic {
 
 Exchange::Exchange(const EngineOptions& options, std::uint64_t blocks)
     : engine_(options), blocks_(blocks) {
-  const auto least = FrameEngine::minimum_bytes(1, options.depth) / kGranule;
+  const auto least = SsdEngine::minimum_bytes(1, options.depth) / kGranule;
   const auto resident = std::max(blocks / 3, least);
   ahead_ = std::min<std::uint64_t>(12, resident / 2);
   engine_.set_budget(resident * kGranule);
   for (std::uint64_t n = 0; n < blocks; ++n) {
-    engine_.occupy(at(n), kGranule);
+    engine_.on_allocate(at(n), kGranule);
     auto* words = reinterpret_cast<std::uint64_t*>(at(n));
     for (std::uint64_t i = 0; i < kGranule / 8; ++i) words[i] = (n + i) * 0x9E3779B97F4A7C15ull;
     engine_.demote(at(n), kGranule);
@@ -108,8 +110,8 @@ Exchange::Run Exchange::run() {
     engine_.promote(at(n + ahead_), kGranule);
     engine_.await(at(n), kGranule);
     touch(n);
-    engine_.vacate(at(n), kGranule, true);
-    engine_.occupy(at(n + blocks_), kGranule);
+    engine_.on_free(at(n), kGranule, true);
+    engine_.on_allocate(at(n + blocks_), kGranule);
     touch(n + blocks_);
     engine_.demote(at(n + blocks_), kGranule);
   }

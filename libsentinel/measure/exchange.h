@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "engine/ssd/frame_engine.h"
+#include "engine/ssd/ssd_engine.h"
 
 namespace sentinel {
 
@@ -31,7 +31,7 @@ class Exchange {
   void touch(std::uint64_t n) const;
   std::uint64_t moved() const;
 
-  FrameEngine engine_;
+  SsdEngine engine_;
   std::uint64_t blocks_, ahead_;
 };
 

@@ -1,3 +1,4 @@
+// Times a GPU's copies and mappings through the driver's seam, and takes the medians.
 #include <algorithm>
 #include <array>
 #include <initializer_list>
@@ -5,8 +6,8 @@
 
 #include "base/clock.h"
 #include "base/units.h"
+#include "engine/gpu/gpu_engine.h"
 #include "engine/gpu/managed_driver.h"
-#include "engine/gpu/pool_engine.h"
 #include "engine/granule.h"
 #include "measure/measure.h"
 #include "plan/check/plan_file.h"
@@ -81,14 +82,14 @@ class Rig {
   }
 
  private:
-  struct Range {
+  struct MappedRange {
     std::uint64_t bytes = 0, reserved = 0;  // of each chunk; of addresses
     std::uintptr_t address = 0;
     std::vector<gpu::Chunk> chunks;
     bool mapped = false;
   };
 
-  void make(Range& range, std::uint64_t bytes, std::size_t chunks) {
+  void make(MappedRange& range, std::uint64_t bytes, std::size_t chunks) {
     range.bytes = bytes;
     range.reserved = bytes * chunks;
     range.address = driver_.reserve(range.reserved);
@@ -98,15 +99,15 @@ class Rig {
       range.chunks.push_back(*chunk);
     }
   }
-  void map(Range& range) {
+  void map(MappedRange& range) {
     driver_.map_all(range.address, range.bytes, range.chunks);
     range.mapped = true;
   }
-  void unmap(Range& range) {
+  void unmap(MappedRange& range) {
     driver_.unmap_all(range.address, range.bytes, range.chunks.size());
     range.mapped = false;
   }
-  void give_back(Range& range) {
+  void give_back(MappedRange& range) {
     if (range.mapped) unmap(range);
     for (const auto chunk : range.chunks) driver_.destroy(chunk);
     if (range.address != 0) driver_.unreserve(range.address, range.reserved);
@@ -152,8 +153,8 @@ class Rig {
 
   gpu::Driver& driver_;
   std::uint64_t granule_, bytes_;
-  std::array<Range, 2> device_;
-  Range granules_;
+  std::array<MappedRange, 2> device_;
+  MappedRange granules_;
   std::array<void*, 2> host_{};
   std::array<gpu::Stream, 2> streams_{};
   std::array<gpu::Event, 2> events_{};
@@ -162,20 +163,21 @@ class Rig {
 }  // namespace
 
 std::unique_ptr<gpu::Driver> open_gpu(const SessionOptions& options) {
-  auto driver = gpu::open_driver(*options.gpu, options.cuda);
-  if (options.gpu_memory == "managed") return gpu::make_managed_driver(std::move(driver));
+  auto driver = gpu::open_driver(*options.gpu.device, options.gpu.cuda);
+  if (options.gpu.memory == "managed") return gpu::make_managed_driver(std::move(driver));
   return driver;
 }
 
 SessionOptions with_gpu_memory(SessionOptions options, const KnownMachine& known) {
-  if (options.gpu && options.count == "kernel") options.gpu_memory = kPageable;
-  if (options.gpu && options.count == kCupti && options.gpu_memory == "auto")
-    options.gpu_memory = "managed";
-  if (options.gpu_memory != "auto") return options;
-  options.gpu_memory = "pools";
-  if (!options.gpu || options.host_bytes != 0 || !options.machine.empty()) return options;
+  if (options.gpu.device && options.counting.source == "kernel") options.gpu.memory = kPageable;
+  if (options.gpu.device && options.counting.source == kCupti && options.gpu.memory == "auto")
+    options.gpu.memory = "managed";
+  if (options.gpu.memory != "auto") return options;
+  options.gpu.memory = "pools";
+  if (!options.gpu.device || options.gpu.host_bytes != 0 || !options.machine.empty())
+    return options;
   auto managed = options;
-  managed.gpu_memory = "managed";
+  managed.gpu.memory = "managed";
   if (!options.plan.empty())
     return plan::read_plan(options.plan).machine == local_machine(managed) ? managed : options;
   if (options.profile.empty()) return options;

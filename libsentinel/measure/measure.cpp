@@ -1,3 +1,5 @@
+// Times the slow tier's reads and writes and memory's bandwidth, and describes this machine by
+// them.
 #include "measure/measure.h"
 
 #include <fmt/format.h>
@@ -208,30 +210,30 @@ Machine measure_machine(const std::string& directory, bool allow_memory) {
 }
 
 Machine measure_machine(const SessionOptions& options) {
-  if (options.gpu)
-    return measure_gpu(*open_gpu(options), local_machine(options), options.granule_bytes);
-  if (options.nodes) return measure_nodes(*options.nodes, options.granule_bytes);
-  return measure_machine(options.slow_directory, options.allow_tmpfs);
+  if (options.gpu.device)
+    return measure_gpu(*open_gpu(options), local_machine(options), options.tiers.granule_bytes);
+  if (options.tiers.nodes) return measure_nodes(*options.tiers.nodes, options.tiers.granule_bytes);
+  return measure_machine(options.tiers.slow_directory, options.tiers.allow_tmpfs);
 }
 
 SessionOptions of_drive(SessionOptions options) {
-  options.gpu.reset();
-  options.driver.reset();
+  options.gpu.device.reset();
+  options.gpu.driver.reset();
   options.machine.clear();
-  if (options.io == kCuFile) options.io = "auto";
+  if (options.moves.io == kCuFile) options.moves.io = "auto";
   return options;
 }
 
 gpu::HostOptions host_options(const SessionOptions& options) {
-  const bool direct = options.io == kCuFile;
-  return {.bytes = options.host_bytes,
-          .directory = options.slow_directory,
-          .allow_memory = options.allow_tmpfs,
-          .io = parse_io_backend(direct ? "threads" : options.io),
-          .depth = options.depth,
-          .inject = options.inject,
-          .checksums = options.checksums,
-          .cufile = direct ? options.cufile : ""};
+  const bool direct = options.moves.io == kCuFile;
+  return {.bytes = options.gpu.host_bytes,
+          .directory = options.tiers.slow_directory,
+          .allow_memory = options.tiers.allow_tmpfs,
+          .io = parse_io_backend(direct ? "threads" : options.moves.io),
+          .depth = options.moves.depth,
+          .inject = options.moves.inject,
+          .checksums = options.moves.checksums,
+          .cufile = direct ? options.gpu.cufile : ""};
 }
 
 // What goes between the device and either crosses the link to the host. Where that was measured as
@@ -240,7 +242,7 @@ gpu::HostOptions host_options(const SessionOptions& options) {
 void put_drive_below(Machine& machine, const SessionOptions& options) {
   auto& tiers = machine.tiers;
   if (tiers.size() < 2) throw Error(fmt::format("machine {} has no host's memory", machine.name));
-  tiers[1].capacity = gpu::HostStore::capacity(host_options(options), options.granule_bytes);
+  tiers[1].capacity = gpu::HostStore::capacity(host_options(options), options.tiers.granule_bytes);
   if (tiers.size() > 2) return;
   const auto drive = of_drive(options);
   const auto below = known_machine(drive);
@@ -259,9 +261,9 @@ Machine known_machine(const SessionOptions& options) {
 bool is_measured(const SessionOptions& options) {
   const auto name = local_machine(options);
   if (!sim::has_local_machine(name)) return false;
-  if (options.nodes || options.gpu) return true;
+  if (options.tiers.nodes || options.gpu.device) return true;
   try {
-    return sim::find_machine(name).source == measured_on(options.slow_directory);
+    return sim::find_machine(name).source == measured_on(options.tiers.slow_directory);
   } catch (const Error&) {  // damaged: to be measured anew
     return false;
   }

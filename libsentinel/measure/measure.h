@@ -5,8 +5,8 @@
 #include <functional>
 #include <string>
 
-#include "engine/gpu/driver.h"
-#include "engine/gpu/host_store.h"
+#include "engine/gpu/cuda_driver.h"
+#include "engine/gpu/store/host_store.h"
 #include "engine/io/executors.h"
 #include "options/options.h"
 #include "sentinel/machine.h"
@@ -27,7 +27,7 @@ TierSpeed measure_slow_tier(const std::string& directory, std::uint64_t bytes,
 // seen while it did both.
 double port_bw(const TierSpeed&);
 double measure_memory_bw();  // copying, bytes per second
-// The driver of `options.gpu`, with memory from pools or managed. Throws Error.
+// The driver of `options.gpu.device`, with memory from pools or managed. Throws Error.
 std::unique_ptr<gpu::Driver> open_gpu(const SessionOptions&);
 // The options with a way to a GPU's memory settled: what a source that counts needs. Where they
 // leave it open ("auto"), that of the plan, else the one that `known` tells to move more; managed

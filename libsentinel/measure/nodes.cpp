@@ -1,3 +1,4 @@
+// Times reads, copies and move_pages between NUMA nodes.
 #include "measure/nodes.h"
 
 #include <fmt/format.h>

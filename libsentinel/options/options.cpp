@@ -1,61 +1,83 @@
+// Reads each variable by its row of the table, and those by hand that set several fields.
 #include "options/options.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
-#include <cctype>
 #include <charconv>
 #include <cstdlib>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/files.h"
-#include "engine/gpu/host_store.h"
+#include "engine/gpu/store/host_store.h"
 #include "engine/granule.h"
+#include "engine/host/ranks.h"
 #include "engine/io/slow_file.h"
+#include "options/table.h"
 #include "sentinel/error.h"
 
 namespace sentinel {
 namespace {
 
-std::string value_of(std::string_view variable) {
-  const auto row = std::find_if(kOptionTable.begin(), kOptionTable.end(),
-                                [&](const OptionRow& r) { return r.variable == variable; });
-  const char* set = std::getenv(row->variable);
-  return set != nullptr && *set != '\0' ? set : row->fallback;
-}
+std::string value_of(std::string_view variable) { return value_of(option_row(variable)); }
 
-// "SENTINEL_ALLOW_TMPFS": "--allow-tmpfs".
-std::string option_of(std::string_view variable) {
-  std::string option = "--";
-  for (const char c : variable.substr(std::string_view("SENTINEL_").size()))
-    option += c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return option;
-}
-
-std::uint64_t number_of(std::string_view variable, std::uint64_t least, std::uint64_t most) {
-  const auto text = value_of(variable);
+std::uint64_t number_of(const OptionRow& row, const std::string& text) {
+  const bool flag = row.type == OptionType::flag;
+  const std::uint64_t least = flag ? 0 : row.least, most = flag ? 1 : row.most;
   std::uint64_t number = 0;
   const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (ec != std::errc() || *end != '\0' || number < least || number > most)
-    throw Error(fmt::format("{} ({}): \"{}\" is not a whole number from {} to {}",
-                            option_of(variable), variable, text, least, most));
+    throw Error(fmt::format("{} ({}): \"{}\" is not a whole number from {} to {}", flag_of(row),
+                            row.variable, text, least, most));
   return number;
 }
+
+// "record, run or arena".
+std::string any_of(std::vector<std::string> words) {
+  const auto last = std::move(words.back());
+  words.pop_back();
+  return fmt::format("{} or {}", fmt::join(words, ", "), last);
+}
+
+// One rank says it for all.
+void tell_shared(SessionOptions& options, const std::string& pattern, const Rank& rank) {
+  if (rank.rank.value_or(0) != 0 || !is_shared_name(pattern, rank)) return;
+  options.rank_note =
+      fmt::format("{} ranks would all write {}: each writes {}, where %r is its rank", rank.ranks,
+                  pattern, with_rank(pattern));
+}
+
+// Puts a value into the row's field.
+struct Read {
+  const OptionRow& row;
+  const std::string& text;
+  SessionOptions& options;
+  const Rank& rank;
+
+  void operator()(std::monostate) const {}
+  void operator()(FieldOf<std::string> field) const {
+    field(options) = row.type == OptionType::written ? name_of_rank(text, rank) : text;
+  }
+  void operator()(FieldOf<bool> field) const { field(options) = number_of(row, text) != 0; }
+  void operator()(FieldOf<std::uint32_t> field) const {
+    field(options) = static_cast<std::uint32_t>(number_of(row, text));
+  }
+  void operator()(FieldOf<std::uint64_t> field) const {
+    field(options) = row.type == OptionType::bytes ? parse_bytes(text) : number_of(row, text);
+  }
+};
 
 Mode mode_of(const std::string& text) {
   if (text.empty()) return Mode::none;
   if (text == "record") return Mode::record;
   if (text == "run") return Mode::run;
   if (text == "arena") return Mode::arena;
-  throw Error(fmt::format("SENTINEL_MODE=\"{}\" is not record, run or arena", text));
-}
-
-std::string with_pid(std::string path) {
-  if (const auto at = path.find("%p"); at != std::string::npos)
-    path.replace(at, 2, std::to_string(getpid()));
-  return path;
+  throw Error(fmt::format("SENTINEL_MODE=\"{}\" is not {}", text,
+                          any_of(words_of(option_row("SENTINEL_MODE")))));
 }
 
 // Huge pages where there are any; 4 KiB, the paper's, where not.
@@ -90,21 +112,59 @@ std::uint64_t gpu_granule_of(const std::string& text) {
   return bytes;
 }
 
+void read_tiers(SessionOptions& options) {
+  const auto tiers = value_of("SENTINEL_TIERS"), granule = value_of("SENTINEL_GRANULE");
+  options.gpu.device = parse_gpu_tier(tiers);
+  if (!options.gpu.device) options.tiers.nodes = parse_node_tiers(tiers);
+  options.tiers.granule_bytes = options.gpu.device    ? gpu_granule_of(granule)
+                                : options.tiers.nodes ? granule_of(granule)
+                                                      : kGranule;
+}
+
+void settle_host_memory(SessionOptions& options) {
+  const auto ways = words_of(option_row("SENTINEL_GPU_MEMORY"));
+  if (std::ranges::find(ways, options.gpu.memory) == ways.end())
+    throw Error(fmt::format("--gpu-memory {}: {}", options.gpu.memory, any_of(ways)));
+  const auto host = value_of("SENTINEL_HOST_MEMORY");
+  if (host.empty()) return;
+  if (!options.gpu.device || options.gpu.memory == "managed")
+    throw Error("--host-memory is for a GPU's pools: give --tiers fast=gpu0,slow=host as well");
+  options.gpu.host_bytes = round_down(options.gpu.host_bytes, options.tiers.granule_bytes);
+  const auto least = gpu::HostStore::kLeast * options.tiers.granule_bytes;
+  if (options.gpu.host_bytes < least)
+    throw Error(fmt::format("--host-memory {}: between a GPU and a file {} are the least", host,
+                            print_bytes(least)));
+}
+
+void settle_io(SessionOptions& options) {
+  if (options.moves.io == kCuFile && options.gpu.host_bytes == 0) {
+    if (options.mode == Mode::run)
+      throw Error(
+          "--io cufile is between a GPU and a file: give --tiers fast=gpu0,slow=host and "
+          "--host-memory as well");
+    options.moves.io = "auto";  // a recording has no such file
+  }
+  options.moves.checksums =
+      checksums_of(value_of("SENTINEL_CHECKSUM"), options.moves.io == kCuFile);
+}
+
 // Of the name of a machine that is measured with another granule than most.
 std::string granule_suffix(const SessionOptions& options) {
-  return options.granule_bytes == kGpuGranule ? ""
-                                              : fmt::format("-{}m", options.granule_bytes / 1_MiB);
+  return options.tiers.granule_bytes == kGpuGranule
+             ? ""
+             : fmt::format("-{}m", options.tiers.granule_bytes / 1_MiB);
 }
 
 }  // namespace
 
 std::string local_machine(const SessionOptions& options) {
-  const auto disks = split_directories(options.slow_directory).size();
-  if (options.gpu)
-    return fmt::format("local-gpu{}-{}{}", *options.gpu, options.gpu_memory,
+  const auto disks = split_directories(options.tiers.slow_directory).size();
+  if (options.gpu.device)
+    return fmt::format("local-gpu{}-{}{}", *options.gpu.device, options.gpu.memory,
                        granule_suffix(options));
-  if (!options.nodes) return disks > 1 ? fmt::format("local-{}-disks", disks) : "local";
-  return "local-" + print(*options.nodes) + (options.granule_bytes == 4_KiB ? "-4k" : "");
+  if (!options.tiers.nodes) return disks > 1 ? fmt::format("local-{}-disks", disks) : "local";
+  return "local-" + print(*options.tiers.nodes) +
+         (options.tiers.granule_bytes == 4_KiB ? "-4k" : "");
 }
 
 std::optional<int> parse_gpu_tier(const std::string& text) {
@@ -123,61 +183,22 @@ std::optional<int> parse_gpu_tier(const std::string& text) {
 }
 
 SessionOptions options_from_environment() {
-  SessionOptions options{.mode = mode_of(value_of("SENTINEL_MODE")),
-                         .output = with_pid(value_of("SENTINEL_OUTPUT")),
-                         .policy = value_of("SENTINEL_POLICY"),
-                         .profile = value_of("SENTINEL_PROFILE"),
-                         .plan = value_of("SENTINEL_PLAN"),
-                         .slow_directory = value_of("SENTINEL_DIR"),
-                         .summary = with_pid(value_of("SENTINEL_SUMMARY")),
-                         .machine = value_of("SENTINEL_MACHINE"),
-                         .io = value_of("SENTINEL_IO"),
-                         .move = value_of("SENTINEL_MOVE"),
-                         .count = value_of("SENTINEL_COUNT"),
-                         .late = value_of("SENTINEL_LATE"),
-                         .inject = value_of("SENTINEL_INJECT"),
-                         .command = value_of("SENTINEL_COMMAND"),
-                         .cuda = value_of("SENTINEL_CUDA"),
-                         .cufile = value_of("SENTINEL_CUFILE"),
-                         .cupti = value_of("SENTINEL_CUPTI"),
-                         .gpu_memory = value_of("SENTINEL_GPU_MEMORY")};
+  SessionOptions options;
+  options.mode = mode_of(value_of("SENTINEL_MODE"));
+  const auto rank = rank_of_process();
+  for (const auto& row : option_table()) {
+    const auto text = value_of(row);
+    if (text.empty()) continue;
+    std::visit(Read{row, text, options, rank}, row.into);
+    if (row.type == OptionType::written) tell_shared(options, text, rank);
+  }
   if (const auto fast = value_of("SENTINEL_FAST"); !fast.empty()) options.fast = parse_budget(fast);
-  if (!value_of("SENTINEL_WINDOW").empty())
-    options.window_pages = static_cast<std::uint32_t>(number_of("SENTINEL_WINDOW", 1, 1u << 24));
-  options.exact = number_of("SENTINEL_EXACT", 0, 1) != 0;
-  options.allow_tmpfs = number_of("SENTINEL_ALLOW_TMPFS", 0, 1) != 0;
-  options.quiet = number_of("SENTINEL_QUIET", 0, 1) != 0;
-  options.inspect = number_of("SENTINEL_INSPECT", 0, 1) != 0;
-  options.watch_every = static_cast<std::uint32_t>(number_of("SENTINEL_WATCH", 0, 1u << 20));
-  options.depth = number_of("SENTINEL_DEPTH", 1, 256);
-  options.rated_tb = number_of("SENTINEL_RATED_TB", 1, 1'000'000);
-  options.arena_bytes = round_up(parse_bytes(value_of("SENTINEL_ARENA")), kGranule);
-  options.gpu = parse_gpu_tier(value_of("SENTINEL_TIERS"));
-  if (!options.gpu) options.nodes = parse_node_tiers(value_of("SENTINEL_TIERS"));
-  const auto granule = value_of("SENTINEL_GRANULE");
-  options.granule_bytes = options.gpu     ? gpu_granule_of(granule)
-                          : options.nodes ? granule_of(granule)
-                                          : kGranule;
-  if (options.gpu_memory != "pools" && options.gpu_memory != "managed" &&
-      options.gpu_memory != "auto")
-    throw Error(fmt::format("--gpu-memory {}: pools, managed or auto", options.gpu_memory));
-  if (const auto host = value_of("SENTINEL_HOST_MEMORY"); !host.empty()) {
-    if (!options.gpu || options.gpu_memory == "managed")
-      throw Error("--host-memory is for a GPU's pools: give --tiers fast=gpu0,slow=host as well");
-    options.host_bytes = round_down(parse_bytes(host), options.granule_bytes);
-    const auto least = gpu::HostStore::kLeast * options.granule_bytes;
-    if (options.host_bytes < least)
-      throw Error(fmt::format("--host-memory {}: between a GPU and a file {} are the least", host,
-                              print_bytes(least)));
-  }
-  if (options.io == kCuFile && options.host_bytes == 0) {
-    if (options.mode == Mode::run)
-      throw Error(
-          "--io cufile is between a GPU and a file: give --tiers fast=gpu0,slow=host and "
-          "--host-memory as well");
-    options.io = "auto";  // a recording has no such file
-  }
-  options.checksums = checksums_of(value_of("SENTINEL_CHECKSUM"), options.io == kCuFile);
+  options.tiers.arena_bytes = round_up(options.tiers.arena_bytes, kGranule);
+  const char* arena = std::getenv("SENTINEL_ARENA");
+  options.tiers.arena_asked = arena != nullptr && *arena != '\0';
+  read_tiers(options);
+  settle_host_memory(options);
+  settle_io(options);
   return options;
 }
 

@@ -1,3 +1,4 @@
+// Finds the reporter of a view and a format, and names those there are.
 #include "report/report.h"
 
 #include <fmt/format.h>

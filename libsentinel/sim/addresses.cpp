@@ -1,3 +1,4 @@
+// Replays a step's allocations until they repeat, and notes each tensor's addresses.
 #include "sim/addresses.h"
 
 #include <algorithm>

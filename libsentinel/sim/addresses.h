@@ -6,16 +6,13 @@
 
 #include "plan/step/storage.h"
 #include "sentinel/profile.h"
+#include "sim/address_range.h"
 #include "sim/caching_allocator.h"
 
 namespace sentinel::sim {
 
 class Addresses {
  public:
-  struct Range {
-    std::uint64_t begin = 0, bytes = 0;  // addresses
-    TensorId tensor;
-  };
   struct Operand {
     std::uint32_t storage = 0;
     bool read = false, written = false;
@@ -26,7 +23,7 @@ class Addresses {
   explicit Addresses(const Profile&);
 
   std::size_t size() const { return ranges_.size(); }
-  const Range& range(std::uint32_t storage) const { return ranges_[storage]; }
+  const AddressRange& range(std::uint32_t storage) const { return ranges_[storage]; }
   const std::vector<Operand>& operands(OpId op) const { return operands_[op.index()]; }
   const std::vector<std::uint32_t>& carried() const { return carried_; }  // alive between steps
   const std::vector<std::uint32_t>& births(OpId op) const { return births_[op.index()]; }
@@ -42,7 +39,7 @@ class Addresses {
   void index(const Profile&, const std::vector<plan::Storage>&);
   bool step();  // whether any address changed
 
-  std::vector<Range> ranges_;  // by storage
+  std::vector<AddressRange> ranges_;  // by storage
   std::vector<std::vector<Operand>> operands_;
   std::vector<std::uint32_t> carried_;
   std::vector<std::vector<std::uint32_t>> births_, deaths_;

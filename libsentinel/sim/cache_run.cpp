@@ -1,3 +1,4 @@
+// Runs a step's accesses through a direct-mapped cache, page by page.
 #include "sim/cache_run.h"
 
 #include <fmt/format.h>

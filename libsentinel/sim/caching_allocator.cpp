@@ -1,3 +1,4 @@
+// Splits and merges blocks of segments by PyTorch's rules.
 #include "sim/caching_allocator.h"
 
 #include <iterator>

@@ -1,3 +1,4 @@
+// Reads a machine description from TOML, and checks its tiers, links and units.
 #include "sim/machine_file.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Runs a pager's policy kernel by kernel, until its steps repeat.
 #include "sim/paging.h"
 
 #include <fmt/format.h>
@@ -15,7 +16,7 @@
 #include "sentinel/error.h"
 #include "sim/addresses.h"
 #include "sim/cache_run.h"
-#include "sim/noise.h"
+#include "sim/job/noise.h"
 #include "sim/unified_memory.h"
 
 namespace sentinel::sim {
@@ -31,11 +32,6 @@ std::uint64_t hash(std::string_view text) {  // FNV-1a: the same everywhere
   std::uint64_t h = 0xcbf29ce484222325;
   for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return h;
-}
-
-UnifiedMemory::Range range_of(const Addresses& addresses, std::uint32_t storage) {
-  const Addresses::Range& r = addresses.range(storage);
-  return {r.begin, r.bytes, r.tensor};
 }
 
 using Clock = std::chrono::steady_clock;
@@ -71,7 +67,7 @@ class PagedRun {
         memory_(commons_, pager, options.fast_bytes),
         addresses_(profile) {
     require_followed(addresses_, profile.ops.size());
-    for (std::uint32_t s : addresses_.carried()) memory_.hand_out(range_of(addresses_, s));
+    for (std::uint32_t s : addresses_.carried()) memory_.hand_out(addresses_.range(s));
   }
 
   SimResult run() {
@@ -127,7 +123,7 @@ class PagedRun {
     const double begin_us = commons_.now_us();
     for (std::uint32_t s : addresses_.births(op)) {
       addresses_.allocate(s);
-      memory_.hand_out(range_of(addresses_, s));
+      memory_.hand_out(addresses_.range(s));
     }
     pager_.kernel_start(kernel_hash(op));
     touch(op);
@@ -141,7 +137,7 @@ class PagedRun {
     compute(op);
     pager_.kernel_end();
     for (std::uint32_t s : addresses_.deaths(op)) {
-      memory_.take_back(range_of(addresses_, s));
+      memory_.take_back(addresses_.range(s));
       addresses_.free(s);
     }
     const double late = commons_.now_us() - begin_us - op_us(op) - (result_.shared_us - before_us);
@@ -162,7 +158,7 @@ class PagedRun {
     std::uint64_t bytes = 0;
     memory_.begin_kernel();
     for (const auto& operand : addresses_.operands(op)) {
-      memory_.touch(range_of(addresses_, operand.storage));
+      memory_.touch(addresses_.range(operand.storage));
       bytes += addresses_.range(operand.storage).bytes;
     }
     touched_bytes_ += bytes;

@@ -1,3 +1,4 @@
+// Plans where the policy makes plans, and simulates what it made.
 #include "sim/run.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Advances jobs and fabric from event to event until all steps are over.
 #include "sim/simulator.h"
 
 #include <fmt/format.h>
@@ -12,8 +13,8 @@
 #include "plan/step/parts.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
-#include "sim/commons.h"
-#include "sim/job_run.h"
+#include "sim/fluid/commons.h"
+#include "sim/job/job_run.h"
 
 namespace sentinel::sim {
 namespace {

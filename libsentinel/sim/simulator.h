@@ -23,7 +23,7 @@
 #include "sentinel/plan.h"
 #include "sentinel/policy.h"
 #include "sentinel/profile.h"
-#include "sim/simulation.h"
+#include "sim/fluid/simulation.h"
 
 namespace sentinel::sim {
 

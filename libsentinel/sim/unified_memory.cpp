@@ -1,3 +1,4 @@
+// Serves faults in batches, evicts blocks, and fetches ahead as a pager asks.
 #include "sim/unified_memory.h"
 
 #include <fmt/format.h>
@@ -44,7 +45,7 @@ UnifiedMemory::UnifiedMemory(Commons& commons, Pager& pager, std::uint64_t fast_
 
 // Visit(id, block, pages): the pages of the range in each block it overlaps.
 template <class Visit>
-void UnifiedMemory::for_blocks(const Range& range, Visit visit) {
+void UnifiedMemory::for_blocks(const AddressRange& range, Visit visit) {
   const std::uint64_t first = range.begin / kPageBytes,
                       last = (range.begin + range.bytes + kPageBytes - 1) / kPageBytes;
   const std::uint64_t end = (last + kBlockPages - 1) / kBlockPages;
@@ -56,22 +57,22 @@ void UnifiedMemory::for_blocks(const Range& range, Visit visit) {
   }
 }
 
-void UnifiedMemory::hand_out(const Range& range) {
-  for_blocks(range, [](BlockId, Block& b, auto, auto) { ++b.active; });
+void UnifiedMemory::hand_out(const AddressRange& range) {
+  for_blocks(range, [](BlockId, UnifiedBlock& b, auto, auto) { ++b.active; });
 }
 
-void UnifiedMemory::take_back(const Range& range) {
-  for_blocks(range, [](BlockId, Block& b, auto, auto) { --b.active; });
+void UnifiedMemory::take_back(const AddressRange& range) {
+  for_blocks(range, [](BlockId, UnifiedBlock& b, auto, auto) { --b.active; });
 }
 
 bool UnifiedMemory::present(BlockId id) const {
-  const Block& b = block(id);
+  const UnifiedBlock& b = block(id);
   return b.held == b.touched && b.state != State::leaving &&
          (b.state != State::absent || b.touched == 0);
 }
 
-void UnifiedMemory::touch(const Range& range) {
-  for_blocks(range, [&](BlockId id, Block& b, std::uint64_t first, std::uint64_t last) {
+void UnifiedMemory::touch(const AddressRange& range) {
+  for_blocks(range, [&](BlockId id, UnifiedBlock& b, std::uint64_t first, std::uint64_t last) {
     pager_.touched(id);
     b.tensor = range.tensor;
     if (b.touched < kBlockPages) b.touched += set_bits(b.mask, first, last);
@@ -116,7 +117,7 @@ bool UnifiedMemory::make_room(std::uint64_t bytes, bool pressing) {
 }
 
 void UnifiedMemory::evict(BlockId id) {
-  Block& b = block(id);
+  UnifiedBlock& b = block(id);
   if (pager_.invalidates() && b.active == 0) {
     commons_.give(account_, b.held * kPageBytes);
     b.held = 0;
@@ -154,7 +155,7 @@ void UnifiedMemory::written(std::uint32_t tier, const std::vector<BlockId>& grou
   out_[tier].busy = false;
   out_[tier].free_since_us = commons_.now_us();
   for (BlockId id : group) {
-    Block& b = block(id);
+    UnifiedBlock& b = block(id);
     leaving_bytes_ -= b.held * kPageBytes;
     commons_.give(account_, b.held * kPageBytes);
     b.held = 0;
@@ -212,7 +213,7 @@ void UnifiedMemory::fetch_ahead() {
   std::size_t kept = 0, i = 0;
   for (; i < commands_.size(); ++i) {
     const BlockId id = commands_[i];
-    const Block& b = block(id);
+    const UnifiedBlock& b = block(id);
     if (present(id)) continue;
     Lane& lane = ahead_[b.tier];
     if (b.state == State::leaving || b.state == State::arriving || lane.busy) {
@@ -231,7 +232,7 @@ void UnifiedMemory::bring(const std::vector<BlockId>& ids, double delay_us, Lane
   std::uint64_t bytes = 0;
   const std::uint32_t tier = block(ids.front()).tier;
   for (BlockId id : ids) {
-    Block& b = block(id);
+    UnifiedBlock& b = block(id);
     if (b.state == State::resident) pager_.left(id);  // not a victim meanwhile
     commons_.take(account_, missing_bytes(b));
     b.held = b.touched;
@@ -250,7 +251,7 @@ void UnifiedMemory::arrived(const std::vector<BlockId>& ids, Lane& lane) {
   lane.busy = false;
   lane.free_since_us = commons_.now_us();
   for (BlockId id : ids) {
-    Block& b = block(id);
+    UnifiedBlock& b = block(id);
     if (b.tier != 0) commons_.unstore(b.tier, b.stored * kPageBytes);
     b.tier = 0;
     b.stored = 0;

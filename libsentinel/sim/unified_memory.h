@@ -20,26 +20,22 @@
 #include <vector>
 
 #include "sentinel/paging.h"
-#include "sim/commons.h"
+#include "sim/address_range.h"
+#include "sim/fluid/commons.h"
 
 namespace sentinel::sim {
 
 class UnifiedMemory final : public BlockView {
  public:
-  struct Range {  // of addresses
-    std::uint64_t begin = 0, bytes = 0;
-    TensorId tensor;
-  };
-
   // Throws Error where fast memory holds less than a block.
   UnifiedMemory(Commons&, Pager&, std::uint64_t fast_bytes);
 
   // What the framework's allocator has handed out.
-  void hand_out(const Range&);
-  void take_back(const Range&);
+  void hand_out(const AddressRange&);
+  void take_back(const AddressRange&);
 
   void begin_kernel() { batch_left_ = 0; }
-  void touch(const Range&);                     // by the kernel that begins
+  void touch(const AddressRange&);              // by the kernel that begins
   bool served() const { return needed_ == 0; }  // all it touched has come
   void settle();                                // starts what can start
 
@@ -56,7 +52,7 @@ class UnifiedMemory final : public BlockView {
 
  private:
   enum class State : std::uint8_t { absent, arriving, resident, leaving };
-  struct Block {
+  struct UnifiedBlock {
     std::array<std::uint64_t, kBlockPages / 64> mask{};  // pages touched so far
     std::uint16_t touched = 0;                           // how many
     std::uint16_t held = 0;                              // pages of fast memory
@@ -77,12 +73,16 @@ class UnifiedMemory final : public BlockView {
     double free_since_us = -1;
   };
 
-  Block& block(BlockId b) { return blocks_[b.index()]; }
-  const Block& block(BlockId b) const { return blocks_[b.index()]; }
+  UnifiedBlock& block(BlockId b) { return blocks_[b.index()]; }
+  const UnifiedBlock& block(BlockId b) const { return blocks_[b.index()]; }
   template <class Visit>
-  void for_blocks(const Range&, Visit);
-  static bool complete(const Block& b) { return b.state == State::resident && b.held == b.touched; }
-  static std::uint64_t missing_bytes(const Block& b) { return (b.touched - b.held) * kPageBytes; }
+  void for_blocks(const AddressRange&, Visit);
+  static bool complete(const UnifiedBlock& b) {
+    return b.state == State::resident && b.held == b.touched;
+  }
+  static std::uint64_t missing_bytes(const UnifiedBlock& b) {
+    return (b.touched - b.held) * kPageBytes;
+  }
   void fault(BlockId, std::uint64_t pages);
   double latency_us(std::uint32_t tier, const Lane&) const;
   bool make_room(std::uint64_t bytes, bool pressing);
@@ -98,7 +98,7 @@ class UnifiedMemory final : public BlockView {
   Commons& commons_;
   Account& account_;
   Pager& pager_;
-  std::vector<Block> blocks_;
+  std::vector<UnifiedBlock> blocks_;
   std::deque<Fault> faults_;
   std::vector<BlockId> commands_;
   Lane demand_;

@@ -1,3 +1,4 @@
+// Computes lifetimes, uses, access counts and peaks from a profile.
 #include "sentinel/analysis.h"
 
 #include <algorithm>

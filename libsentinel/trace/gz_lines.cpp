@@ -1,33 +1,20 @@
+// Reads lines through zlib, each within a limit.
 #include "trace/gz_lines.h"
 
 #include <fmt/format.h>
 
-#include <cerrno>
-
-#include "base/input.h"
-#include "base/units.h"
 #include "sentinel/error.h"
 
 namespace sentinel {
 namespace {
 
 constexpr std::size_t chunk = 256 << 10;
-constexpr InputKind kTraces{"traces", GzLines::max_bytes, "import one step of it"};
 
 }  // namespace
 
-gzFile open_gz(const std::string& path, const std::string& attempt) {
-  auto input = open_input(path, attempt, kTraces);
-  const gzFile file = gzdopen(input.get(), "rb");
-  if (file == nullptr) throw Error(attempt, ENOMEM);
-  input.release();
-  return file;
-}
-
 GzLines::GzLines(const std::string& path) : path_(path) {
   const std::string attempt = fmt::format("cannot read trace {}", path);
-  file_ = open_gz(path, attempt);
-  gzbuffer(file_, chunk);
+  file_ = open_gz(path, attempt, GzLines::kTraces);
 }
 
 std::string GzLines::place() const { return fmt::format("{}:{}", path_, number_); }
@@ -37,24 +24,8 @@ bool GzLines::fill() {
   begin_ = 0;
   const std::size_t had = buffer_.size();
   buffer_.resize(had + chunk);
-  const int got = gzread(file_, buffer_.data() + had, chunk);
-  int error = Z_OK;
-  gzerror(file_, &error);
-  // Z_BUF_ERROR: the compressed stream stops before its end.
-  if (got < 0 || error == Z_BUF_ERROR)
-    throw Error(fmt::format("{}: the file is {} here; copy it again", place(),
-                            error == Z_BUF_ERROR ? "truncated" : "damaged"),
-                error == Z_ERRNO ? errno : 0);
-  buffer_.resize(had + static_cast<std::size_t>(got));
-  read_ += static_cast<std::uint64_t>(got);
-  if (read_ > max_bytes)
-    throw Error(fmt::format("{}: the trace has over {} unpacked; {}", place(),
-                            print_bytes(max_bytes), kTraces.advice));
-  if (read_ > always_unpacked + max_ratio * static_cast<std::uint64_t>(gzoffset(file_)))
-    throw Error(
-        fmt::format("{}: the trace unpacks to over {} times its length; if it is one, "
-                    "unpack it with gunzip first",
-                    place(), max_ratio));
+  const auto got = read_gz(file_, buffer_.data() + had, chunk, read_, place(), GzLines::kTraces);
+  buffer_.resize(had + got);
   return got > 0;
 }
 

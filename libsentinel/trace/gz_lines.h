@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-namespace sentinel {
+#include "trace/gz_input.h"
 
-gzFile open_gz(const std::string& path, const std::string& attempt);  // throws Error
+namespace sentinel {
 
 class GzLines {
  public:
@@ -27,10 +27,8 @@ class GzLines {
   std::string place() const;                      // "file:12"
 
   static constexpr std::size_t max_line = std::size_t{4} << 20;
-  static constexpr std::uint64_t max_bytes = std::uint64_t{4} << 30;  // uncompressed
-  // Of a compressed file, so that a bomb ends: what is unpacked beyond the first bytes, by what was
-  // read for it. Traces come to 10 to 30.
-  static constexpr std::uint64_t max_ratio = 100, always_unpacked = std::uint64_t{16} << 20;
+  static constexpr std::uint64_t max_bytes = std::uint64_t{4} << 30;  // packed, and unpacked
+  static constexpr InputKind kTraces{"traces", max_bytes, "import one step of it"};
 
  private:
   bool fill();  // false at the end

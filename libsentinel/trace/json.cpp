@@ -1,3 +1,4 @@
+// Refuses JSON that is too deep, and puts a parser's fault into harmless words.
 #include "trace/json.h"
 
 #include <fmt/format.h>

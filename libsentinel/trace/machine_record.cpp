@@ -1,3 +1,4 @@
+// Reads this machine's processor, cache and memory for a profile's record.
 #include "trace/machine_record.h"
 
 #include <sys/utsname.h>

@@ -1,3 +1,4 @@
+// Reads a pickle's plain data by a small machine of its own, which runs no code.
 #include <fmt/format.h>
 
 #include <array>
@@ -156,10 +157,13 @@ class Unpickler {
     const auto extended = static_cast<std::int64_t>(static_cast<std::int32_t>(value));
     push(data_.add(Kind::integer, is_signed ? static_cast<std::uint64_t>(extended) : value));
   }
-  // Two's complement; a number over eight bytes is nothing that is looked for here.
+  // Two's complement; a number beyond 64 bits is nothing that is looked for here. From 2^63 on a
+  // positive one has a ninth byte for its sign.
   template <int size>
   void long_of() {
     const auto bytes = take(little(take(size)));
+    if (bytes.size() == 9 && bytes[8] == 0 && (bytes[7] & 0x80) != 0)
+      return push(data_.add(Kind::natural, little(bytes.substr(0, 8))));
     if (bytes.size() > 8) return none();
     auto value = little(bytes);
     const auto unused = 8 * (8 - bytes.size());

@@ -1,3 +1,4 @@
+// Checks kinds and ranges of plain values, and finds members by name.
 #include "trace/plain_data.h"
 
 #include <fmt/format.h>
@@ -6,9 +7,9 @@
 #include <bit>
 #include <nlohmann/json.hpp>
 
-#include "base/input.h"
 #include "base/units.h"
 #include "sentinel/error.h"
+#include "trace/gz_input.h"
 #include "trace/json.h"
 
 namespace sentinel {
@@ -20,6 +21,44 @@ using Kind = PlainData::Kind;
 constexpr InputKind kSnapshots{"snapshots", 1_GiB,
                                "record fewer steps, or leave out the stacks (stacks=\"python\")"};
 constexpr std::size_t max_searched = 64;  // keys: each look passes over all of them
+
+// Files that people take for a pickle or JSON, by how they begin. JSON begins with none of these.
+struct Stranger {
+  std::string_view begin;
+  const char* name;
+};
+using namespace std::string_view_literals;
+constexpr const char* kOldPickle =
+    "a pickle of protocol 0 or 1; protocols 2 to 5 are read, of which PyTorch writes one: load it "
+    "in Python and write it again with pickle.dump(value, file, protocol=4)";
+constexpr Stranger kStrangers[] = {
+    {"SQLite format 3\0"sv, "an SQLite database, not a pickle or JSON"},
+    {"PK\x03\x04"sv,
+     "a zip archive, as torch.save() writes, not a pickle or JSON; name its pickle"},
+    {"\x1f\x8b"sv, "packed by gzip twice; unpack it once with gunzip"},
+    {"\xfd"
+     "7zXZ"sv,
+     "packed by xz; unpack it first"},
+    {"\x28\xb5\x2f\xfd"sv, "packed by zstd; unpack it first"},
+    {"BZh"sv, "packed by bzip2; unpack it first"},
+    {"\x7f"
+     "ELF"sv,
+     "a program, not a pickle or JSON"},
+    {"<"sv, "a page of HTML or XML, not a pickle or JSON"},
+    {"("sv, kOldPickle},
+    {"}"sv, kOldPickle},
+    {"]"sv, kOldPickle},
+    {"c"sv, kOldPickle},
+};
+
+void require_known(std::string_view bytes) {
+  if (bytes.empty()) throw Error("the file is empty");
+  for (const auto& stranger : kStrangers)
+    if (bytes.starts_with(stranger.begin)) throw Error(fmt::format("this is {}", stranger.name));
+  const auto first = bytes.find_first_not_of(" \t\r\n");
+  if (first == bytes.npos || bytes.find_first_of("\x80{[", first) != first)
+    throw Error("this is neither a pickle of protocols 2 to 5 nor JSON's objects or lists");
+}
 
 // Called by the parser for each piece, so that no depth of nesting needs a stack of calls.
 class Builder : public nlohmann::json_sax<nlohmann::json> {
@@ -167,6 +206,7 @@ PlainFile parse_plain(std::string_view bytes, const std::string& where) {
   PlainFile file;
   try {
     constexpr char kPickle = '\x80';
+    require_known(bytes);
     file.root =
         bytes.starts_with(kPickle) ? unpickle(bytes, file.data) : parse_json(bytes, file.data);
   } catch (const Error& error) {
@@ -176,7 +216,8 @@ PlainFile parse_plain(std::string_view bytes, const std::string& where) {
 }
 
 PlainFile read_plain_file(const std::string& path) {
-  return parse_plain(read_input(path, fmt::format("cannot read {}", path), kSnapshots), path);
+  return parse_plain(read_maybe_packed(path, fmt::format("cannot read {}", path), kSnapshots),
+                     path);
 }
 
 }  // namespace sentinel

@@ -51,7 +51,8 @@ class PlainData {
   std::string texts_;
 };
 
-// What a file holds, pickle (protocols 2 to 5) or JSON by its first byte.
+// The content of a file: a pickle of protocols 2 to 5, or JSON, by its first byte; gzip's packing
+// of either is undone. Other kinds of file that people take for one are named in the error.
 struct PlainFile {
   PlainData data;
   PlainData::Ref root = 0;

@@ -1,3 +1,4 @@
+// Makes a profile of a snapshot's allocations: ops by their frames, tensors by their blocks.
 #include "trace/pytorch_snapshot.h"
 
 #include <fmt/format.h>
@@ -6,10 +7,12 @@
 #include <map>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "base/checked.h"
 #include "sentinel/error.h"
+#include "trace/live_blocks.h"
 #include "trace/plain_data.h"
 #include "trace/signature.h"
 #include "trace/validate.h"
@@ -33,11 +36,11 @@ struct Line {  // of Python; empty: none
   }
 };
 
-struct Place {  // in the program
+struct CodeLocation {  // in the program
   Line line, caller;
   Phase phase = Phase::forward;
   bool python = false;
-  friend bool operator==(const Place&, const Place&) = default;
+  friend bool operator==(const CodeLocation&, const CodeLocation&) = default;
 };
 
 struct SourceFile {
@@ -53,17 +56,23 @@ class Import {
  private:
   std::span<const Ref> items(Ref dictionary, std::string_view key) const;
   std::uint64_t natural(Ref dictionary, std::string_view key) const;
+  std::uint64_t address(Ref dictionary, std::string_view key) const;
+  bool flag(std::string_view key) const;
   std::string_view text(Ref dictionary, std::string_view key) const;
   Ref busiest_trace();
   void once(Ref event_or_block);
-  Place place_of(Ref event);
-  Place read_place(std::span<const Ref> frames);
+  CodeLocation place_of(Ref event);
+  CodeLocation read_place(std::span<const Ref> frames);
   const SourceFile& file_of(Ref frame);
   void event(Ref event);
   void allocate(Ref event, std::uint64_t address);
   void release(Ref event, std::uint64_t address);
-  void begin_op(const Place& place, Ref event);
+  void complete(Ref event, std::uint64_t address);
+  void end_at_last_op(TensorId);
+  void lose(std::uint64_t address, std::uint64_t bytes);
+  void begin_op(const CodeLocation& place, Ref event);
   void left_from_before();
+  std::string notes() const;
   void finish();
   OpId last_op() const { return OpId(profile_.ops.size() - 1); }
 
@@ -71,15 +80,18 @@ class Import {
   const Ref root_;
   std::int64_t device_ = 0;
   Profile profile_;
-  std::unordered_map<std::uint64_t, TensorId> live_;  // by address
-  std::vector<double> begin_us_;                      // of each op, as recorded
-  std::vector<bool> python_;                          // of each op: it has a frame of Python
+  LiveBlocks live_;
+  std::unordered_set<std::uint64_t> requested_;  // freed there, and not yet completed
+  bool requests_ = false;                        // are recorded
+  std::size_t lost_ = 0;                         // tensors whose frees are not recorded
+  std::vector<double> begin_us_;                 // of each op, as recorded
+  std::vector<bool> python_;                     // of each op: it has a frame of Python
   double last_us_ = 0;
-  std::unordered_map<Ref, Place> places_;      // by list of frames
-  std::unordered_map<Ref, SourceFile> files_;  // by text
-  std::vector<bool> seen_;                     // events and blocks
-  std::optional<Place> place_;                 // of the op that goes on
-  bool freed_ = false;                         // in that op
+  std::unordered_map<Ref, CodeLocation> places_;  // by list of frames
+  std::unordered_map<Ref, SourceFile> files_;     // by text
+  std::vector<bool> seen_;                        // events and blocks
+  std::optional<CodeLocation> place_;             // of the op that goes on
+  bool freed_ = false;                            // in that op
 };
 
 std::span<const Ref> Import::items(Ref dictionary, std::string_view key) const {
@@ -92,6 +104,25 @@ std::uint64_t Import::natural(Ref dictionary, std::string_view key) const {
   const auto value = found ? data_.integer(*found) : std::nullopt;
   if (!value || *value < 0) throw Error(fmt::format("\"{}\" is not a whole number from 0 on", key));
   return static_cast<std::uint64_t>(*value);
+}
+
+// PyTorch has written addresses as signed numbers, too.
+std::uint64_t Import::address(Ref dictionary, std::string_view key) const {
+  const auto found = data_.find(dictionary, key);
+  if (found) {
+    if (const auto value = data_.natural(*found)) return *value;
+    if (const auto value = data_.integer(*found)) return static_cast<std::uint64_t>(*value);
+  }
+  throw Error(fmt::format("\"{}\" is not an address", key));
+}
+
+// One for all devices, or a list with one for each.
+bool Import::flag(std::string_view key) const {
+  const auto found = data_.find(root_, key);
+  if (!found) return false;
+  const auto each = data_.list(*found);
+  const auto i = static_cast<std::size_t>(device_);
+  return data_.boolean(i < each.size() ? each[i] : *found).value_or(false);
 }
 
 std::string_view Import::text(Ref dictionary, std::string_view key) const {
@@ -110,6 +141,11 @@ void Import::once(Ref event_or_block) {
 }
 
 Ref Import::busiest_trace() {
+  if (data_.kind(root_) == PlainData::Kind::list)
+    throw Error(
+        "this lists segments alone, as torch.cuda.memory_snapshot() does, without the events that "
+        "made them; call torch.cuda.memory._record_memory_history() before the step and "
+        "_dump_snapshot() after it");
   const auto traces = data_.find(root_, "device_traces");
   if (!traces || !data_.find(root_, "segments"))
     throw Error("this is not a memory snapshot: it has no \"segments\" and \"device_traces\"");
@@ -129,13 +165,13 @@ Ref Import::busiest_trace() {
   }
   if (!busiest)
     throw Error(
-        "no allocation was recorded; call torch.cuda.memory._record_memory_history() before the "
-        "step");
+        "this is a snapshot without a recording: no allocation was recorded; call "
+        "torch.cuda.memory._record_memory_history() before the step");
   return *busiest;
 }
 
 // Events share their frames; a file that shares many would take long to read otherwise.
-Place Import::place_of(Ref event) {
+CodeLocation Import::place_of(Ref event) {
   const auto frames = data_.find(event, "frames");
   if (!frames) return {};
   const auto [known, missing] = places_.try_emplace(*frames);
@@ -160,8 +196,8 @@ const SourceFile& Import::file_of(Ref frame) {
   return file;
 }
 
-Place Import::read_place(std::span<const Ref> frames) {
-  Place place;
+CodeLocation Import::read_place(std::span<const Ref> frames) {
+  CodeLocation place;
   for (const Ref frame : frames.first(std::min(frames.size(), kMostFrames))) {  // innermost first
     const auto& file = file_of(frame);
     const auto name = text(frame, "name").substr(0, kLongestName);
@@ -178,7 +214,7 @@ Place Import::read_place(std::span<const Ref> frames) {
   return place;
 }
 
-void Import::begin_op(const Place& place, Ref event) {
+void Import::begin_op(const CodeLocation& place, Ref event) {
   Op op{.name = place.line.text(), .phase = place.phase, .parent = place.caller.text()};
   if (profile_.layers.empty() || profile_.ops.back().parent != op.parent)
     profile_.layers.push_back({op.parent, op.phase});
@@ -194,30 +230,40 @@ void Import::begin_op(const Place& place, Ref event) {
 
 void Import::allocate(Ref event, std::uint64_t address) {
   const auto place = place_of(event);
+  const auto bytes = natural(event, "size");
+  lose(address, bytes);
   if (profile_.ops.empty() || freed_ || place != *place_) begin_op(place, event);
   const TensorId t(profile_.tensors.size());
-  if (!live_.emplace(address, t).second)
-    throw Error(fmt::format("address {:#x} is allocated twice without a free between", address));
+  requested_.erase(address);
+  live_.begin(address, bytes, t);
   auto& op = profile_.ops.back();
-  profile_.tensors.push_back({.bytes = natural(event, "size"),
+  profile_.tensors.push_back({.bytes = bytes,
                               .alloc_op = last_op(),
                               .ordinal = static_cast<std::uint32_t>(op.out.size())});
   op.out.push_back(t);
 }
 
-// What is freed and was never allocated was there before.
+// A tensor that is freed and was never allocated was there before.
 void Import::release(Ref event, std::uint64_t address) {
   if (profile_.ops.empty()) begin_op(place_of(event), event);
   freed_ = true;
-  const auto found = live_.find(address);
-  TensorId t(profile_.tensors.size());
-  if (found == live_.end()) {
+  const auto found = live_.end(address);
+  const TensorId t = found.value_or(TensorId(profile_.tensors.size()));
+  if (!found)
     profile_.tensors.push_back(
         {.name = fmt::format("before:{}", t.value), .bytes = natural(event, "size")});
-  } else {
-    t = found->second;
-    live_.erase(found);
-  }
+  end_at_last_op(t);
+}
+
+// Some recordings hold completions alone. Where requests are recorded, a completion that has none
+// and frees nothing known ends a free of before the recording.
+void Import::complete(Ref event, std::uint64_t address) {
+  if (requested_.erase(address) != 0) return;
+  if (requests_ && !live_.contains(address)) return;
+  release(event, address);
+}
+
+void Import::end_at_last_op(TensorId t) {
   auto& tensor = profile_.tensors[t.index()];
   tensor.free_op = last_op();
   if (tensor.alloc_op == tensor.free_op)
@@ -226,25 +272,41 @@ void Import::release(Ref event, std::uint64_t address) {
     profile_.ops.back().in.push_back(t);
 }
 
+void Import::lose(std::uint64_t address, std::uint64_t bytes) {
+  for (const TensorId t : live_.clear(address, bytes)) {
+    end_at_last_op(t);
+    ++lost_;
+  }
+}
+
 void Import::event(Ref event) {
   const auto action = text(event, "action");
   const auto time = data_.find(event, "time_us");
-  if (action == "alloc") allocate(event, natural(event, "addr"));
-  if (action == "free_requested") release(event, natural(event, "addr"));
+  if (action == "alloc") allocate(event, address(event, "addr"));
+  if (action == "free_requested") {
+    release(event, address(event, "addr"));
+    requested_.insert(address(event, "addr"));
+  }
+  if (action == "free_completed") complete(event, address(event, "addr"));
+  if (action == "segment_free" || action == "segment_unmap")
+    lose(address(event, "addr"), natural(event, "size"));
   if (time) last_us_ = std::max(last_us_, data_.number(*time).value_or(0));
 }
 
-// Blocks of the device that are in use at the end and not by what was recorded.
+// Blocks of the device that are in use at the end and that no recorded tensor has. Of those not in
+// use, each recorded tensor is gone.
 void Import::left_from_before() {
   const auto segments = data_.find(root_, "segments");
   for (const Ref segment : data_.list(*segments)) {
     const auto device = data_.find(segment, "device");
     if (device && data_.integer(*device) != device_) continue;
-    std::uint64_t address = natural(segment, "address");
+    std::uint64_t address = this->address(segment, "address");
     for (const Ref block : items(segment, "blocks")) {
       once(block);
       const auto bytes = natural(block, "size");
-      if (text(block, "state") == "active_allocated" && !live_.contains(address))
+      const auto state = text(block, "state");
+      if (state == "inactive") lose(address, bytes);
+      if (state == "active_allocated" && !live_.contains(address))
         profile_.tensors.push_back({.name = fmt::format("before:{}", profile_.tensors.size()),
                                     .bytes = bytes,
                                     .kind = TensorKind::global});
@@ -253,6 +315,23 @@ void Import::left_from_before() {
       address = *next;
     }
   }
+}
+
+std::string Import::notes() const {
+  std::string all;
+  const auto note = [&all](const std::string& text) { all += (all.empty() ? "" : "; ") + text; };
+  if (lost_ != 0)
+    note(
+        fmt::format("the frees of {} tensors were not recorded: each ends where its memory is "
+                    "used again, or with the recording",
+                    lost_));
+  if (flag("trace_alloc_overflowed"))
+    note(
+        "the recording overflowed and its oldest events are lost: set max_entries higher in "
+        "_record_memory_history()");
+  if (last_us_ <= 0)
+    note("no event tells its time, as before PyTorch 2.1: ops have no times, and no ratio is told");
+  return all;
 }
 
 void Import::finish() {
@@ -275,12 +354,15 @@ void Import::finish() {
   meta.source = "trace";
   meta.framework = "torch";
   meta.exact = meta.complete = true;
+  meta.incomplete_reason = notes();
   meta.signature = step_signature(profile_);
   validate(profile_);
 }
 
 Profile Import::run() {
   const auto events = data_.list(busiest_trace());
+  requests_ = std::ranges::any_of(
+      events, [this](Ref event) { return text(event, "action") == "free_requested"; });
   for (std::size_t i = 0; i < events.size(); ++i) try {
       event(events[i]);
     } catch (const Error& error) {

@@ -1,3 +1,4 @@
+// Reads a file as a profile or as a tensor trace, by its first bytes.
 #include "trace/read_any.h"
 
 #include <sys/stat.h>
@@ -14,7 +15,7 @@ bool looks_like_trace(const std::string& path) {
   struct stat found {};
   if (stat(path.c_str(), &found) != 0 || !S_ISREG(found.st_mode) || found.st_size == 0)
     return false;
-  const gzFile file = open_gz(path, "cannot read " + path);
+  const gzFile file = open_gz(path, "cannot read " + path, GzLines::kTraces);
   char first = 0;
   const bool is_text = gzread(file, &first, 1) == 1 && first == '{';
   const bool is_gzip = gzdirect(file) == 0;

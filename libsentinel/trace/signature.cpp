@@ -1,3 +1,4 @@
+// Hashes a step's shape: op names, operands and sizes.
 #include "trace/signature.h"
 
 #include <string_view>

@@ -1,3 +1,4 @@
+// Reads a profile from SQLite, and trusts neither its tables nor the files beside it.
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,9 +13,9 @@
 #include "base/input.h"
 #include "base/units.h"
 #include "sentinel/error.h"
-#include "trace/schema.h"
 #include "trace/database/side_files.h"
 #include "trace/database/sqlite.h"
+#include "trace/schema.h"
 #include "trace/store.h"
 #include "trace/validate.h"
 

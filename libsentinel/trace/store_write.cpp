@@ -1,3 +1,4 @@
+// Writes a profile into SQLite's tables, whole or as it grows.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+// Writes a profile as a tensor trace, compressed where its name ends in .gz.
 #include <fmt/format.h>
 #include <unistd.h>
 #include <zlib.h>

@@ -1,3 +1,4 @@
+// Reads a tensor trace line by line, and makes a profile of it.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Checks every number and reference of a profile.
 #include "trace/validate.h"
 
 #include <fmt/format.h>

@@ -15,9 +15,9 @@
 
 #include "allocation_log.h"
 #include "base/units.h"
-#include "engine/ssd/frame_engine.h"
+#include "engine/ssd/ssd_engine.h"
 #include "plan/check/plan_file.h"
-#include "runtime/space.h"
+#include "runtime/step/space.h"
 #include "sentinel/error.h"
 #include "sentinel/policy.h"
 #include "sim/machine_file.h"
@@ -77,7 +77,7 @@ class Arena final : public Allocator {
   }
 
  private:
-  FrameEngine engine_;
+  SsdEngine engine_;
   Space space_;
   bool planned_ = false;
 };

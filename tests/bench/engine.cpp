@@ -14,7 +14,7 @@
 
 #include "alloc/ranges.h"
 #include "base/units.h"
-#include "engine/ssd/frame_engine.h"
+#include "engine/ssd/ssd_engine.h"
 #include "measure/exchange.h"
 #include "measure/measure.h"
 #include "sentinel/error.h"
@@ -59,8 +59,8 @@ class Blocks {
 
   std::uintptr_t at(std::uint64_t block) const { return engine.arena() + block * kGranule; }
   void touch(std::uint64_t block) { *reinterpret_cast<volatile std::uint64_t*>(at(block)) = block; }
-  void occupy(std::uint64_t block) { engine.occupy(at(block), kGranule); }
-  void vacate(std::uint64_t block) { engine.vacate(at(block), kGranule, true); }
+  void on_allocate(std::uint64_t block) { engine.on_allocate(at(block), kGranule); }
+  void on_free(std::uint64_t block) { engine.on_free(at(block), kGranule, true); }
   void demote(std::uint64_t block) { engine.demote(at(block), kGranule); }
   void promote(std::uint64_t block) { engine.promote(at(block), kGranule); }
   void fill(std::uint64_t block) {
@@ -72,7 +72,7 @@ class Blocks {
       before = engine.counters().demoted_bytes;
   }
 
-  FrameEngine engine;
+  SsdEngine engine;
 };
 
 // Median microseconds of a call for each of the blocks [first, last).
@@ -84,7 +84,7 @@ double median_us(std::uint64_t first, std::uint64_t last, F&& call) {
 // A block that is touched for the first time, when frames are to be had.
 double give_us(const Setting& setting, const Mode& mode) {
   Blocks blocks(setting, mode);
-  for (std::uint64_t b = 0; b < setting.blocks; ++b) blocks.occupy(b);
+  for (std::uint64_t b = 0; b < setting.blocks; ++b) blocks.on_allocate(b);
   return median_us(0, setting.blocks, [&](auto b) { blocks.touch(b); });
 }
 
@@ -92,7 +92,9 @@ double give_us(const Setting& setting, const Mode& mode) {
 double give_again_us(const Setting& setting, const Mode& mode) {
   Blocks blocks(setting, mode);
   blocks.engine.set_budget(setting.resident() * kGranule);
-  const auto use = [&](std::uint64_t b) { blocks.occupy(b), blocks.touch(b), blocks.vacate(b); };
+  const auto use = [&](std::uint64_t b) {
+    blocks.on_allocate(b), blocks.touch(b), blocks.on_free(b);
+  };
   for (std::uint64_t b = 0; b < setting.resident(); ++b) use(b);
   return median_us(setting.resident(), setting.blocks, use);
 }
@@ -102,7 +104,8 @@ double fetch_us(const Setting& setting, const Mode& mode) {
   Blocks blocks(setting, mode);
   blocks.engine.set_budget(setting.resident() * kGranule);
   const auto moved = setting.resident() / 2;
-  for (std::uint64_t b = 0; b < moved; ++b) blocks.occupy(b), blocks.fill(b), blocks.engine.tick();
+  for (std::uint64_t b = 0; b < moved; ++b)
+    blocks.on_allocate(b), blocks.fill(b), blocks.engine.tick();
   for (std::uint64_t b = 0; b < moved; ++b) blocks.demote(b);
   blocks.settle();
   return median_us(0, moved,
@@ -131,7 +134,7 @@ struct Switch {
 
 Switch switch_cost(const Setting& setting, const Mode& mode) {
   Blocks blocks(setting, mode);
-  for (std::uint64_t b = 0; b < setting.blocks; ++b) blocks.occupy(b), blocks.fill(b);
+  for (std::uint64_t b = 0; b < setting.blocks; ++b) blocks.on_allocate(b), blocks.fill(b);
   const auto gib = static_cast<double>(setting.blocks * kGranule) / static_cast<double>(1_GiB);
   auto begin = Clock::now();
   if (const int code = blocks.engine.start_counting(); code != 0) return {0, 0};

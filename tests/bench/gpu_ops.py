@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What an op costs the host under Sentinel on a GPU, beside plain PyTorch, without a GPU: the processor's PyTorch takes
-its part in the memory of the tests' driver's library (tests/integration/test_torch_gpu.py). Small ops, so that the
+its part in the memory of the tests' driver's library (tests/integration/gpu/test_torch_gpu.py). Small ops, so that the
 kernel is nothing: one that updates in place, one that makes a tensor, one with eight operands. A process is plain, under
 Sentinel while nothing is away, or in a budget in which ops are told; all in turns, medians of all rounds.
 

@@ -3,7 +3,7 @@
 // killed at a limit: an unbounded run is a defect and shows as one.
 //
 //   growth_bench [--machine NAME] [--fast PERCENT] [--most TENSORS] [--limit SECONDS]
-//                [--time-limit SECONDS] [POLICY...]
+//                [--time-limit SECONDS] [--shape layers|tiny] [POLICY...]
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -20,6 +20,7 @@
 #include "sim/machine_file.h"
 #include "sim/run.h"
 #include "timing.h"
+#include "tiny_training.h"
 #include "unit/plan/profiles.h"
 
 namespace sentinel::bench {
@@ -30,6 +31,7 @@ struct Settings {
   std::uint64_t percent = 20, most = 1'000'000;
   unsigned limit_s = 120;
   double time_limit_s = 10;
+  bool tiny = false;  // very many small parameters, instead of layers
   std::vector<std::string> policies;
 };
 
@@ -54,14 +56,15 @@ double processor_s() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// About ten tensors a layer.
-Profile training_of(std::uint64_t tensors) {
+// About ten tensors a layer, nine a parameter.
+Profile training_of(const Settings& s, std::uint64_t tensors) {
+  if (s.tiny) return tiny_training(std::max<std::uint64_t>(tensors / 9, 1));
   return testing::random_training(
       1, {.layers = static_cast<std::uint32_t>(std::max<std::uint64_t>(tensors * 3 / 31, 2))});
 }
 
 void measure(const Settings& s, const std::string& name, std::uint64_t tensors, Row& row) {
-  const Profile profile = training_of(tensors);
+  const Profile profile = training_of(s, tensors);
   const Machine machine = sim::find_machine(s.machine);
   row.tensors = profile.tensors.size();
   row.ops = profile.ops.size();
@@ -135,6 +138,8 @@ Settings settings(int argc, char** argv) {
       s.limit_s = static_cast<unsigned>(std::stoul(value()));
     else if (argument == "--time-limit")
       s.time_limit_s = std::stod(value());
+    else if (argument == "--shape")
+      s.tiny = value() == "tiny";
     else
       s.policies.push_back(argument);
   }

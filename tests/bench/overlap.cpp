@@ -1,6 +1,6 @@
 // How near the engine of a GPU's memory comes to perfect overlap, in virtual time
-// (unit/execute/virtual_gpu.h): profiled steps under a plan for a share of their peak, on a device
-// whose copies, maps and unmaps take stated times. README.md, "Overlap on a GPU, simulated".
+// (unit/engine/gpu/virtual_gpu.h): profiled steps under a plan for a share of their peak, on a
+// device whose copies, maps and unmaps take stated times. docs/results/gpu-overlap.md.
 //
 //   overlap_bench [--share N] [--policy NAME] [--time-limit S] [--granule MIB] [--faster N]
 //                 [--map US] [--unmap US] [--per-chunk US] [--ahead N] [--waits] FILE...
@@ -22,7 +22,7 @@
 #include "plan/bound/bound.h"
 #include "plan/check/verify.h"
 #include "trace/read_any.h"
-#include "unit/execute/virtual_training.h"
+#include "unit/runtime/gpu/virtual_training.h"
 
 namespace sentinel::bench {
 namespace {

@@ -1,5 +1,4 @@
-// Policies on published traces, and how planning time grows (README.md, "Policies on published
-// traces").
+// Policies on published traces, and how planning time grows: docs/results/policies.md.
 //
 //   policies_bench compare TRACE...           every planned policy at the machine's own fast memory
 //   policies_bench artifact|host|noise|ssd|ablate TRACE...  g10 under other settings

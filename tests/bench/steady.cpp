@@ -13,7 +13,7 @@
 
 #include "allocation_log.h"
 #include "base/units.h"
-#include "engine/ssd/frame_engine.h"
+#include "engine/ssd/ssd_engine.h"
 #include "runtime/session.h"
 #include "sentinel/adaptor.h"
 #include "sentinel/error.h"
@@ -94,11 +94,11 @@ double heap(const AllocationLog& log) {
 }
 
 double engine(const AllocationLog& log) {
-  FrameEngine engine(engine_options());
+  SsdEngine engine(engine_options());
   const auto at = addresses(log, engine.arena());
   return pair_ns(
-      log, [&](auto t) { engine.occupy(at[t], log.bytes(t)); },
-      [&](auto t) { engine.vacate(at[t], log.bytes(t), true); });
+      log, [&](auto t) { engine.on_allocate(at[t], log.bytes(t)); },
+      [&](auto t) { engine.on_free(at[t], log.bytes(t), true); });
 }
 
 double matcher(const AllocationLog& log) {
@@ -123,7 +123,7 @@ double matcher(const AllocationLog& log) {
 }
 
 double unplanned(const AllocationLog& log) {
-  FrameEngine engine(engine_options());
+  SsdEngine engine(engine_options());
   Space space(engine);
   std::vector<std::uintptr_t> at(log.tensors());
   const auto take = [&](auto t) {
@@ -135,7 +135,7 @@ double unplanned(const AllocationLog& log) {
 
 // One slot a tensor, at the places best fit has given them.
 double planned(const AllocationLog& log) {
-  FrameEngine engine(engine_options());
+  SsdEngine engine(engine_options());
   Space space(engine);
   const auto at = addresses(log, 0x40000000);
   std::vector<PlannedSlot> slots(log.tensors());
@@ -279,9 +279,9 @@ SessionOptions session_options(double percent) {
   SessionOptions options = options_from_environment();
   options.mode = Mode::run;
   options.machine = "a100-g10";
-  options.count = "ops";
+  options.counting.source = "ops";
   options.quiet = true;
-  options.arena_bytes = kArena;
+  options.tiers.arena_bytes = kArena;
   options.fast.percent = percent;
   return options;
 }
@@ -323,7 +323,7 @@ const Row rows[] = {
     part("mutex", "a mutex, taken and released twice", two_locks),
     part("matcher", "finding the tensor's place in the plan", matcher),
     part("table", "live tensors by address: insert, find, erase", table),
-    part("engine", "blocks of the arena: occupy, vacate", engine),
+    part("engine", "blocks of the arena: on_allocate, on_free", engine),
     part("heap", "best fit, without a plan", heap),
     part("space-unplanned", "heap, engine and table", unplanned),
     part("space-planned", "slot, engine and table", planned),

@@ -26,7 +26,7 @@ class EngineContract : public ::testing::Test {
   std::uintptr_t at(std::uint64_t t) const { return engine->arena() + t * kTensor; }
   std::uint64_t* words(std::uint64_t t) { return reinterpret_cast<std::uint64_t*>(at(t)); }
   void born(std::uint64_t t) {
-    wanted[t] = engine->occupy(at(t), kTensor);
+    wanted[t] = engine->on_allocate(at(t), kTensor);
     for (std::uint64_t i = 0; i < kTensor / 8; ++i) words(t)[i] = t * 1000003 + i;
     engine->tick();
   }
@@ -79,7 +79,7 @@ TYPED_TEST_P(EngineContract, AddressesServeAgainAfterDeath) {
     this->all_born();
     EXPECT_TRUE(this->intact());
     for (std::uint64_t t = 0; t < this->kTensors; ++t)
-      this->engine->vacate(this->at(t), this->kTensor, this->wanted[t]);
+      this->engine->on_free(this->at(t), this->kTensor, this->wanted[t]);
     this->engine->reuse_dead_blocks();
   }
 }

@@ -156,7 +156,7 @@ def a_stream_that_ends(training):
 def statistics(training):
     """The figures that programs ask for move as they do in PyTorch."""
     memory = torch.cuda.memory
-    for number, batch in enumerate(batches()):
+    for batch in batches():
         training.step(batch)
         before = memory.memory_allocated()
         extra = torch.zeros(16 << 20, device=training.device)  # 64 MiB

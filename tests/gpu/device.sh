@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # What the scripts for a machine with a GPU share (run.sh, first.sh, second.sh); to be sourced with their arguments.
 #
 # Results lie in gpu-results in the build (SENTINEL_BUILD, build/ if not given), which outlives a call. FOLDER, the first

@@ -1,6 +1,6 @@
 // The engine of a GPU's memory on a real device. Skips with the reason where there is none, and
 // fails where there is one that refuses; the engine's logic is tested without one
-// (unit/execute/pool_engine_test.cpp). SENTINEL_CUDA names another driver's library, as in a
+// (unit/engine/gpu/gpu_engine_test.cpp). SENTINEL_CUDA names another driver's library, as in a
 // session: the tests' own runs all of this but kernels.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
@@ -15,10 +15,10 @@
 
 #include "capture/kernel_source.h"
 #include "engine/gpu/fault_source.h"
+#include "engine/gpu/gpu_engine.h"
 #include "engine/gpu/managed_driver.h"
 #include "engine/gpu/page_faults.h"
 #include "engine/gpu/pageable_engine.h"
-#include "engine/gpu/pool_engine.h"
 #include "touch_kernel.h"
 
 namespace sentinel::gpu {
@@ -108,7 +108,7 @@ class DeviceTest : public ::testing::Test {
 
   void train(unsigned seed, const HostOptions& host) { train(*driver, seed, host); }
   void train(Driver& over, unsigned seed, const HostOptions& host) {
-    PoolEngine engine(over, {.arena_bytes = 256 * granule, .granule_bytes = granule, .host = host});
+    GpuEngine engine(over, {.arena_bytes = 256 * granule, .granule_bytes = granule, .host = host});
     const Stream stream = driver->make_stream();
     engine.compute_on(stream);
     engine.set_budget((9 + seed % 4) * granule);
@@ -134,7 +134,7 @@ class DeviceTest : public ::testing::Test {
         live.push_back({next, (1 + random() % 6) * granule / 2, random()});
         const auto& t = live.back();
         next += t.bytes;
-        ASSERT_TRUE(engine.occupy(t.address, t.bytes));
+        ASSERT_TRUE(engine.on_allocate(t.address, t.bytes));
         write(t.address, t.bytes, t.value, stream);
       } else if (!live.empty()) {
         auto& t = live[random() % live.size()];
@@ -148,7 +148,7 @@ class DeviceTest : public ::testing::Test {
       if (const auto chance = random() % 4; chance < 2) {
         want(*t, chance == 1);
       } else if (chance == 2) {
-        engine.vacate(t->address, t->bytes, t->wanted);
+        engine.on_free(t->address, t->bytes, t->wanted);
         live.erase(t);
       }
     }
@@ -215,8 +215,8 @@ TEST_F(DeviceTest, TrainingsComputeTheSameOverTheDevicesOwnFile) {
   } catch (const Error& error) {
     // The library, its driver, or what these say of the platform, file system, device and kernel
     // module (CU_FILE_PLATFORM_NOT_SUPPORTED to CU_FILE_NVFS_DRIVER_ERROR), or that the file could
-    // not be registered (CU_FILE_HANDLE_NOT_REGISTERED, as an H200 without that module answers). All
-    // else has to work.
+    // not be registered (CU_FILE_HANDLE_NOT_REGISTERED, as an H200 without that module answers).
+    // All else has to work.
     const std::string told = error.what();
     if (!told.starts_with("cuFileHandleRegister") ||
         std::regex_search(told, std::regex("cuFile's error 50(07|08|09|10|27)")))
@@ -236,7 +236,7 @@ TEST_F(DeviceTest, ThePatchedKernelCountsWhatTheDeviceOpens) {
     GTEST_SKIP() << "no patched kernel (/dev/sentinel): " << std::strerror(-code);
   constexpr std::uint64_t kPages = 4096;
   PageableEngine engine(*driver, 64u << 20);
-  engine.occupy(engine.arena(), kPages * kPage);
+  engine.on_allocate(engine.arena(), kPages * kPage);
   KernelSource source({.window_pages = 2048});
   const ArmRange range{engine.arena(), kPages * kPage, 1, 7};
   ASSERT_EQ(source.arm({&range, 1}), 0);

@@ -17,8 +17,8 @@
 
 #include "base/clock.h"
 #include "base/units.h"
+#include "engine/gpu/gpu_engine.h"
 #include "engine/gpu/managed_driver.h"
-#include "engine/gpu/pool_engine.h"
 
 namespace sentinel::gpu {
 namespace {
@@ -87,7 +87,7 @@ class Engine {
     engine_.set_budget(blocks * kGranule);
     for (std::uint64_t n = 0; n < 3 * blocks; ++n) {
       engine_.tick();
-      engine_.occupy(at(n), kGranule);
+      engine_.on_allocate(at(n), kGranule);
       engine_.demote(at(n), kGranule);
     }
   }
@@ -166,7 +166,7 @@ class Engine {
 
   Driver& driver_;
   std::uint64_t blocks_;
-  PoolEngine engine_;
+  GpuEngine engine_;
   Stream stream_;
   Event event_;
 };

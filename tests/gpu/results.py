@@ -23,7 +23,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-MEASURED = ("include", "libsentinel", "torchplugin", "tools/sentinel", "tests/unit/execute",
+MEASURED = ("include", "libsentinel", "torchplugin", "tools/sentinel", "tests/unit/engine", "tests/unit/runtime",
             *(f"tests/gpu/{name}" for name in ("device_test.cpp", "touch_kernel.h", "movement.cpp", "models.py",
                                                "train.py", "cases.py", "vmm_probe.py")))
 

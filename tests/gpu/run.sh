@@ -15,7 +15,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/device.sh"
 "$gpu/build.sh" 2>&1 | tee -a "$results/report.txt" >&2
 if ! command -v nvidia-smi >/dev/null || ! nvidia-smi >/dev/null 2>&1; then
   echo "no NVIDIA GPU here: only what needs none is tested" >&2
-  "$build/gpu/pool_engine_test"
+  "$build/gpu/gpu_engine_test"
   exit
 fi
 "$gpu/steps.sh" --seconds $((520 - SECONDS)) ${options[@]+"${options[@]}"} | tee -a "$results/report.txt"

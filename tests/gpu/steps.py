@@ -29,7 +29,7 @@ NO_TEST = "no test passed"  # GoogleTest ends with 0 where all were skipped
 CHECKED = "--gtest_filter=-*HasItsName:*IsRefused:*OwnFile*:*Cupti*:*PatchedKernel*"
 HERE = pathlib.Path(__file__).resolve().parent
 GRACE = 3 * bounded.GRACE  # torch_test.py may need two of it to end what it runs
-NAMES = ("gpu_device_test", "torch_test", "training", "vmm_probe", "movement", "memcheck", "pool_engine_test",
+NAMES = ("gpu_device_test", "torch_test", "training", "vmm_probe", "movement", "memcheck", "gpu_engine_test",
          "largest", "policies")  # the last ones are what no aim asks for
 
 
@@ -97,7 +97,7 @@ class Steps:
         self.run("gpu_device_test", sys.executable, HERE / "each_test.py", self.args.build / "gpu_device_test", tests=True)
 
     def check(self):
-        self.run("pool_engine_test", self.args.build / "pool_engine_test", "--gtest_brief=1", tests=True)
+        self.run("gpu_engine_test", self.args.build / "gpu_engine_test", "--gtest_brief=1", tests=True)
         if shutil.which("compute-sanitizer"):
             self.run("memcheck", "compute-sanitizer", "--tool", "memcheck", "--error-exitcode", "1",
                      self.args.build / "gpu_device_test", "--gtest_brief=1", CHECKED, tests=True)

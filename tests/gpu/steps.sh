@@ -9,6 +9,7 @@ sentinel=()
 reasons=
 mkdir -p "$build/gpu"
 travelled=$build/gpu/sentinel # which alone needs the libraries that travel along, with what it starts
+# shellcheck disable=SC2016  # the other script expands it
 printf '#!/usr/bin/env bash\nLD_LIBRARY_PATH=%q${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} exec %q "$@"\n' \
   "$travel/runtime/needs" "$travel/runtime/bin/sentinel" >"$travelled"
 chmod +x "$travelled"

@@ -13,7 +13,7 @@ import torch_test
 from compared import (MODELS, NO_TIME, SHARES, Contender, better_granule, in_any_chunks, not_comparable, without_plain,
                       wrong)
 
-TESTS = ("pool_engine_test", "gpu_device_test", "memcheck",
+TESTS = ("gpu_engine_test", "gpu_device_test", "memcheck",
          *(f"torch_test {case}" for case in torch_test.CASES))
 TOO_LARGE = "name more than"  # ops, than a budget holds: what Sentinel says before one ends training
 NOT_COMPARABLE = "not comparable"  # a figure, and a verdict, that another call hardly changes

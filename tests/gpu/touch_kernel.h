@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/gpu/driver.h"
+#include "engine/gpu/cuda_driver.h"
 
 namespace sentinel::gpu {
 

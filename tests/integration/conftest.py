@@ -45,6 +45,20 @@ def torch2():
 
 
 @pytest.fixture(scope="session")
+def device(build, python, tmp_path_factory):
+    """The environment in which PyTorch trains in the memory of the tests' GPU driver."""
+    from test_torch_gpu import device_of
+    return device_of(python, build, tmp_path_factory.mktemp("adaptor"))
+
+
+@pytest.fixture(scope="session")
+def device2(build, torch2, tmp_path_factory):
+    """With PyTorch 2.x."""
+    from test_torch_gpu import device_of
+    return device_of(torch2, build, tmp_path_factory.mktemp("adaptor2"))
+
+
+@pytest.fixture(scope="session")
 def sentinel(build):
     """sentinel("report", file): runs the built command."""
     def run(*words, **options):

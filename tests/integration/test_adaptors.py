@@ -2,6 +2,8 @@
 that comes before Sentinel can see it."""
 import importlib.util
 import pathlib
+import sys
+import types
 
 import pytest
 
@@ -68,3 +70,28 @@ def test_imported_before_it_can_be_seen(python, sentinel, tmp_path):
     outcome = sentinel("run", "--fast", "64M", "--", python, "-c", "print('trains')",
                        env={"PYTHONPATH": str(tmp_path)})
     assert outcome.status == 125 and "cannot be replaced any more" in outcome.err and not outcome.out
+
+
+@pytest.fixture
+def torch_gpu(attach, monkeypatch):
+    """The adaptor's module for GPUs, without PyTorch."""
+    package = types.ModuleType("sentinel")
+    package._attach = attach
+    monkeypatch.setitem(sys.modules, "sentinel", package)
+    monkeypatch.setitem(sys.modules, "sentinel._attach", attach)
+    path = REPOSITORY / "torchplugin/python/sentinel/_torch_gpu.py"
+    spec = importlib.util.spec_from_file_location("sentinel._torch_gpu", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_session_on_a_gpu_gets_every_part(torch_gpu, monkeypatch):
+    """test_torch_gpu.py tests each part by itself."""
+    parts = {"_plug_in": 3, "_keep_cudnn_from_searching": 1, "_refuse_graphs": 1, "_refuse_collectives": 2,
+             "split_optimizers": 2, "tell_launches": 2}
+    called = {}
+    for part in parts:
+        monkeypatch.setattr(torch_gpu, part, lambda *arguments, part=part: called.update({part: len(arguments)}))
+    torch_gpu.manage("torch", "core", "adaptor")
+    assert called == parts

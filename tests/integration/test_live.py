@@ -58,7 +58,8 @@ def test_table(result):
     whole = next(row for row in result["rows"] if row["label"] == "Sentinel in the limit, 20 %")
     assert whole["limit_ms"] == 103  # of what it took, not of the share
     lines = live.table("model", result).splitlines()
-    assert any(line.split()[:1] == ["Sentinel"] and all(cell in line for cell in ("+10 %", "+25 %", "1.33", "0.100")) for line in lines)
+    cells = ("+10 %", "+25 %", "1.33", "0.100")
+    assert any(line.split()[:1] == ["Sentinel"] and all(cell in line for cell in cells) for line in lines)
     assert any("killed: out of memory" in line for line in lines)
 
 

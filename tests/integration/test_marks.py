@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-README = pathlib.Path(__file__).resolve().parent.parent.parent / "README.md"
+GUIDE = pathlib.Path(__file__).resolve().parent.parent.parent / "docs/guide/your-own-script.md"
 MODEL = """
 import os, threading, torch
 torch.manual_seed(0)
@@ -22,8 +22,8 @@ def train():
 RESULT = "print('result', float(sum(p.double().sum() for p in model.parameters())).hex())\n"
 
 
-def readme_example():
-    code = re.search(r"```python\nimport sentinel\n(.*?)```", README.read_text(), re.S)[1]
+def guide_example():
+    code = re.search(r"```python\nimport sentinel\n(.*?)```", GUIDE.read_text(), re.S)[1]
     return textwrap.indent("x = data; optimizer.zero_grad()\n" + code, "        ")
 
 
@@ -51,9 +51,9 @@ def view(sentinel, tmp_path):
 
 
 @pytest.mark.parametrize("at", [0, 1, 2, 3, 6])
-def test_the_example_of_the_readme(at, trained, view):
+def test_the_example_of_the_guide(at, trained, view):
     """The optimizer steps within the bracket, at whatever step of the training."""
-    trained("record", f"import sentinel\nfor step in range(8):\n    if step == {at}:\n{readme_example()}"
+    trained("record", f"import sentinel\nfor step in range(8):\n    if step == {at}:\n{guide_example()}"
                       "    else: train()\n")
     assert {row["name"] for row in view("layers")["rows"]} == {f"layer {n}" for n in (1, 2, 3, 4)}
     tensors = view("tensors")["rows"]

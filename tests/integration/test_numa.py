@@ -3,10 +3,9 @@
 Where there is one node both tiers lie in it: everything but the copying is real then. What only two
 nodes can show is skipped there; kernel/lab.sh makes a machine with two."""
 import pathlib
+import statistics
 
 import pytest
-
-import training
 
 STEPS = ("--steps", "10")
 RESNET = ("resnet_cifar.py", "--depth", "44", "--batch", "16", *STEPS)
@@ -40,7 +39,8 @@ def test_bit_identity(granule, plain, between_nodes, expect_same):
     assert all(step["nodes"] for step in steady)
     assert summary["steps"][0]["promoted_bytes"] == 0   # before there is a profile all of it is slow
     if granule == "4K":
-        assert steady[-1]["fast_access_share"] >= 0.95
+        # A promotion that another process delays is slow in that step alone: a figure, so its median.
+        assert statistics.median(step["fast_access_share"] for step in steady) >= 0.95
 
 
 def test_late_promotions_are_tried_both_ways(plain, between_nodes, expect_same):
@@ -60,7 +60,7 @@ def test_pages_that_do_not_move(inject, plain, between_nodes, expect_same):
 
 def test_room_is_made_before_it_is_needed(between_nodes):
     """Case 2 of the paper, a promotion without room, does not occur under a plan, which demotes early. That it
-    does where nothing left early: node_engine_test.cpp, RoomIsLackingOnlyWhereNothingLeftEarly."""
+    does where nothing left early: numa_engine_test.cpp, RoomIsLackingOnlyWhereNothingLeftEarly."""
     outcome = between_nodes("20%", *RESNET, options=("--granule", "4K", "--late", "wait"))
     assert outcome.summary["intervals"]
     assert all(row["case2"] == 0 for row in outcome.summary["intervals"])

@@ -3,9 +3,7 @@ the profile has TensorFlow's names, and what cannot work says so before anything
 import csv
 import io
 import json
-import os
 import pathlib
-import subprocess
 import textwrap
 
 import pytest

@@ -27,7 +27,7 @@ def place():
 def test_missing_packages_are_named(script, place):
     for folder in ("tools", "tests"):
         (place / folder).mkdir()
-    for file in ("tools/setup.sh", "tools/quickstart.sh", "tools/packages.txt", "tests/run.sh"):
+    for file in ("tools/setup.sh", "tools/quickstart.sh", "tools/packages.txt", "tools/packages-tests.txt", "tests/run.sh"):
         shutil.copy(REPOSITORY / file, place / file)
     with open(place / "tools" / "packages.txt", "a") as packages:
         packages.write("no-such-package\n")

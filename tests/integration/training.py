@@ -1,14 +1,11 @@
-"""Runs trainings, plain and under the built command, one at a time, and reads what they leave."""
-import contextlib
+"""Runs trainings, plain and under the built command, and reads what they leave."""
 import dataclasses
-import fcntl
 import json
 import os
 import pathlib
 import signal
 import subprocess
 import sys
-import tempfile
 
 WORKLOADS = pathlib.Path(__file__).resolve().parent.parent / "workloads"
 SKIPPED = 77  # what a workload exits with where a package is missing
@@ -32,38 +29,29 @@ class Outcome:
         return [(step["step"], step["loss"]) for step in self.record["steps"]]
 
 
-@contextlib.contextmanager
-def one_at_a_time():
-    """Trainings use every processor and are timed: two never run at once."""
-    with open(pathlib.Path(tempfile.gettempdir()) / "sentinel-training.lock", "a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
 def _default_signals():
     """What a background job ignores, it would let its children ignore for good."""
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
 
 
-def finish(command, env=None, stdin=None, cwd=None, timeout=150, during=None):
+def finish(command, env=None, stdin=None, cwd=None, timeout=300, during=None):
     """Runs a command to its end. One that hangs is killed with all it started, and fails the test.
     `during(process)` is called as soon as it runs."""
-    with one_at_a_time():
-        process = subprocess.Popen(
-            [str(word) for word in command], env={**os.environ, "OMP_WAIT_POLICY": "passive", **(env or {})},
-            stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, cwd=cwd, start_new_session=True,
-            preexec_fn=_default_signals)
-        try:
-            if during is not None:
-                during(process)
-            out, err = process.communicate(stdin, timeout)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            out, err = process.communicate()
-            raise AssertionError(f"did not end within {timeout} s: {' '.join(map(str, command))}\n"
-                                 f"{out[-2000:]}{err[-2000:]}") from None
+    process = subprocess.Popen(
+        [str(word) for word in command], env={**os.environ, "OMP_WAIT_POLICY": "passive", **(env or {})},
+        stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, cwd=cwd, start_new_session=True,
+        preexec_fn=_default_signals)
+    try:
+        if during is not None:
+            during(process)
+        out, err = process.communicate(stdin, timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        raise AssertionError(f"did not end within {timeout} s: {' '.join(map(str, command))}\n"
+                             f"{out[-2000:]}{err[-2000:]}") from None
     status = process.returncode
     return Outcome(status if status >= 0 else 128 - status, out, err)
 

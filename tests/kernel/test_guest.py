@@ -24,7 +24,7 @@ except OSError as refused:
 
 # Tests of the executors that may skip, each with its reason. (Skips for want of the kernel's features or of a
 # second node may not: the guest has them.)
-MAY_SKIP = {f"Granules/NodeEngineTest.{test}/{nodes}4K": "the test's tensors share no granule of 4 KiB"
+MAY_SKIP = {f"Granules/NumaEngineTest.{test}/{nodes}4K": "the test's tensors share no granule of 4 KiB"
             for test in ("SharedGranulesMoveWithTheLastThatIsWanted",
                          "ABornTensorBesideASlowNeighbourIsBroughtIn")
             for nodes in ("Fake", "Kernel")}
@@ -80,14 +80,14 @@ def test_engines_on_a_kernel_without_uffdio_move(lab, tell):
                '"$SENTINEL_BUILD"/bin/sentinel doctor; export GTEST_TOTAL_SHARDS=2; '
                'half() { GTEST_SHARD_INDEX=$1 "$SENTINEL_BUILD"/bin/execute_test '
                '--gtest_filter="*EngineTest.*:*EngineContract*:*StridingTest*:*Node*:Numa*:PageMover*:*Executor*'
-               ':SlowFile*:Exchange*:Session*:Space*-*MoveThreads:PoolEngine*"; }; '
+               ':SlowFile*:Exchange*:Session*:Space*-*MoveThreads:GpuEngine*"; }; '
                'half 1 >"$LAB_OUT/other" 2>&1 & half 0; status=$?; wait $!; other=$?; '
                'cat "$LAB_OUT/other"; exit $((status | other))')
     output = passed(lab.run("bash", "-c", command, SENTINEL_BUILD=str(BUILD)))
     assert "this kernel has no UFFDIO_MOVE" in output and "PAGEMAP_SCAN: ENOTTY" in output
     skipped = set(re.findall(r"^\[  SKIPPED \] ([\w/.]+)(?: \(|$)", output, re.M))
     assert skipped <= set(MAY_SKIP), skipped - set(MAY_SKIP)
-    for suite in ("EngineTest", "NodeEngineTest", "ExecutorContract", "SlowFile"):
+    for suite in ("EngineTest", "NumaEngineTest", "ExecutorContract", "SlowFile"):
         ran = re.findall(rf"^\[       OK \] (?:\w+/)?{suite}\.", output, re.M)
         assert ran, f"{suite} did not run"
         tell(f"{suite}: {len(ran)}")

@@ -1,3 +1,4 @@
+// Opens the sampling events of a thread or a processor, and maps the ring that they share.
 #include "capture/samples/event_ring.h"
 
 #include <sys/ioctl.h>

@@ -1,3 +1,4 @@
+// Reads records from a perf ring, across its end where they wrap, and skips what was lost.
 #include "capture/samples/sample_buffer.h"
 
 #include <algorithm>

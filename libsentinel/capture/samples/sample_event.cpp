@@ -1,3 +1,4 @@
+// Reads the processor's facts from /sys and /proc, and chooses Intel's or AMD's event by them.
 #include "capture/samples/sample_event.h"
 
 #include <fmt/format.h>

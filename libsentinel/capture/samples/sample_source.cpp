@@ -1,3 +1,4 @@
+// Arms events for all threads, drains their rings, and counts samples by the tag of their page.
 #include "capture/samples/sample_source.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // The access source that asks the processor: it picks one access in a great many, and says which
-// address it went to (DESIGN.md, "Hardware samples"). Memory is not touched, shared or slowed down
+// address it went to (docs/design/counting.md). Memory is not touched, shared or slowed down
 // by faults.
 //
 // A count is not an opening. It is the number of sampled loads or stores by the program, times the

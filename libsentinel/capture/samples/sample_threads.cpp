@@ -1,3 +1,4 @@
+// Opens a ring for each thread of the process, finds new threads, and drops those that ended.
 #include "capture/samples/sample_threads.h"
 
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+// Probes userfaultfd and its features, and judges each mechanism by what it found.
 #include "capture/userfault/availability.h"
 
 #include <unistd.h>
@@ -25,13 +26,13 @@ constexpr FeatureRow kFeatures[] = {
 
 bool usable(const UffdProbe& probe) { return probe.device_error == 0 || probe.syscall_error == 0; }
 
-Mechanism judge_feature(const FeatureRow& row, const UffdProbe& probe) {
+CaptureMechanism judge_feature(const FeatureRow& row, const UffdProbe& probe) {
   if (!usable(probe)) return {row.name, false, "userfaultfd cannot be used", "see userfaultfd"};
   if (probe.features & row.feature) return {row.name, true, "", ""};
   return {row.name, false, row.reason, row.remedy};
 }
 
-Mechanism judge_small_windows(const CaptureFacts& facts) {
+CaptureMechanism judge_small_windows(const CaptureFacts& facts) {
   constexpr const char* name = "counting with windows under 64 pages";
   if (!usable(facts.userfaultfd))
     return {name, false, "userfaultfd cannot be used", "see userfaultfd"};
@@ -54,8 +55,8 @@ CaptureFacts probe_capture() {
   return facts;
 }
 
-std::vector<Mechanism> judge_capture(const CaptureFacts& facts) {
-  std::vector<Mechanism> mechanisms;
+std::vector<CaptureMechanism> judge_capture(const CaptureFacts& facts) {
+  std::vector<CaptureMechanism> mechanisms;
   if (usable(facts.userfaultfd)) {
     mechanisms.push_back({"userfaultfd", true, "", ""});
   } else {

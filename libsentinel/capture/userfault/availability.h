@@ -10,7 +10,7 @@
 
 namespace sentinel {
 
-struct Mechanism {
+struct CaptureMechanism {
   std::string name;  // "userfaultfd", "page counting", "counting to moving", "frame moving"
   bool available = false;
   std::string reason, remedy;  // empty where available
@@ -23,6 +23,6 @@ struct CaptureFacts {
 };
 
 CaptureFacts probe_capture();
-std::vector<Mechanism> judge_capture(const CaptureFacts&);
+std::vector<CaptureMechanism> judge_capture(const CaptureFacts&);
 
 }  // namespace sentinel

@@ -1,3 +1,4 @@
+// Opens a page of a memory file again and again, and takes the median time.
 #include "capture/userfault/event_cost.h"
 
 #include <sys/mman.h>

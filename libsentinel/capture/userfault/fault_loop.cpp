@@ -1,3 +1,4 @@
+// Reads faults from one userfaultfd in a thread, and has the arena's owner answer each.
 #include "capture/userfault/fault_loop.h"
 
 #include <pthread.h>

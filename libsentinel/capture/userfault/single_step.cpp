@@ -1,3 +1,4 @@
+// Sets the trap flag of a waiting thread by a signal, and counts the instruction that traps.
 #include "capture/userfault/single_step.h"
 
 #include <signal.h>

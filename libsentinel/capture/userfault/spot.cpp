@@ -1,3 +1,4 @@
+// Reads a waiting thread's place from /proc/self/task.
 #include "capture/userfault/spot.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Finds or makes a thread's window by its id; no entry ever goes.
 #include "capture/userfault/thread_windows.h"
 
 namespace sentinel {

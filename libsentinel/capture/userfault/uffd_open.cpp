@@ -1,3 +1,4 @@
+// Opens a userfaultfd by device or by system call, and explains a refusal.
 #include "capture/userfault/uffd_open.h"
 
 #include <fcntl.h>

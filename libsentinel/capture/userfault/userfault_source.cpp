@@ -1,3 +1,4 @@
+// Counts a page's openings by MINOR faults, and closes pages again as they leave the window.
 #include "capture/userfault/userfault_source.h"
 
 #include <algorithm>
@@ -50,7 +51,7 @@ int UserfaultSource::arm(std::span<const ArmRange> ranges) noexcept {
     if (first == 0) first = rc;
   }
   const std::lock_guard hold(lock_);
-  const int rc = zapper_.flush();
+  const int rc = unmapper_.flush();
   return first != 0 ? first : rc;
 }
 
@@ -66,7 +67,7 @@ int UserfaultSource::track(const ArmRange& range) noexcept {
                      const auto page = range.begin + number * kPage;
                      *pages_.find(page) = {static_cast<std::uint32_t>(slot), weight, even, 0};
                      // Only the tracked pages: mapping the others again would cost more.
-                     zapper_.add(page, kPage);
+                     unmapper_.add(page, kPage);
                    });
   return 0;
 }
@@ -153,7 +154,7 @@ void UserfaultSource::open(ThreadState& thread, std::uintptr_t page, PageRecord&
 
 void UserfaultSource::shrink(ThreadState& thread, std::size_t floor) noexcept {
   while (thread.window.leaves(window_, floor)) arm_again(thread.window.pop());
-  if (!zapper_.empty()) flush_pending();
+  if (!unmapper_.empty()) flush_pending();
 }
 
 // Exactly counted pages are armed at once. Others wait for company: each zap interrupts every other
@@ -170,7 +171,7 @@ void UserfaultSource::arm_again(const Opening& left) noexcept {
   PageRecord* const record = pages_.find(left.page);
   if (!record || record->opening != left.serial) return;  // disarmed, or armed anew
   record->opening = 0;
-  zapper_.add(left.page, kPage);
+  unmapper_.add(left.page, kPage);
 }
 
 void UserfaultSource::flush_pending() noexcept {
@@ -178,11 +179,11 @@ void UserfaultSource::flush_pending() noexcept {
     PageRecord* const record = pages_.find(pending_[i].page);
     if (!record || record->opening != pending_[i].serial) continue;
     record->opening = 0;
-    zapper_.add(pending_[i].page, kPage);
+    unmapper_.add(pending_[i].page, kPage);
   }
   pending_count_ = 0;
   pending_pages_ = 0;
-  zapper_.flush();
+  unmapper_.flush();
 }
 
 // --- small windows

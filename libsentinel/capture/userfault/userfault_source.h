@@ -1,5 +1,5 @@
-// The access source that needs no kernel patch: MINOR faults of shared memory (DESIGN.md,
-// "Counting").
+// The access source that needs no kernel patch: MINOR faults of shared memory
+// (docs/design/counting.md).
 //
 // Tracked memory is a MAP_SHARED memfd mapping that is registered for MINOR faults with the fault
 // loop and whose pages exist in the file (a hole is filled by the kernel without telling anyone).
@@ -32,9 +32,9 @@
 #include "capture/page_index.h"
 #include "capture/tag_counters.h"
 #include "capture/userfault/fault_loop.h"
+#include "capture/userfault/page_unmapper.h"
 #include "capture/userfault/single_step.h"
 #include "capture/userfault/thread_windows.h"
-#include "capture/userfault/zapper.h"
 #include "sentinel/access_source.h"
 
 namespace sentinel {
@@ -102,7 +102,7 @@ class UserfaultSource final : public AccessSource, private Stepped {
   PageIndex pages_;
   TagCounters counters_;
   ThreadWindows threads_;
-  Zapper zapper_;
+  PageUnmapper unmapper_;
   Opening pending_[kCompany];  // left their window, still mapped
   std::size_t pending_count_ = 0;
   std::uint64_t pending_pages_ = 0;  // that they stand for

@@ -1,4 +1,4 @@
-// A thread's window (DESIGN.md, "Counting"): the FIFO of pages that it opened and that are not
+// A thread's window (docs/design/counting.md): the FIFO of pages that it opened and that are not
 // armed again yet. Pure bookkeeping. An opening weighs as many pages as it stands for; a page
 // leaves when the weight opened after it has reached the width. With all weights 1 the window holds
 // the `width` last pages.

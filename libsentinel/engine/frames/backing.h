@@ -10,6 +10,9 @@
 //   transferred through the alias and then punched out of the file. For counting only: MINOR faults
 //   exist for shared memory alone, and a forked child would share it too.
 //
+// Internal to `engine/`: a seam for tests and for three implementations, which may change at any
+// time.
+//
 // Conditions: the arena's range is registered with the FaultLoop; a block is handled by one thread
 // at a time (the engine's block state sees to it); functions return 0 or a negative errno, allocate
 // nothing and touch no guarded address.
@@ -57,10 +60,10 @@ std::unique_ptr<Backing> make_copied_frames(FaultLoop&, std::uintptr_t arena, st
 
 // The pool of the first two: a range of addresses, cut into places; a token is a place. There are
 // as many as the arena has blocks, so one can always be had. Thread-safe.
-class Places {
+class FrameSlots {
  public:
-  explicit Places(std::uint64_t bytes);
-  ~Places();
+  explicit FrameSlots(std::uint64_t bytes);
+  ~FrameSlots();
   std::uintptr_t begin() const { return begin_; }
   std::uintptr_t address(Token token) const {
     return begin_ + static_cast<std::uint64_t>(token) * kGranule;

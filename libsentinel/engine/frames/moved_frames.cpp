@@ -1,3 +1,4 @@
+// Frames that move by UFFDIO_MOVE: page tables change, and no byte is copied.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -19,11 +20,8 @@ namespace {
 class MovedFrames final : public Backing {
  public:
   MovedFrames(FaultLoop& loop, std::uintptr_t arena, std::uint64_t bytes)
-      : loop_(loop),
-        arena_(arena),
-        places_(bytes),
-        nursery_(reserve_anonymous(kGranule, kGranule)) {
-    if (const int code = loop_.register_range(places_.begin(), bytes, true, false); code != 0)
+      : loop_(loop), arena_(arena), slots_(bytes), nursery_(reserve_anonymous(kGranule, kGranule)) {
+    if (const int code = loop_.register_range(slots_.begin(), bytes, true, false); code != 0)
       throw Error("could not guard the frame pool", -code);
   }
 
@@ -33,36 +31,36 @@ class MovedFrames final : public Backing {
     const std::lock_guard guard(nursery_lock_);
     if (madvise(reinterpret_cast<void*>(nursery_), kGranule, MADV_POPULATE_WRITE) != 0)
       return -errno;
-    const auto token = places_.take();
-    const int code = loop_.move(places_.address(token), nursery_, kGranule);
+    const auto token = slots_.take();
+    const int code = loop_.move(slots_.address(token), nursery_, kGranule);
     if (code == 0) return token;
-    places_.give(token);
+    slots_.give(token);
     return code;
   }
 
   void destroy(Token token) noexcept override {
-    madvise(reinterpret_cast<void*>(places_.address(token)), kGranule, MADV_DONTNEED);
-    places_.give(token);
+    madvise(reinterpret_cast<void*>(slots_.address(token)), kGranule, MADV_DONTNEED);
+    slots_.give(token);
   }
 
   int take(BlockIndex block, Token& token) noexcept override {
-    token = places_.take();
+    token = slots_.take();
     const int code = move_out(block, token);
-    if (code != 0) places_.give(token);
+    if (code != 0) slots_.give(token);
     return code;
   }
 
   bool guard_may_take() const noexcept override { return true; }
 
   void* buffer(BlockIndex, Token token) noexcept override {
-    return reinterpret_cast<void*>(places_.address(token));
+    return reinterpret_cast<void*>(slots_.address(token));
   }
 
   void scrub(BlockIndex, Token) noexcept override {}
 
   int install(BlockIndex block, Token token) noexcept override {
-    const int code = bring(address(block), places_.address(token), kGranule);
-    if (code == 0) places_.give(token);
+    const int code = bring(address(block), slots_.address(token), kGranule);
+    if (code == 0) slots_.give(token);
     return code;
   }
 
@@ -75,7 +73,7 @@ class MovedFrames final : public Backing {
   // does, for a moment, one that the kernel is looking at: mend and try again a few times. What was
   // moved before a lasting failure goes back, so that the block is whole.
   int move_out(BlockIndex block, Token token) noexcept {
-    const auto to = places_.address(token), from = address(block);
+    const auto to = slots_.address(token), from = address(block);
     std::size_t moved = 0;
     for (int attempt = 0;; ++attempt) {
       std::size_t now = 0;
@@ -110,7 +108,7 @@ class MovedFrames final : public Backing {
 
   FaultLoop& loop_;
   std::uintptr_t arena_;
-  Places places_;
+  FrameSlots slots_;
   std::uintptr_t nursery_;
   std::mutex nursery_lock_;  // the nursery holds one frame at a time
 };

@@ -1,3 +1,4 @@
+// Frames in a memory file, mapped a second time, for steps in which accesses are counted.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

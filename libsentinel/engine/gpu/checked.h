@@ -4,15 +4,12 @@
 #include <exception>
 
 #include "base/failure.h"
-#include "engine/gpu/driver.h"
+#include "engine/gpu/cuda_driver.h"
 #include "engine/host/stop.h"
 
 namespace sentinel::gpu {
 
 constexpr int kDeinitialized = 4;  // the driver went first, for the process ends
-
-// What is waited for comes no more, for the process ends.
-struct ProcessEnds {};
 
 // Ends the process where the driver refuses, unless it does because the process ends.
 template <class F>

@@ -1,14 +1,15 @@
 // The CUDA driver API, loaded at run time: the functions and structures that are used are declared
 // here as the driver's ABI has had them since CUDA 11.0, so that nothing of CUDA is needed to
 // build.
+#include "engine/gpu/cuda_driver.h"
+
 #include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <atomic>
 #include <cstdio>
 
-#include "engine/gpu/cufile.h"
-#include "engine/gpu/driver.h"
+#include "engine/gpu/device/cufile.h"
 
 namespace sentinel::gpu {
 namespace {
@@ -44,17 +45,19 @@ struct Access {
 static_assert(sizeof(AllocationProperties) == 32 && sizeof(Access) == 12);
 
 // X(name in the library, arguments)
-#define SENTINEL_CUDA_CALLS(X)                                                              \
-  X(cuInit, (unsigned))                                                                     \
-  X(cuGetErrorName, (Result, const char**))                                                 \
-  X(cuDeviceGet, (Device*, int))                                                            \
-  X(cuDeviceGetAttribute, (int*, int, Device))                                              \
-  X(cuDevicePrimaryCtxRetain, (Context*, Device))                                           \
-  X(cuDevicePrimaryCtxRelease_v2, (Device))                                                 \
-  X(cuCtxPushCurrent_v2, (Context))                                                         \
-  X(cuCtxPopCurrent_v2, (Context*))                                                         \
-  X(cuCtxSynchronize, ())                                                                   \
-  X(cuDeviceCanAccessPeer, (int*, Device, Device))                                          \
+#define SENTINEL_CUDA_CONTEXT_CALLS(X)            \
+  X(cuInit, (unsigned))                           \
+  X(cuGetErrorName, (Result, const char**))       \
+  X(cuDeviceGet, (Device*, int))                  \
+  X(cuDeviceGetAttribute, (int*, int, Device))    \
+  X(cuDevicePrimaryCtxRetain, (Context*, Device)) \
+  X(cuDevicePrimaryCtxRelease_v2, (Device))       \
+  X(cuCtxPushCurrent_v2, (Context))               \
+  X(cuCtxPopCurrent_v2, (Context*))               \
+  X(cuCtxSynchronize, ())                         \
+  X(cuDeviceCanAccessPeer, (int*, Device, Device))
+
+#define SENTINEL_CUDA_MEMORY_CALLS(X)                                                       \
   X(cuMemGetInfo_v2, (std::size_t*, std::size_t*))                                          \
   X(cuMemGetAllocationGranularity, (std::size_t*, const AllocationProperties*, int))        \
   X(cuMemAddressReserve, (DevicePointer*, std::size_t, std::size_t, DevicePointer, Handle)) \
@@ -68,19 +71,22 @@ static_assert(sizeof(AllocationProperties) == 32 && sizeof(Access) == 12);
   X(cuMemAlloc_v2, (DevicePointer*, std::size_t))                                           \
   X(cuMemFree_v2, (DevicePointer))                                                          \
   X(cuMemHostAlloc, (void**, std::size_t, unsigned))                                        \
-  X(cuMemFreeHost, (void*))                                                                 \
-  X(cuMemcpyAsync, (DevicePointer, DevicePointer, std::size_t, Stream))                     \
-  X(cuStreamCreate, (Stream*, unsigned))                                                    \
-  X(cuStreamDestroy_v2, (Stream))                                                           \
-  X(cuStreamWaitEvent, (Stream, Event, unsigned))                                           \
-  X(cuEventCreate, (Event*, unsigned))                                                      \
-  X(cuEventDestroy_v2, (Event))                                                             \
-  X(cuEventRecord, (Event, Stream))                                                         \
-  X(cuEventQuery, (Event))                                                                  \
+  X(cuMemFreeHost, (void*))
+
+#define SENTINEL_CUDA_STREAM_CALLS(X)                                   \
+  X(cuMemcpyAsync, (DevicePointer, DevicePointer, std::size_t, Stream)) \
+  X(cuStreamCreate, (Stream*, unsigned))                                \
+  X(cuStreamDestroy_v2, (Stream))                                       \
+  X(cuStreamWaitEvent, (Stream, Event, unsigned))                       \
+  X(cuEventCreate, (Event*, unsigned))                                  \
+  X(cuEventDestroy_v2, (Event))                                         \
+  X(cuEventRecord, (Event, Stream))                                     \
+  X(cuEventQuery, (Event))                                              \
   X(cuEventSynchronize, (Event))
 
-// That not every driver has. Of managed memory, and needed for nothing else: as of CUDA 12.2 with a
-// location, before with a device. As of CUDA 12.5 an event of all that a context was given.
+// Functions that not every driver has. Of managed memory, and needed for nothing else: as of CUDA
+// 12.2 with a location, before with a device. As of CUDA 12.5 an event of all that a context was
+// given.
 #define SENTINEL_CUDA_OPTIONAL_CALLS(X)                                              \
   X(cuMemAdvise_v2, (DevicePointer, std::size_t, int, Location))                     \
   X(cuMemPrefetchAsync_v2, (DevicePointer, std::size_t, Location, unsigned, Stream)) \
@@ -88,19 +94,28 @@ static_assert(sizeof(AllocationProperties) == 32 && sizeof(Access) == 12);
   X(cuMemPrefetchAsync, (DevicePointer, std::size_t, Device, Stream))                \
   X(cuCtxRecordEvent, (Context, Event))
 
-struct Calls {
 #define SENTINEL_CUDA_POINTER(name, arguments) Result(*name) arguments = nullptr;
-  SENTINEL_CUDA_CALLS(SENTINEL_CUDA_POINTER)
-  SENTINEL_CUDA_OPTIONAL_CALLS(SENTINEL_CUDA_POINTER)
-#undef SENTINEL_CUDA_POINTER
+struct ContextCalls {
+  SENTINEL_CUDA_CONTEXT_CALLS(SENTINEL_CUDA_POINTER)
 };
+struct MemoryCalls {
+  SENTINEL_CUDA_MEMORY_CALLS(SENTINEL_CUDA_POINTER)
+};
+struct StreamCalls {
+  SENTINEL_CUDA_STREAM_CALLS(SENTINEL_CUDA_POINTER)
+};
+struct OptionalCalls {
+  SENTINEL_CUDA_OPTIONAL_CALLS(SENTINEL_CUDA_POINTER)
+};
+#undef SENTINEL_CUDA_POINTER
+struct DriverCalls : ContextCalls, MemoryCalls, StreamCalls, OptionalCalls {};
 
-Calls load(const std::string& file) {
+DriverCalls load(const std::string& file) {
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)
     throw Error(fmt::format("no CUDA driver here ({}); install NVIDIA's, and run where a GPU is",
                             dlerror()));
-  Calls calls;
+  DriverCalls calls;
 #define SENTINEL_CUDA_FIND(name, arguments) \
   calls.name = reinterpret_cast<decltype(calls.name)>(dlsym(library, #name));
 #define SENTINEL_CUDA_REQUIRE(name, arguments) \
@@ -108,7 +123,9 @@ Calls load(const std::string& file) {
   if (calls.name == nullptr)                   \
     throw Error(                               \
         fmt::format("{} has no {}: a driver for CUDA 11.0 or later is needed", file, #name));
-  SENTINEL_CUDA_CALLS(SENTINEL_CUDA_REQUIRE)
+  SENTINEL_CUDA_CONTEXT_CALLS(SENTINEL_CUDA_REQUIRE)
+  SENTINEL_CUDA_MEMORY_CALLS(SENTINEL_CUDA_REQUIRE)
+  SENTINEL_CUDA_STREAM_CALLS(SENTINEL_CUDA_REQUIRE)
   SENTINEL_CUDA_OPTIONAL_CALLS(SENTINEL_CUDA_FIND)
 #undef SENTINEL_CUDA_REQUIRE
 #undef SENTINEL_CUDA_FIND
@@ -383,7 +400,7 @@ class CudaDriver final : public Driver {
 
   static inline std::atomic<bool> one_by_one_ = false;  // of the process: it is told once
 
-  Calls calls_;
+  DriverCalls calls_;
   Device device_ = 0;
   Context context_ = nullptr;
   AllocationProperties properties_;

@@ -58,7 +58,7 @@ using Completed = void (*)(Context, std::uint32_t stream, std::uint8_t* buffer, 
   X(cuptiActivityGetNextRecord, (std::uint8_t*, std::size_t, const Record**)) \
   X(cuptiActivityGetNumDroppedRecords, (Context, std::uint32_t, std::size_t*))
 
-struct Calls {
+struct CuptiCalls {
 #define SENTINEL_CUPTI_POINTER(name, arguments) Result(*name) arguments = nullptr;
   SENTINEL_CUPTI_CALLS(SENTINEL_CUPTI_POINTER)
 #undef SENTINEL_CUPTI_POINTER
@@ -73,14 +73,14 @@ void* find_library(const std::string& name) {
   return nullptr;
 }
 
-Calls load(const std::string& name) {
+CuptiCalls load(const std::string& name) {
   void* library = find_library(name);
   if (library == nullptr)
     throw Error(fmt::format(
         "NVIDIA's CUPTI is not here: no {}, {}.13 or {}.12; install it (it comes with CUDA), or "
         "name it with SENTINEL_CUPTI",
         name, name, name));
-  Calls calls;
+  CuptiCalls calls;
 #define SENTINEL_CUPTI_FIND(call, arguments)                                  \
   calls.call = reinterpret_cast<decltype(calls.call)>(dlsym(library, #call)); \
   if (calls.call == nullptr) throw Error(fmt::format("{} has no {}", name, #call));
@@ -115,7 +115,7 @@ const char* remedy(Result result) {
 // CUPTI has threads of its own.
 struct Inbox {
   std::mutex lock;  // guards all below
-  Calls calls;
+  CuptiCalls calls;
   std::vector<PageFault> faults;
   std::uint64_t dropped = 0;
 };
@@ -194,7 +194,7 @@ class Cupti final : public PageFaults {
                             what.empty() ? "" : "; ", what));
   }
 
-  const Calls calls_;
+  const CuptiCalls calls_;
 };
 
 }  // namespace

@@ -1,3 +1,4 @@
+// Counts the page faults that CUPTI tells, range by range.
 #include "engine/gpu/fault_source.h"
 
 #include <algorithm>

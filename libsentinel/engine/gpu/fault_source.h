@@ -21,7 +21,7 @@
 
 #include "capture/page_index.h"
 #include "capture/tag_counters.h"
-#include "engine/gpu/driver.h"
+#include "engine/gpu/cuda_driver.h"
 #include "engine/gpu/page_faults.h"
 #include "sentinel/access_source.h"
 

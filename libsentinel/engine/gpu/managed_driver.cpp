@@ -1,3 +1,4 @@
+// Stands for the driver: maps and unmaps by advice and prefetches on one managed range.
 #include "engine/gpu/managed_driver.h"
 
 #include <sys/mman.h>

@@ -11,7 +11,7 @@
 
 #include <memory>
 
-#include "engine/gpu/driver.h"
+#include "engine/gpu/cuda_driver.h"
 
 namespace sentinel::gpu {
 

@@ -1,3 +1,4 @@
+// Hands out ordinary memory, and counts what is held; nothing moves.
 #include "engine/gpu/pageable_engine.h"
 
 #include <sys/mman.h>
@@ -19,6 +20,7 @@ PageableEngine::PageableEngine(Driver& driver, std::uint64_t arena_bytes)
       mirrored_(driver.pageable() == Pageable::mirrored),
       on_host_(arena_bytes / kGranule) {
   alignment_ = kAlignment;  // a recording serves a run in pools
+  guarded_ = false;
   granule_ = kGranule;
   arena_bytes_ = arena_bytes;
   arena_ = reserve_anonymous(arena_bytes_, kGranule);
@@ -68,7 +70,7 @@ void PageableEngine::keep_on_host(std::uintptr_t address, std::uint64_t bytes) {
   }
 }
 
-bool PageableEngine::occupy(std::uintptr_t address, std::uint64_t bytes) noexcept {
+bool PageableEngine::on_allocate(std::uintptr_t address, std::uint64_t bytes) noexcept {
   const std::lock_guard guard(lock_);
   if (bytes != 0) checked([&] { keep_on_host(address, bytes); });
   counters_.held_bytes += bytes;
@@ -76,7 +78,7 @@ bool PageableEngine::occupy(std::uintptr_t address, std::uint64_t bytes) noexcep
   return true;
 }
 
-bool PageableEngine::vacate(std::uintptr_t, std::uint64_t bytes, bool) noexcept {
+bool PageableEngine::on_free(std::uintptr_t, std::uint64_t bytes, bool) noexcept {
   const std::lock_guard guard(lock_);
   counters_.held_bytes -= bytes;
   return true;

@@ -2,7 +2,7 @@
 // in ordinary memory of the process, which its kernels reach through the process's page tables or a
 // copy of them that the kernel keeps (Pageable). Nothing moves and nothing has a budget.
 //
-// Not registered with userfaultfd, unlike a FrameEngine's arena: where a device asks for a page
+// Not registered with userfaultfd, unlike a SsdEngine's arena: where a device asks for a page
 // nobody may wait, so the kernel answers a registered page with SIGBUS, and NVIDIA's driver does
 // not mirror such memory at all. Where tables are mirrored the memory is advised to stay on the
 // host: what has moved to the device is found there without asking the kernel, and not counted.
@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "engine/gpu/driver.h"
-#include "engine/gpu/thread_streams.h"
+#include "engine/gpu/cuda_driver.h"
+#include "engine/gpu/device/thread_streams.h"
 
 namespace sentinel::gpu {
 
-class PageableEngine final : public Engine {
+class PageableEngine final : public Engine, public DeviceMemory {
  public:
   // The driver outlives the engine, and is pageable(). Throws Error.
   PageableEngine(Driver&, std::uint64_t arena_bytes);
@@ -28,12 +28,11 @@ class PageableEngine final : public Engine {
   void compute_on(Stream stream) override { streams_.set(stream); }
   void forget(Stream stream) override { streams_.forget(stream); }
   void finish() noexcept override;
-  bool guarded() const override { return false; }
-  void page(std::unique_ptr<Pager>) override {}
+  DeviceMemory* device() noexcept override { return this; }
 
   void set_budget(std::uint64_t bytes) override;  // throws Error for any but 0
-  bool occupy(std::uintptr_t address, std::uint64_t bytes) noexcept override;
-  bool vacate(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept override;
+  bool on_allocate(std::uintptr_t address, std::uint64_t bytes) noexcept override;
+  bool on_free(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept override;
   void demote(std::uintptr_t, std::uint64_t) noexcept override {}
   void promote(std::uintptr_t, std::uint64_t) noexcept override {}
   void await(std::uintptr_t, std::uint64_t) noexcept override {}

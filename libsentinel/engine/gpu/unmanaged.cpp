@@ -1,3 +1,4 @@
+// Allocates on other devices, and frees there once a helper has waited for their work.
 #include "engine/gpu/unmanaged.h"
 
 #include <fmt/format.h>

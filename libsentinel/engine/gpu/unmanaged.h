@@ -26,7 +26,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/gpu/driver.h"
+#include "engine/gpu/cuda_driver.h"
 
 namespace sentinel::gpu {
 

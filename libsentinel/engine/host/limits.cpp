@@ -1,3 +1,4 @@
+// Reads the machine's memory, the cgroups' limits and use, and the number of threads.
 #include "engine/host/limits.h"
 
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// Prints why training stops, and ends the process with status 125.
 #include "engine/host/stop.h"
 
 #include <fcntl.h>

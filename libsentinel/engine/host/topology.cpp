@@ -1,3 +1,4 @@
+// Reads NUMA nodes from /sys through hwloc, with the attributes that the firmware tells.
 #include "engine/host/topology.h"
 
 #include <fmt/format.h>

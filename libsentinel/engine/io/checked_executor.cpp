@@ -1,3 +1,4 @@
+// An executor that sums what it writes, and compares the sum when the bytes come back.
 #include <algorithm>
 #include <cerrno>
 #include <utility>

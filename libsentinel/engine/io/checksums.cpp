@@ -1,3 +1,4 @@
+// Computes and stores a sum per slot, of all bytes or of samples.
 #include "engine/io/checksums.h"
 
 #include <fmt/format.h>
@@ -16,6 +17,8 @@
 
 #include "alloc/ranges.h"
 #include "base/clock.h"
+#include "base/units.h"
+#include "engine/host/arena_room.h"
 #include "sentinel/error.h"
 
 namespace sentinel {
@@ -41,6 +44,15 @@ class Spent {
   const Clock::time_point begin_ = Clock::now();
 };
 
+// The arena of this process may exist already, and what it took is no room any more.
+std::uint64_t most_within_limits() {
+  constexpr std::uint64_t kArenas = 64, kLeast = 4_GiB;
+  const auto room = arena_room();
+  if (room.limit.empty() || room.bytes > Checksums::kMostBytes / kArenas)
+    return Checksums::kMostBytes;
+  return std::max(room.bytes * kArenas, kLeast);
+}
+
 }  // namespace
 
 ChecksumLevel parse_checksum_level(const std::string& text) {
@@ -51,7 +63,10 @@ ChecksumLevel parse_checksum_level(const std::string& text) {
 }
 
 Checksums::Checksums(ChecksumLevel level, std::uint64_t frame_bytes)
-    : level_(level), frame_bytes_(frame_bytes), per_slot_((frame_bytes + kBytes - 1) / kBytes) {
+    : level_(level),
+      most_bytes_(most_within_limits()),
+      frame_bytes_(frame_bytes),
+      per_slot_((frame_bytes + kBytes - 1) / kBytes) {
   if (level_ != ChecksumLevel::off)
     table_ = reinterpret_cast<std::uint64_t*>(reserve_anonymous(table_bytes(), kPage));
 }

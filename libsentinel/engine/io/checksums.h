@@ -28,7 +28,8 @@ class Checksums {
   static constexpr std::uint64_t kBytes = 32u << 10;
   static constexpr std::uint64_t kMostBytes = 16ull << 40;  // of the files
 
-  // Throws Error where there are no addresses for the sums: 4 GiB of them, used as slots are.
+  // Throws Error where there are no addresses for the sums: 4 GiB of them, used as slots are. Where
+  // this process's limits leave a small arena only, fewer: the files hold 64 times as much then.
   Checksums(ChecksumLevel, std::uint64_t frame_bytes);
   ~Checksums();
   Checksums(const Checksums&) = delete;
@@ -39,7 +40,7 @@ class Checksums {
   double spent_us() const {
     return static_cast<double>(spent_ns_.load(std::memory_order_relaxed)) / 1e3;
   }
-  std::int64_t most_slots() const { return static_cast<std::int64_t>(kMostBytes / frame_bytes_); }
+  std::int64_t most_slots() const { return static_cast<std::int64_t>(most_bytes_ / frame_bytes_); }
 
   // Of a whole frame that is about to be written to the slot. Nobody writes to it meanwhile.
   void take(std::int64_t slot, const void* frame) noexcept;
@@ -56,7 +57,7 @@ class Checksums {
   }
 
   ChecksumLevel level_;
-  std::uint64_t frame_bytes_, per_slot_;
+  std::uint64_t most_bytes_, frame_bytes_, per_slot_;
   mutable std::atomic<std::uint64_t> spent_ns_{0};
   std::uint64_t* table_ = nullptr;  // zero pages until they are used
 };

@@ -1,3 +1,5 @@
+// Maps a memory file that a child and its children inherit; once it can be sealed, none of them
+// lives.
 #include "engine/io/child_life.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Chooses an executor by name, and wraps it where faults are injected.
 #include "engine/io/executors.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Opens a nameless file on each disk, gives out slots, and translates a full disk into words.
 #include "engine/io/slow_file.h"
 
 #include <fcntl.h>
@@ -5,6 +6,7 @@
 #include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
@@ -78,6 +80,9 @@ const char* print_transfer_error(int error) noexcept {
     return "the slow tier's file does not end where it was left: another process has truncated or "
            "extended it, or this program has closed it";
   if (error == EBADF) return "this program has closed the slow tier's file, which it did not open";
+  if (error == EFBIG)
+    return "the slow tier's file is as large as `ulimit -f` allows: raise that, or name several "
+           "directories with --slow A,B";
   return strerror(error);
 }
 
@@ -203,13 +208,23 @@ std::uint64_t SlowFile::capacity() const {
   return least * files_.size();
 }
 
+// Fewer where `ulimit -f` ends a file earlier.
+std::int64_t SlowFile::slots_to_grow() const noexcept {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kGrowSlots;
+  const auto used = offset(slots_) + kTail;
+  const auto left = limit.rlim_cur < used ? 0 : (limit.rlim_cur - used) / frame_bytes_;
+  return static_cast<std::int64_t>(std::min<std::uint64_t>(left, kGrowSlots));
+}
+
 // Space is allocated before it is promised: a full disk shows here, not in the middle of a write. A
 // file that was truncated meanwhile would be filled with zeros.
 bool SlowFile::grow() noexcept {
-  const auto end = offset(slots_) + frame_bytes_ * kGrowSlots + kTail;
-  const auto more = kGrowSlots * static_cast<std::int64_t>(files_.size());
-  if (slots_ + more > checksums_.most_slots()) {
-    errno = EFBIG;
+  const auto slots = slots_to_grow();
+  const auto end = offset(slots_) + frame_bytes_ * static_cast<std::uint64_t>(slots) + kTail;
+  const auto more = slots * static_cast<std::int64_t>(files_.size());
+  if (slots == 0 || slots_ + more > checksums_.most_slots()) {
+    errno = slots == 0 ? EFBIG : EOVERFLOW;
     return false;
   }
   for (std::size_t i = 0; i < files_.size(); ++i)

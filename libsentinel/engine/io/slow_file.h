@@ -91,6 +91,7 @@ class SlowFile final : public Tier {
 
   void open_in(const std::string& directory, bool named);
   int open_named(const std::string& directory, int flags, bool stays);
+  std::int64_t slots_to_grow() const noexcept;  // of each file
   bool grow() noexcept;
   bool extend(const OurFile&, std::uint64_t end) const noexcept;
   int map_files() noexcept;

@@ -1,3 +1,4 @@
+// An executor of blocking reads and writes in threads of its own.
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// An executor on io_uring: submits transfers in batches, and reaps completions.
 #include <fmt/format.h>
 #include <liburing.h>
 #include <sys/eventfd.h>

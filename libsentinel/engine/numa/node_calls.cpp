@@ -1,3 +1,5 @@
+// Makes the NUMA system calls, or those of a machine with one node, or ones that fail on
+// purpose.
 #include "engine/numa/node_calls.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // The system calls of NUMA tiers, so that the engine can be tested where there is one node only.
+// Internal to `engine/`: a seam for tests, which may change at any time.
 //
 // Conditions for all: addresses and lengths are whole pages; thread-safe; errors are negative errno
 // values. A status is the page's node, or the negative errno that the page was answered with.

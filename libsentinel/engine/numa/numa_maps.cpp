@@ -1,3 +1,4 @@
+// Parses /proc/PID/numa_maps, and sums the pages of a range by node.
 #include "engine/numa/numa_maps.h"
 
 #include <fstream>

@@ -1,3 +1,4 @@
+// Calls move_pages in batches, sorts failures by cause, and tries again.
 #include "engine/numa/page_mover.h"
 
 #include <unistd.h>

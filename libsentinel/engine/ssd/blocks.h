@@ -1,21 +1,25 @@
 // The state of every granule of the arena, and queues of granules that need no memory of their own
-// (the fault path must not allocate).
+// (the fault path must not allocate). They decide nothing and touch neither memory nor files.
 //
 //            give                 take               write done
 //   empty ----------> resident ----------> leaving ----------> absent
 //     ^                  ^  ^                 |                   |
-//     |  vacated         |  +---- recalled ---+                   | fetch
+//     |  freed           |  +---- recalled ---+                   | fetch
 //     +------------------+------------------- arriving <----------+
 //
 // All fields are guarded by the engine's lock.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
+#include <mutex>
 #include <vector>
 
 #include "engine/frames/backing.h"
 
 namespace sentinel {
+
+using EngineLock = std::unique_lock<std::mutex>;  // of the engine's lock, held
 
 enum class BlockState : std::uint8_t { empty, resident, leaving, absent, arriving };
 // dead: resident, and nothing lives in it. spare: resident, and no plan wants what lives in it.
@@ -25,7 +29,7 @@ enum class QueueId : std::uint8_t { none, demand, ahead, prefetch, evict, dead, 
 constexpr BlockIndex kNoBlock = ~0u;
 constexpr std::int64_t kZeros = -2;  // a block of zeros takes no place
 
-struct Block {
+struct FrameBlock {
   BlockState state = BlockState::empty;
   QueueId queue = QueueId::none;
   bool recalled = false;     // leaving: somebody waits for it, bring it back
@@ -47,7 +51,7 @@ struct Block {
 // A first-in-first-out list through the blocks themselves; a block is in one queue at most.
 class BlockQueue {
  public:
-  BlockQueue(std::vector<Block>& blocks, QueueId id) : blocks_(blocks), id_(id) {}
+  BlockQueue(std::vector<FrameBlock>& blocks, QueueId id) : blocks_(blocks), id_(id) {}
 
   bool empty() const { return head_ == kNoBlock; }
   std::size_t size() const { return size_; }
@@ -78,10 +82,128 @@ class BlockQueue {
   }
 
  private:
-  std::vector<Block>& blocks_;
+  std::vector<FrameBlock>& blocks_;
   QueueId id_;
   BlockIndex head_ = kNoBlock, tail_ = kNoBlock;
   std::size_t size_ = 0;
 };
+
+// All blocks, the lists that name them, and how many of them are on their way.
+//
+// Invariants, whenever the lock is free: resident() names just the resident blocks; arriving() and
+// leaving() count the blocks in those states. While frozen() holds, no block starts to move.
+class FrameBlocks {
+ public:
+  explicit FrameBlocks(std::size_t count);
+
+  FrameBlock& operator[](BlockIndex index) { return blocks_[index]; }
+  std::size_t size() const { return blocks_.size(); }
+  BlockIndex index_of(const FrameBlock& block) const {
+    return static_cast<BlockIndex>(&block - blocks_.data());
+  }
+  auto begin() const { return blocks_.begin(); }
+  auto end() const { return blocks_.end(); }
+
+  BlockQueue& demanded() { return demanded_; }
+  BlockQueue& ahead() { return ahead_; }
+  BlockQueue& prefetches() { return prefetches_; }
+  BlockQueue& evictions() { return evictions_; }
+  BlockQueue& dead() { return dead_; }
+  BlockQueue& spare() { return spare_; }
+  const std::vector<BlockIndex>& resident() const { return resident_; }
+
+  // Neither for a plan nor ahead of the op that runs.
+  void read_no_more(BlockIndex) noexcept;
+  // What could not be taken the last time is not looked for among the dead.
+  void note_dead(BlockIndex) noexcept;
+  void no_longer_idle(BlockIndex) noexcept;
+
+  // A change of state keeps the list and the counts right. has_arrived() and has_left() leave the
+  // next state to the caller, with the lock held all along.
+  void set_resident(BlockIndex) noexcept;
+  void unset_resident(BlockIndex) noexcept;
+  void set_arriving(BlockIndex) noexcept;
+  void set_leaving(BlockIndex) noexcept;
+  void has_arrived() noexcept { --arriving_; }
+  void has_left() noexcept { --leaving_; }
+
+  std::size_t arriving() const { return arriving_; }
+  std::size_t leaving() const { return leaving_; }
+  // Blocks whose frames become free: those that leave and those that are to.
+  std::size_t under_way() const { return leaving_ + evictions_.size(); }
+
+  // Nothing moves from then on; settle() waits for what does.
+  void freeze() noexcept { frozen_ = true; }
+  void settle(EngineLock&) noexcept;
+  void thaw() noexcept { frozen_ = false; }
+  bool frozen() const { return frozen_; }
+
+  // A block or a frame changed its state.
+  void changed() noexcept { settled_.notify_all(); }
+  void await_change(EngineLock& guard) noexcept { settled_.wait(guard); }
+
+ private:
+  std::vector<FrameBlock> blocks_;
+  BlockQueue demanded_, ahead_, prefetches_, evictions_, dead_, spare_;
+  std::vector<BlockIndex> resident_;
+  std::size_t arriving_ = 0, leaving_ = 0;
+  bool frozen_ = false;
+  std::condition_variable settled_;
+};
+
+inline FrameBlocks::FrameBlocks(std::size_t count)
+    : blocks_(count),
+      demanded_(blocks_, QueueId::demand),
+      ahead_(blocks_, QueueId::ahead),
+      prefetches_(blocks_, QueueId::prefetch),
+      evictions_(blocks_, QueueId::evict),
+      dead_(blocks_, QueueId::dead),
+      spare_(blocks_, QueueId::spare) {
+  resident_.reserve(blocks_.size());
+}
+
+inline void FrameBlocks::read_no_more(BlockIndex index) noexcept {
+  if (blocks_[index].queue == QueueId::prefetch) prefetches_.remove(index);
+  if (blocks_[index].queue == QueueId::ahead) ahead_.remove(index);
+}
+
+inline void FrameBlocks::note_dead(BlockIndex index) noexcept {
+  if (blocks_[index].queue == QueueId::none && !blocks_[index].stuck) dead_.push(index);
+}
+
+inline void FrameBlocks::no_longer_idle(BlockIndex index) noexcept {
+  if (blocks_[index].queue == QueueId::dead) dead_.remove(index);
+  if (blocks_[index].queue == QueueId::spare) spare_.remove(index);
+}
+
+inline void FrameBlocks::set_resident(BlockIndex index) noexcept {
+  auto& block = blocks_[index];
+  block.state = BlockState::resident;
+  block.place = static_cast<std::uint32_t>(resident_.size());
+  resident_.push_back(index);
+}
+
+inline void FrameBlocks::unset_resident(BlockIndex index) noexcept {
+  no_longer_idle(index);
+  const auto place = blocks_[index].place;
+  resident_[place] = resident_.back();
+  blocks_[resident_[place]].place = place;
+  resident_.pop_back();
+}
+
+inline void FrameBlocks::set_arriving(BlockIndex index) noexcept {
+  blocks_[index].state = BlockState::arriving;
+  ++arriving_;
+}
+
+inline void FrameBlocks::set_leaving(BlockIndex index) noexcept {
+  blocks_[index].state = BlockState::leaving;
+  unset_resident(index);
+  ++leaving_;
+}
+
+inline void FrameBlocks::settle(EngineLock& guard) noexcept {
+  settled_.wait(guard, [this] { return arriving_ == 0 && leaving_ == 0; });
+}
 
 }  // namespace sentinel

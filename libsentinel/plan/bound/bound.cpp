@@ -1,3 +1,4 @@
+// Solves the bound's program with ever more intervals, within a time and a number of columns.
 #include "plan/bound/bound.h"
 
 #include <algorithm>

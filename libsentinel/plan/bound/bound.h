@@ -2,7 +2,7 @@
 // much of each idle tensor leaves, when its bytes cross which link, and by how much ops have to
 // wait for that. Generous wherever a plan could be cleverer than the program knows: tensors are
 // divisible, transfers fluid, capacity holds at one instant a bucket. What it leaves out and why it
-// is a bound is in DESIGN.md, section Bound.
+// is a bound is in docs/design/bound.md.
 //
 // Its solution, gap by gap, is where the planner `auto` starts from.
 #pragma once

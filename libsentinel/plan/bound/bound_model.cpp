@@ -1,3 +1,4 @@
+// Finds versions and gaps of storages, and cuts the step into intervals of equal time.
 #include "plan/bound/bound_model.h"
 
 #include <algorithm>
@@ -17,9 +18,10 @@ struct Use {
   bool read, written, streamed;
 };
 
-class Facts {
+class BoundFacts {
  public:
-  Facts(const Profile& profile, const Machine& machine, std::uint64_t fast_bytes, bool recompute)
+  BoundFacts(const Profile& profile, const Machine& machine, std::uint64_t fast_bytes,
+             bool recompute)
       : profile_(profile),
         exclusive_(machine.exclusive),
         ops_(static_cast<std::uint32_t>(profile.ops.size())),
@@ -148,7 +150,7 @@ class Facts {
 
 StepFacts step_facts(const Profile& profile, const Machine& machine, std::uint64_t fast_bytes,
                      bool recompute) {
-  return Facts(profile, machine, fast_bytes, recompute).run();
+  return BoundFacts(profile, machine, fast_bytes, recompute).run();
 }
 
 namespace {

@@ -1,6 +1,6 @@
 // What the bound's program is about: the versions of each storage, the idle gaps in which they may
-// be away, what has to be somewhere at each op, and time cut into buckets (DESIGN.md, section
-// Bound).
+// be away, what has to be somewhere at each op, and time cut into buckets
+// (docs/design/bound.md).
 #pragma once
 
 #include <cstdint>

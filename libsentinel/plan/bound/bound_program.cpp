@@ -1,3 +1,4 @@
+// Builds rows and columns of the bound's linear program, and reads its solution back.
 #include "plan/bound/bound_program.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // The bound's linear program: built from the facts of a step and its buckets, solved, and read back
-// as shares of gaps. Bytes are in MiB, times in ms. DESIGN.md, section Bound, states the program
-// with the same names.
+// as shares of gaps. Bytes are in MiB, times in ms. docs/design/bound.md states the program with
+// the same names.
 #pragma once
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// Finds the sets of links and ports that all traffic crosses.
 #include "plan/bound/passages.h"
 
 #include <algorithm>

@@ -17,7 +17,7 @@ struct Passage {
 };
 
 // Those that could ever hold traffic up: not what another passage of no more bandwidth, crossed by
-// the same traffic and more, always would before. As in sim/fabric.h.
+// the same traffic and more, always would before. As in sim/fluid/fabric.h.
 std::vector<Passage> passages(const Machine&);
 
 }  // namespace sentinel::plan

@@ -1,3 +1,4 @@
+// Puts a plan into words: its budget, its pools, the movers, and one tensor's fate.
 #include "plan/check/explain.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Writes plans as JSON, and reads and checks them.
 #include "plan/check/plan_file.h"
 
 #include <fmt/format.h>

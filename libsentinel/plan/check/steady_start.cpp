@@ -1,3 +1,4 @@
+// Finds which tensors a steady step expects outside fast memory at its start.
 #include "plan/check/steady_start.h"
 
 #include <algorithm>

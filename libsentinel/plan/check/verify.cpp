@@ -1,3 +1,4 @@
+// Checks ids, placements, overlaps, triggers, totals and tiers, then the two steps.
 #include "plan/check/verify.h"
 
 #include <algorithm>

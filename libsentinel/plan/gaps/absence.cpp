@@ -1,3 +1,4 @@
+// Gives up gaps one by one, and keeps the level of held bytes right.
 #include "plan/gaps/absence.h"
 
 #include <algorithm>

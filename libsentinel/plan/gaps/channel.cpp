@@ -1,3 +1,4 @@
+// Finds the earliest or latest free time on the channel, and books it.
 #include "plan/gaps/channel.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Evicts, at each op that is over the limit, the open gap that ranks best there.
 #include "plan/gaps/cover.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Turns decisions about gaps into moves, replays and births of a plan.
 #include "plan/gaps/decisions.h"
 
 #include <fmt/format.h>
@@ -22,17 +23,12 @@
 namespace sentinel::plan {
 namespace {
 
-bool writes(const Profile& profile, const Storage& s, std::uint32_t position) {
-  const auto ops = static_cast<std::uint32_t>(profile.ops.size());
-  return std::ranges::binary_search(profile.ops[position % ops].out, s.at(position, ops));
-}
-
 // A chain of replays that is longer than this is not worth its search.
 constexpr std::size_t kLongestChain = 512;
 
-class Planner {
+class GapPlanner {
  public:
-  Planner(std::string_view policy, const Basis& basis, const PlanOptions& options)
+  GapPlanner(std::string_view policy, const Basis& basis, const PlanOptions& options)
       : policy_(policy),
         basis_(basis),
         profile_(basis.profile),
@@ -104,7 +100,7 @@ class Planner {
   Clock::time_point begin_ = Clock::now();
 };
 
-void Planner::refuse_large_ops() const {
+void GapPlanner::refuse_large_ops() const {
   const auto largest = std::ranges::max_element(demand_.must);
   if (largest == demand_.must.end() || *largest <= options_.fast_bytes) return;
   throw Error(fmt::format("{} needs {} of fast memory at once, {} are allowed",
@@ -112,7 +108,7 @@ void Planner::refuse_large_ops() const {
                           print_bytes(*largest), print_bytes(options_.fast_bytes)));
 }
 
-void Planner::adopt(const std::vector<Decision>& decisions) {
+void GapPlanner::adopt(const std::vector<Decision>& decisions) {
   for (const Decision& d : decisions) {
     if (d.remedy == Remedy::keep || d.next < d.use + 2) continue;
     const Storage& s = storages_[d.storage];
@@ -143,21 +139,21 @@ void Planner::adopt(const std::vector<Decision>& decisions) {
 }
 
 // Back in fast memory from `position` on instead of from e.in.
-void Planner::bring_back(Eviction& e, std::uint32_t position) {
+void GapPlanner::bring_back(Eviction& e, std::uint32_t position) {
   const std::uint32_t from = std::clamp(position, std::min(e.out, e.in), e.in);
   level_.add(from, e.in, signed_bytes(e));
   e.in = from;
 }
 
 // Swapped after all: holds its space while it is written.
-void Planner::swap_instead(Eviction& e) {
+void GapPlanner::swap_instead(Eviction& e) {
   e.recomputed = false;
   level_.add(e.out, std::min(e.out + 1, e.in), signed_bytes(e));
   e.out = std::min(e.out + 1, e.in);
 }
 
 // The eviction during whose absence op `op` runs, if the tensor is away then.
-Planner::Eviction* Planner::covering(TensorId t, std::uint32_t op) {
+GapPlanner::Eviction* GapPlanner::covering(TensorId t, std::uint32_t op) {
   const std::uint32_t storage = by_tensor_[t.index()];
   if (storage == UINT32_MAX) return nullptr;
   for (std::uint32_t i = first_eviction_[storage]; i < first_eviction_[storage + 1]; ++i)
@@ -169,7 +165,7 @@ Planner::Eviction* Planner::covering(TensorId t, std::uint32_t op) {
 
 // In the order in which their contents are needed again, so that a replay sees what was remade
 // before it. Past the time limit the rest is swapped.
-void Planner::choose_replays() {
+void GapPlanner::choose_replays() {
   std::vector<Eviction*> order;
   for (Eviction& e : evictions_)
     if (e.needed && e.recomputed) order.push_back(&e);
@@ -188,7 +184,7 @@ void Planner::choose_replays() {
   }
 }
 
-bool Planner::replayed(Eviction& e) {
+bool GapPlanner::replayed(Eviction& e) {
   const OpId before(e.decision.next);
   const auto found = replays_.find(before);
   std::vector<Recompute> group = found == replays_.end() ? std::vector<Recompute>{} : found->second;
@@ -217,7 +213,7 @@ bool Planner::replayed(Eviction& e) {
 
 // Accepts the replays before one op, of which those from `old` on are new, if there is room for
 // what they make and for what they read.
-bool Planner::take_replays(OpId before, std::vector<Recompute> group, std::size_t old) {
+bool GapPlanner::take_replays(OpId before, std::vector<Recompute> group, std::size_t old) {
   const auto held_by = [&](const std::vector<Recompute>& replays) {
     return static_cast<std::int64_t>(replay_bytes(profile_, replays, machine_.granule_bytes));
   };
@@ -258,13 +254,13 @@ bool Planner::take_replays(OpId before, std::vector<Recompute> group, std::size_
   return true;
 }
 
-std::uint32_t Planner::position_in(const Eviction& e, std::uint32_t op) const {
+std::uint32_t GapPlanner::position_in(const Eviction& e, std::uint32_t op) const {
   return op > e.decision.use ? op : op + ops_;
 }
 
 // What a replay makes on its way and a later op reads stays, where there is room until then: it
 // does not have to be made once more.
-Planner::Eviction* Planner::worth_keeping(const Recompute& r, TensorId t) {
+GapPlanner::Eviction* GapPlanner::worth_keeping(const Recompute& r, TensorId t) {
   if (std::ranges::binary_search(r.keep, t)) return nullptr;
   Eviction* away = covering(t, r.before.value);
   if (!away || !away->needed || !away->recomputed || away->in != away->decision.next)
@@ -277,7 +273,7 @@ Planner::Eviction* Planner::worth_keeping(const Recompute& r, TensorId t) {
 
 // Where an op has no room for what is still being written, it waits for the write instead. The
 // largest first: the fewest waits.
-void Planner::free_at_once() {
+void GapPlanner::free_at_once() {
   std::vector<Eviction*> order;
   for (Eviction& e : evictions_)
     if (!e.recomputed && e.out == e.decision.use + 2 && e.out <= e.in) order.push_back(&e);
@@ -290,7 +286,7 @@ void Planner::free_at_once() {
   }
 }
 
-void Planner::require_fit() const {
+void GapPlanner::require_fit() const {
   const auto over = level_.last_above(0, ops_, limit());
   if (!over) return;
   throw Error(fmt::format("{}: {} holds {} of fast memory, {} more than are allowed", policy_,
@@ -300,14 +296,14 @@ void Planner::require_fit() const {
 
 // The eviction of its storage before it, which may be the last one of the step before (itself, if
 // it is the only one). Null: the step makes the storage, and this is its first.
-const Planner::Eviction* Planner::evicted_before(const Eviction& e) const {
+const GapPlanner::Eviction* GapPlanner::evicted_before(const Eviction& e) const {
   const auto storage = e.decision.storage;
   if (&e != &evictions_[first_eviction_[storage]]) return &e - 1;
   return storages_[storage].persistent ? &evictions_[first_eviction_[storage + 1] - 1] : nullptr;
 }
 
 // Whether its contents differ from what the eviction before it left in a slower tier.
-bool Planner::dirty(const Eviction& e) const {
+bool GapPlanner::dirty(const Eviction& e) const {
   const Storage& s = storages_[e.decision.storage];
   const Eviction* earlier = evicted_before(e);
   if (machine_.exclusive || earlier == nullptr || earlier->recomputed) return true;
@@ -322,7 +318,7 @@ bool Planner::dirty(const Eviction& e) const {
 }
 
 // For how many ops before it leaves nothing writes it: so long ago a copy could have begun.
-std::uint32_t Planner::lead(const Eviction& e) const {
+std::uint32_t GapPlanner::lead(const Eviction& e) const {
   const Storage& s = storages_[e.decision.storage];
   const std::uint32_t use = e.decision.use;
   const auto after = std::ranges::upper_bound(s.uses, use);
@@ -343,7 +339,7 @@ std::uint32_t Planner::lead(const Eviction& e) const {
 }
 
 // What is held when writes take the time they take.
-Level Planner::slowed(const Pace& pace) {
+Level GapPlanner::slowed(const Pace& pace) {
   std::vector<Eviction*> order;
   for (Eviction& e : evictions_) {
     e.written = e.out;
@@ -371,7 +367,7 @@ Level Planner::slowed(const Pace& pace) {
 // Each promotion as early as was wished and as there is room from then on; who is needed first
 // chooses first. By the pace, what is still being written takes room too, and only what could not
 // be there in time is fetched without.
-void Planner::fetch_early(const Pace* pace) {
+void GapPlanner::fetch_early(const Pace* pace) {
   std::optional<Level> slow;
   if (pace != nullptr) slow = slowed(*pace);
   std::vector<Eviction*> order;
@@ -394,7 +390,7 @@ void Planner::fetch_early(const Pace* pace) {
   }
 }
 
-void Planner::emit(Plan& plan) const {
+void GapPlanner::emit(Plan& plan) const {
   for (const Eviction& e : evictions_) {
     const Storage& s = storages_[e.decision.storage];
     const std::uint32_t held_until = std::max(e.out, e.decision.use + 1) - 1;
@@ -435,7 +431,7 @@ void Planner::emit(Plan& plan) const {
     plan.recomputations.insert(plan.recomputations.end(), group.begin(), group.end());
 }
 
-DecidedPlan Planner::plan(const std::vector<Decision>& decisions, const Pace* pace) {
+DecidedPlan GapPlanner::plan(const std::vector<Decision>& decisions, const Pace* pace) {
   DecidedPlan result{.plan = bare_plan(policy_, basis_, options_)};
   Plan& plan = result.plan;
   const auto largest = [](const std::vector<std::uint64_t>& v) {
@@ -461,34 +457,6 @@ DecidedPlan Planner::plan(const std::vector<Decision>& decisions, const Pace* pa
 
 }  // namespace
 
-std::vector<IdleGap> idle_gaps(const Profile& profile, const std::vector<Storage>& storages,
-                               const Machine& machine) {
-  const auto ops = static_cast<std::uint32_t>(profile.ops.size());
-  std::vector<IdleGap> gaps;
-  for (std::uint32_t i = 0; i < storages.size(); ++i) {
-    const Storage& s = storages[i];
-    if (s.uses.empty()) continue;
-    bool dirty = !s.persistent;
-    // A persistent one comes to its first gap with what it wrote since its last one.
-    if (s.persistent)
-      dirty = std::ranges::any_of(s.uses, [&](auto u) { return writes(profile, s, u); });
-    const auto add = [&](std::uint32_t use, std::uint32_t next, bool needed) {
-      if (next < use + 2) return;
-      gaps.push_back({i, use, next, s.bytes, dirty || machine.exclusive, needed});
-      dirty = false;
-    };
-    for (std::size_t u = 0; u < s.uses.size(); ++u) {
-      if (u > 0) dirty |= writes(profile, s, s.uses[u]);
-      if (u + 1 < s.uses.size()) add(s.uses[u], s.uses[u + 1], reads(profile, s, s.uses[u + 1]));
-    }
-    if (s.persistent)
-      add(s.uses.back(), s.uses.front() + ops, reads(profile, s, s.uses.front()));
-    else
-      add(s.uses.back(), s.last + 1, false);
-  }
-  return gaps;
-}
-
 Plan bare_plan(std::string_view policy, const Basis& basis, const PlanOptions& options) {
   return {.policy = std::string(policy),
           .machine = basis.machine.name,
@@ -506,7 +474,7 @@ DecidedPlan decided_plan(std::string_view policy, const Basis& basis, const Plan
                          const std::vector<Decision>& decisions, const Pace* pace) {
   if (basis.profile.ops.empty())
     throw Error("the profile holds no operation, so there is nothing to plan");
-  return Planner(policy, basis, options).plan(decisions, pace);
+  return GapPlanner(policy, basis, options).plan(decisions, pace);
 }
 
 DecidedPlan decided_plan(std::string_view policy, const Profile& profile, const Machine& machine,

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "plan/gaps/idle_gaps.h"
 #include "plan/gaps/pace.h"
 #include "plan/schedule/basis.h"
 #include "plan/step/storage.h"
@@ -22,20 +23,6 @@
 #include "sentinel/profile.h"
 
 namespace sentinel::plan {
-
-struct IdleGap {
-  std::uint32_t storage = 0;        // index into storages()
-  std::uint32_t use = 0, next = 0;  // positions; next >= ops: a use in the following step
-  std::uint64_t bytes = 0;
-  // Written since its last gap ended (or since the step began, cyclically), or on tiers of which
-  // none keeps a copy.
-  bool dirty = true;
-  bool needed = true;  // the next use reads it; if not, nothing has to be fetched
-};
-
-// Every gap with at least one whole op between its uses, of every storage, by (storage, use).
-// The gap of a persistent or carried storage across the step's end is included.
-std::vector<IdleGap> idle_gaps(const Profile&, const std::vector<Storage>&, const Machine&);
 
 enum class Remedy : std::uint8_t { keep, swap, recompute };
 

@@ -1,3 +1,4 @@
+// Finds the gaps between a tensor's last forward use and its first backward one.
 #include "plan/gaps/feature_maps.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// Sends what the host has no room for to the next tier: when its link is free, then the longest
+// gaps.
 #include "plan/gaps/lanes.h"
 
 #include <algorithm>

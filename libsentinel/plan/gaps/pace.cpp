@@ -1,3 +1,4 @@
+// Queues writes by tier in time, and tells at which op each has ended.
 #include "plan/gaps/pace.h"
 
 #include <algorithm>

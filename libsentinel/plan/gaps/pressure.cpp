@@ -1,3 +1,4 @@
+// Keeps excess bytes and their times over a step, as tensors are released and held.
 #include "plan/gaps/pressure.h"
 
 #include <algorithm>

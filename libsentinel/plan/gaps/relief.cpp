@@ -1,3 +1,4 @@
+// Ends writes early, delays fetches and at last evicts, at each op that still holds too much.
 #include "plan/gaps/relief.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Feeds decided gaps to the schedule, and emits its moves as a plan.
 #include "plan/gaps/scheduled.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Gives small tensors slots in shared granules, those that live within one layer in an area of
+// their own.
 #include "plan/layout/compaction.h"
 
 #include <algorithm>

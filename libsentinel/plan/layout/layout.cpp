@@ -1,3 +1,4 @@
+// Builds the layout's groups: resident area, short-lived pool, bundles of similar lives.
 #include "plan/layout/layout.h"
 
 #include <fmt/format.h>
@@ -77,7 +78,7 @@ void LayoutBuilder::place(const Storage& s, GroupId group, std::uint64_t offset)
 // Tensors alive in different layers meet only where their lives overlap, so all can be packed at
 // once; short-lived ones are packed layer by layer, which is the same and keeps it fast.
 std::uint64_t LayoutBuilder::place_reused(const Members& members, GroupId group) {
-  std::vector<Block> blocks;
+  std::vector<PackedItem> blocks;
   for (const Storage* s : members) {
     const auto ops = static_cast<std::uint32_t>(profile_.ops.size());
     const bool crosses = s->last >= ops;  // alive at both ends of the step: never reused

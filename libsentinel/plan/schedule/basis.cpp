@@ -1,3 +1,4 @@
+// Computes storages, footprint, demand and replays of a step in the order in which they depend.
 #include "plan/schedule/basis.h"
 
 #include <utility>

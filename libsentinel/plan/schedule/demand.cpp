@@ -1,3 +1,4 @@
+// Computes for each op the bytes that it must hold, and those that never move.
 #include <algorithm>
 
 #include "plan/schedule/schedule.h"

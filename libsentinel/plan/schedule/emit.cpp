@@ -1,3 +1,4 @@
+// Turns a schedule's gaps and fates into moves and uses in place.
 #include "plan/schedule/emit.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Keeps gaps that find room after all, and tells how long a left one is away.
 #include "plan/schedule/fates.h"
 
 #include <algorithm>
@@ -18,9 +19,9 @@ bool last_of(const Schedule& schedule, std::uint32_t gap) {
          schedule.gaps[gap + 1].storage != schedule.gaps[gap].storage;
 }
 
-class Room {
+class SpareRoom {
  public:
-  Room(const ScheduleInput& in, const Schedule& schedule) : in_(in), held_(schedule.held) {}
+  SpareRoom(const ScheduleInput& in, const Schedule& schedule) : in_(in), held_(schedule.held) {}
 
   void add(std::uint32_t begin, std::uint32_t end, std::int64_t bytes) {
     if (begin < end) held_.add(begin, end, bytes);
@@ -65,7 +66,7 @@ std::uint32_t away_until(const ScheduleInput& in, const Schedule& schedule, std:
 
 void keep_what_fits(const ScheduleInput& in, const Schedule& schedule, Fates& fates) {
   const auto away = stays_away(in, schedule, fates);
-  Room room(in, schedule);
+  SpareRoom room(in, schedule);
   std::vector<std::uint32_t> order;
   for (std::uint32_t g = 0; g < fates.size(); ++g) {
     const Gap& gap = schedule.gaps[g];

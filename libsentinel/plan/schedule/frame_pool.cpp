@@ -1,3 +1,4 @@
+// Sizes the pool of free frames, and refuses budgets that are too small for any pool.
 #include "plan/schedule/frame_pool.h"
 
 #include <fmt/format.h>

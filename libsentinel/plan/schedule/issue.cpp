@@ -1,3 +1,4 @@
+// Orders moves by the ops that issue them, and predicts the step's time with them.
 #include "plan/schedule/issue.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Chooses what never lies in fast memory, by accesses a byte, where an op needs more than the
+// limit.
 #include <algorithm>
 
 #include "base/units.h"

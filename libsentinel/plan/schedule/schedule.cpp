@@ -1,3 +1,4 @@
+// Sweeps over the step, evicts at ops that are too full, and extends gaps where there is room.
 #include "plan/schedule/schedule.h"
 
 #include <algorithm>
@@ -9,32 +10,32 @@
 namespace sentinel::plan {
 namespace {
 
-struct Range {  // [begin, end) of ops within one step
+struct OpRange {  // [begin, end) of ops within one step
   std::uint32_t begin, end;
 };
-using Ranges = std::vector<Range>;
+using OpRanges = std::vector<OpRange>;
 
 // Positions [begin, end), at most one step long, as ops of one step.
-Ranges wrap(std::uint32_t begin, std::uint32_t end, std::uint32_t ops) {
+OpRanges wrap(std::uint32_t begin, std::uint32_t end, std::uint32_t ops) {
   if (begin >= end) return {};
   if (begin >= ops) return {{begin - ops, end - ops}};
   if (end <= ops) return {{begin, end}};
   return {{0, end - ops}, {begin, ops}};
 }
 
-Ranges common(const Ranges& a, const Ranges& b) {
-  Ranges result;
-  for (const Range& x : a)
-    for (const Range& y : b) {
-      const Range both{std::max(x.begin, y.begin), std::min(x.end, y.end)};
+OpRanges common(const OpRanges& a, const OpRanges& b) {
+  OpRanges result;
+  for (const OpRange& x : a)
+    for (const OpRange& y : b) {
+      const OpRange both{std::max(x.begin, y.begin), std::min(x.end, y.end)};
       if (both.begin < both.end) result.push_back(both);
     }
   return result;
 }
 
-class Scheduler {
+class GapScheduler {
  public:
-  Scheduler(const ScheduleInput& in, const Intervals& intervals);
+  GapScheduler(const ScheduleInput& in, const Intervals& intervals);
   Schedule run();
 
  private:
@@ -63,7 +64,7 @@ class Scheduler {
   void promote_earlier();
   void change(std::uint32_t storage, std::uint32_t begin, std::uint32_t end, std::int64_t sign);
   bool fits(std::uint32_t begin, std::uint32_t end) const;
-  Ranges absences(std::uint32_t storage) const;
+  OpRanges absences(std::uint32_t storage) const;
   bool resident(const Gap& gap, std::uint32_t position) const {
     return !gap.evicted || position < gap.out || position >= gap.in;
   }
@@ -90,7 +91,7 @@ class Scheduler {
   std::vector<double> time_;  // prefix sums of op times
 };
 
-Scheduler::Scheduler(const ScheduleInput& in, const Intervals& intervals)
+GapScheduler::GapScheduler(const ScheduleInput& in, const Intervals& intervals)
     : in_(in),
       intervals_(intervals),
       ops_(static_cast<std::uint32_t>(in.profile.ops.size())),
@@ -110,7 +111,7 @@ Scheduler::Scheduler(const ScheduleInput& in, const Intervals& intervals)
       if (in.footprint.members(u).size() <= kCrowd) unit_storages_[u.index()].push_back(i);
 }
 
-void Scheduler::find_gaps() {
+void GapScheduler::find_gaps() {
   for (std::uint32_t i = 0; i < in_.storages.size(); ++i) {
     const Storage& s = in_.storages[i];
     if (!in_.movable[i]) continue;
@@ -126,7 +127,8 @@ void Scheduler::find_gaps() {
   }
 }
 
-void Scheduler::add_gap(std::uint32_t storage, std::uint32_t use, std::uint32_t next, bool needed) {
+void GapScheduler::add_gap(std::uint32_t storage, std::uint32_t use, std::uint32_t next,
+                           bool needed) {
   Gap gap{.storage = storage, .use = use, .next = next, .needed = needed};
   gap.unfetched = needed && (streamed_[next % ops_] || overwritten(storage, next));
   gap.forced = !unused(gap) && streamed_[use % ops_] && next > use + 1;
@@ -139,7 +141,7 @@ void Scheduler::add_gap(std::uint32_t storage, std::uint32_t use, std::uint32_t 
   if (!unused(gap)) ends_at_[use % ops_].push_back(id);
 }
 
-void Scheduler::adopt_given(Gap& gap) const {
+void GapScheduler::adopt_given(Gap& gap) const {
   const auto key = [](const GivenGap& g) { return std::pair(g.storage, g.use); };
   const auto found = std::ranges::lower_bound(in_.given, std::pair(gap.storage, gap.use), {}, key);
   if (found == in_.given.end() || key(*found) != std::pair(gap.storage, gap.use)) return;
@@ -150,7 +152,7 @@ void Scheduler::adopt_given(Gap& gap) const {
 }
 
 // What shares a granule has to be fetched for the others' sake.
-bool Scheduler::overwritten(std::uint32_t storage, std::uint32_t position) const {
+bool GapScheduler::overwritten(std::uint32_t storage, std::uint32_t position) const {
   const Storage& s = in_.storages[storage];
   const auto alone = [&](UnitId u) { return in_.footprint.members(u).size() == 1; };
   return in_.overwritten_unfetched && !reads(in_.profile, s, position) &&
@@ -158,7 +160,7 @@ bool Scheduler::overwritten(std::uint32_t storage, std::uint32_t position) const
 }
 
 // The start of the interval before the one that needs it (paper, IV-D), within the gap.
-std::uint32_t Scheduler::interval_target(const Gap& gap) const {
+std::uint32_t GapScheduler::interval_target(const Gap& gap) const {
   const std::uint32_t op = gap.next % ops_, lap = gap.next - op;
   const std::uint32_t interval = intervals_.of(op);
   const std::uint32_t start =
@@ -170,7 +172,7 @@ std::uint32_t Scheduler::interval_target(const Gap& gap) const {
 
 // From `position` on the gap is resident and idle: a candidate of the sweep. A gap that crosses the
 // step's end is met in both parts of the sweep.
-void Scheduler::watch(std::uint32_t id, std::uint32_t position) {
+void GapScheduler::watch(std::uint32_t id, std::uint32_t position) {
   const Gap& gap = gaps_[id];
   const std::uint64_t never = gap.needed ? 0 : 2ull * ops_;
   const auto enter = [&](std::uint32_t from, std::uint32_t lap) {
@@ -182,7 +184,7 @@ void Scheduler::watch(std::uint32_t id, std::uint32_t position) {
 }
 
 // A streamed op leaves its tensors scattered: they are away until their next use.
-void Scheduler::evict_forced() {
+void GapScheduler::evict_forced() {
   for (std::uint32_t id = 0; id < gaps_.size(); ++id) {
     Gap& gap = gaps_[id];
     const bool forced = gap.forced || (gap.needed && streamed_[gap.use % ops_] && !unused(gap));
@@ -202,7 +204,7 @@ void Scheduler::evict_forced() {
   }
 }
 
-void Scheduler::evict_given(std::uint32_t id) {
+void GapScheduler::evict_given(std::uint32_t id) {
   Gap& gap = gaps_[id];
   gap.evicted = true;
   gap.out = std::min(gap.use + 2, gap.next);
@@ -213,39 +215,39 @@ void Scheduler::evict_given(std::uint32_t id) {
 
 // Adds (sign 1) or removes (-1) what `storage` alone keeps in fast memory during [begin, end): the
 // granules that every other tensor in them has left or never entered.
-void Scheduler::change(std::uint32_t storage, std::uint32_t begin, std::uint32_t end,
-                       std::int64_t sign) {
-  const Ranges window = wrap(begin, end, ops_);
+void GapScheduler::change(std::uint32_t storage, std::uint32_t begin, std::uint32_t end,
+                          std::int64_t sign) {
+  const OpRanges window = wrap(begin, end, ops_);
   if (window.empty()) return;
   for (UnitId u : in_.footprint.units(in_.storages[storage].tensor)) {
     const auto& sharing = unit_storages_[u.index()];
-    Ranges alone = sharing.empty() ? Ranges{} : window;
+    OpRanges alone = sharing.empty() ? OpRanges{} : window;
     for (std::uint32_t other : sharing)
       if (other != storage && !alone.empty()) alone = common(alone, absences(other));
     const std::int64_t bytes = sign * static_cast<std::int64_t>(in_.footprint.bytes(u));
-    for (const Range& r : alone) held_.add(r.begin, r.end, bytes);
+    for (const OpRange& r : alone) held_.add(r.begin, r.end, bytes);
   }
 }
 
 // Where a storage holds nothing: before and after its life, and while evicted.
-Ranges Scheduler::absences(std::uint32_t storage) const {
+OpRanges GapScheduler::absences(std::uint32_t storage) const {
   const Storage& s = in_.storages[storage];
-  Ranges result;
+  OpRanges result;
   if (!s.persistent) result = wrap(s.last + 1, s.first + ops_, ops_);
   for (std::uint32_t id : gaps_of_[storage]) {
     const Gap& gap = gaps_[id];
     if (!gap.evicted) continue;
-    const Ranges away = wrap(gap.out, gap.in, ops_);
+    const OpRanges away = wrap(gap.out, gap.in, ops_);
     result.insert(result.end(), away.begin(), away.end());
   }
   return result;
 }
 
-bool Scheduler::fits(std::uint32_t begin, std::uint32_t end) const {
+bool GapScheduler::fits(std::uint32_t begin, std::uint32_t end) const {
   return held_.most(begin, end) <= static_cast<std::int64_t>(in_.limit);
 }
 
-void Scheduler::sweep() {
+void GapScheduler::sweep() {
   for (std::uint32_t k = 0; k < ops_; ++k) {
     for (const Idle& entry : enters_[k]) idle_.push(entry);
     if (!over(k)) continue;
@@ -255,12 +257,12 @@ void Scheduler::sweep() {
 }
 
 // During a streamed op nothing that left may stay after all: the op needs every granule.
-void Scheduler::close_streamed() {
+void GapScheduler::close_streamed() {
   for (std::uint32_t k = 0; k < ops_; ++k)
     if (streamed_[k]) held_.add(k, k + 1, static_cast<std::int64_t>(in_.limit) - held_.at(k));
 }
 
-void Scheduler::make_room(std::uint32_t op) {
+void GapScheduler::make_room(std::uint32_t op) {
   while (over(op) && !idle_.empty()) {
     const std::uint32_t id = idle_.top().gap;
     idle_.pop();
@@ -271,7 +273,7 @@ void Scheduler::make_room(std::uint32_t op) {
 }
 
 // What the previous op used holds its space through this one, unless its write is waited for.
-void Scheduler::evict_at_once(std::uint32_t op) {
+void GapScheduler::evict_at_once(std::uint32_t op) {
   const auto& ended = ends_at_[(op + ops_ - 1) % ops_];
   std::vector<std::uint32_t> order(ended.begin(), ended.end());
   std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
@@ -286,7 +288,7 @@ void Scheduler::evict_at_once(std::uint32_t op) {
 }
 
 // Makes the gap absent at `position`, and as long around it as the rules allow.
-void Scheduler::extend(std::uint32_t id, std::uint32_t position) {
+void GapScheduler::extend(std::uint32_t id, std::uint32_t position) {
   Gap& gap = gaps_[id];
   const std::uint32_t out = unused(gap) ? 0 : position == gap.use + 1 ? position : gap.use + 2;
   if (!gap.evicted) {
@@ -308,14 +310,14 @@ void Scheduler::extend(std::uint32_t id, std::uint32_t position) {
   watch(id, gap.in);
 }
 
-double Scheduler::idle_us(const Gap& gap) const {
+double GapScheduler::idle_us(const Gap& gap) const {
   const auto at = [&](std::uint32_t p) { return time_[p % ops_] + p / ops_ * time_[ops_]; };
   return at(gap.next) - at(gap.use);
 }
 
 // Some evictions turn out not to be needed: a later one freed the same ops too. The shortest gaps
 // cost most for what they free, so they are taken back first.
-void Scheduler::keep_what_fits() {
+void GapScheduler::keep_what_fits() {
   std::vector<std::uint32_t> order;
   for (std::uint32_t id = 0; id < gaps_.size(); ++id)
     if (gaps_[id].evicted && !gaps_[id].forced) order.push_back(id);
@@ -333,7 +335,7 @@ void Scheduler::keep_what_fits() {
 }
 
 // Room that later evictions made lets promotions move back towards the interval's start.
-void Scheduler::promote_earlier() {
+void GapScheduler::promote_earlier() {
   std::vector<std::uint32_t> order;
   for (std::uint32_t id = 0; id < gaps_.size(); ++id)
     if (gaps_[id].evicted && gaps_[id].needed && !gaps_[id].unfetched) order.push_back(id);
@@ -345,7 +347,7 @@ void Scheduler::promote_earlier() {
 }
 
 // As far as there is room at every op: in steps that double until one is too far, then halve.
-void Scheduler::promote_earlier(Gap& gap) {
+void GapScheduler::promote_earlier(Gap& gap) {
   bool doubling = true;
   for (std::uint32_t step = 1; step > 0 && gap.in > std::max(gap.target, gap.out);) {
     const bool done = fetch_earlier(gap, std::min(step, gap.in - std::max(gap.target, gap.out)));
@@ -354,7 +356,7 @@ void Scheduler::promote_earlier(Gap& gap) {
   }
 }
 
-bool Scheduler::fetch_earlier(Gap& gap, std::uint32_t by) {
+bool GapScheduler::fetch_earlier(Gap& gap, std::uint32_t by) {
   change(gap.storage, gap.in - by, gap.in, 1);
   const bool room = fits(gap.in - by, gap.in);
   if (room)
@@ -364,7 +366,7 @@ bool Scheduler::fetch_earlier(Gap& gap, std::uint32_t by) {
   return room;
 }
 
-Schedule Scheduler::run() {
+Schedule GapScheduler::run() {
   find_gaps();
   evict_forced();
   sweep();
@@ -387,7 +389,7 @@ Schedule Scheduler::run() {
 }  // namespace
 
 Schedule schedule(const ScheduleInput& in, const Intervals& intervals) {
-  return Scheduler(in, intervals).run();
+  return GapScheduler(in, intervals).run();
 }
 
 }  // namespace sentinel::plan

@@ -1,3 +1,4 @@
+// Requires a machine whose first slower tier is byte-addressable.
 #include "plan/seam/in_place.h"
 
 #include <fmt/format.h>

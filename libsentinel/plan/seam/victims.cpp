@@ -1,3 +1,4 @@
+// Lists resident blocks by age, and takes the held ones out of the list.
 #include "plan/seam/victims.h"
 
 namespace sentinel::plan {

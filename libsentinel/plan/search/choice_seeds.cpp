@@ -1,3 +1,4 @@
+// Prices link time over a range, and takes the cheaper remedy of each gap at each price.
 #include "plan/search/choice_seeds.h"
 
 #include <algorithm>

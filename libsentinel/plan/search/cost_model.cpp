@@ -1,3 +1,4 @@
+// Builds the cost model's items, needs and event lists from a step.
 #include "plan/search/cost_model.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 // Step time of a vector of decisions about idle gaps, in time linear in the ops: compute, one queue
 // each way for every slower tier, and fast memory. The searching policies try thousands of vectors
-// a second with it; the simulator says how good the model is (tests/bench/README.md, "Search").
+// a second with it; the simulator says how good the model is (docs/results/search.md).
 //
 // Terms. An *item* is one idle gap that may be kept, swapped or recomputed. A *choice* is the
 // remedy of one item. A swapped item is absent from the op after `use` until `in`, where its fetch

@@ -1,3 +1,4 @@
+// Runs the model block by block, and stops a trial where its state is the old one again.
 #include "plan/search/cost_run.h"
 
 #include <algorithm>
@@ -57,8 +58,8 @@ void CostRun::hold(std::uint32_t i, Remedy remedy, std::int64_t sign) {
   if (end > ops) add(item.use + 1 > ops ? item.use + 1 - ops : 0, end - ops);
 }
 
-void CostRun::run_block(std::uint32_t b, State& s, Block& block) {
-  block = Block{.start = s};
+void CostRun::run_block(std::uint32_t b, State& s, OpBlock& block) {
+  block = OpBlock{.start = s};
   block.store_room.fill(INT64_MAX);
   const std::uint32_t end = std::min((b + 1) * kBlock, model_.ops());
   for (std::uint32_t k = b * kBlock; k < end; ++k) step(k, s, block);
@@ -66,7 +67,7 @@ void CostRun::run_block(std::uint32_t b, State& s, Block& block) {
   ops_evaluated_ += end - b * kBlock;
 }
 
-void CostRun::step(std::uint32_t op, State& s, Block& block) {
+void CostRun::step(std::uint32_t op, State& s, OpBlock& block) {
   retire(s);
   const std::int64_t later = start_fetches(op, s);
   const std::int64_t pending = s.pending;
@@ -180,7 +181,7 @@ void CostRun::wait_for_room(std::int64_t needed, State& s) const {
   }
 }
 
-void CostRun::start_writes(std::uint32_t op, State& s, Block& block) {
+void CostRun::start_writes(std::uint32_t op, State& s, OpBlock& block) {
   for (std::uint32_t i : model_.used_at(op)) {
     if (choices_[i] != Remedy::swap) continue;
     const CostModel::Item& item = model_.item(i);
@@ -256,7 +257,7 @@ Cost CostRun::run_trial(std::uint32_t i) {
   const bool wraps = item.next >= model_.ops();
   std::uint32_t b = wraps ? 0 : item.use / kBlock;
   State s = enter(b, {});
-  Block scratch;
+  OpBlock scratch;
   while (true) {
     run_block(b++, s, scratch);
     if (b == blocks()) return {s.excess, s.now};
@@ -322,7 +323,7 @@ bool CostRun::same(const State& tried, const State& old) const {
 
 // Whether the block, entered in the old state but for the offset, goes as before.
 bool CostRun::untouched(std::uint32_t b, const Offset& offset) const {
-  const Block& block = blocks_[b];
+  const OpBlock& block = blocks_[b];
   const CostModel::Item& item = model_.item(tried_);
   const std::uint32_t first = b * kBlock, last = first + kBlock - 1;
   const bool past = first > item.next;

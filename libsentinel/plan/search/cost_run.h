@@ -45,7 +45,7 @@ class CostRun {
     std::uint64_t excess = 0;
     std::int64_t replay = 0;
   };
-  struct Block {  // at its start, and what happened within it
+  struct OpBlock {  // at its start, and what happened within it
     State start;
     std::int64_t room = INT64_MAX;  // least limit minus (held and pending); below 0: waited
     std::array<std::int64_t, kMostTiers> store_room{};  // least room that a write found
@@ -67,15 +67,15 @@ class CostRun {
     std::array<std::int64_t, kMostTiers> stored{};
   };
 
-  void run_block(std::uint32_t block, State&, Block&);
-  void step(std::uint32_t op, State&, Block&);
+  void run_block(std::uint32_t block, State&, OpBlock&);
+  void step(std::uint32_t op, State&, OpBlock&);
   void retire(State&);
   std::int64_t start_fetches(std::uint32_t op, State&);
   Replayed meet_needs(std::uint32_t op, State&);
   bool replay(std::uint32_t node, std::uint32_t op, State&, Replayed&);
   bool present(std::uint32_t item, std::uint32_t op) const;
   void wait_for_room(std::int64_t needed, State&) const;
-  void start_writes(std::uint32_t op, State&, Block&);
+  void start_writes(std::uint32_t op, State&, OpBlock&);
   void hold(std::uint32_t item, Remedy, std::int64_t sign);
   std::int64_t limit() const { return static_cast<std::int64_t>(model_.limit()); }
   std::uint32_t blocks() const { return static_cast<std::uint32_t>(blocks_.size()); }
@@ -99,7 +99,7 @@ class CostRun {
   std::vector<Remedy> choices_;
   std::vector<std::int64_t> held_;
   std::uint64_t moved_ = 0;
-  std::vector<Block> blocks_;
+  std::vector<OpBlock> blocks_;
   Cost cost_;
   std::int64_t replay_ticks_ = 0;
   History committed_, trial_;

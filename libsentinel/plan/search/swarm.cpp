@@ -1,3 +1,4 @@
+// Moves particles towards the best choices known, with seeded chance.
 #include "plan/search/swarm.h"
 
 #include <tbb/enumerable_thread_specific.h>

@@ -1,3 +1,4 @@
+// Loads CBC, hands it the program's rows and columns, and reads the solution.
 #include "plan/solver/integer_program.h"
 
 #include <coin/Cbc_C_Interface.h>

@@ -1,3 +1,4 @@
+// Loads CLP, solves the program, and proves a bound from the dual values.
 #include "plan/solver/linear_program.h"
 
 #include <coin/Clp_C_Interface.h>

@@ -1,3 +1,4 @@
+// Reads which share of the time that it wanted a processor this thread had one.
 #include "plan/solver/processor_share.h"
 
 #include <algorithm>

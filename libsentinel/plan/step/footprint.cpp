@@ -1,3 +1,4 @@
+// Counts the granules of tensor sets, with those that neighbours share.
 #include "plan/step/footprint.h"
 
 #include <algorithm>

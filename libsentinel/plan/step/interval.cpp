@@ -1,3 +1,4 @@
+// Chooses the interval's length by the paper's equations, from layer times and bytes.
 #include "plan/step/interval.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// A segment tree with lazy addition over one cyclic step.
 #include "plan/step/level.h"
 
 #include <algorithm>
@@ -17,7 +18,7 @@ Level::Level(std::span<const std::uint64_t> values)
   for (std::uint32_t k = 0; k < ops_; ++k) add(k, k + 1, static_cast<std::int64_t>(values[k]));
 }
 
-void Level::add(std::size_t node, Range of, Range to, std::int64_t bytes) {
+void Level::add(std::size_t node, Positions of, Positions to, std::int64_t bytes) {
   if (to.first >= of.last || to.last <= of.first) return;
   if (to.first <= of.first && of.last <= to.last) {
     most_[node] += bytes;
@@ -30,7 +31,7 @@ void Level::add(std::size_t node, Range of, Range to, std::int64_t bytes) {
   most_[node] = added_[node] + std::max(most_[2 * node], most_[2 * node + 1]);
 }
 
-std::int64_t Level::most(std::size_t node, Range of, Range in) const {
+std::int64_t Level::most(std::size_t node, Positions of, Positions in) const {
   if (in.first >= of.last || in.last <= of.first) return kLeast;
   if (in.first <= of.first && of.last <= in.last) return most_[node];
   const std::uint32_t middle = of.first + (of.last - of.first) / 2;
@@ -40,7 +41,7 @@ std::int64_t Level::most(std::size_t node, Range of, Range in) const {
 }
 
 // Right half first; a half whose maximum does not exceed is left out.
-std::optional<std::uint32_t> Level::above(std::size_t node, Range of, Range in,
+std::optional<std::uint32_t> Level::above(std::size_t node, Positions of, Positions in,
                                           std::int64_t bytes) const {
   if (in.first >= of.last || in.last <= of.first || most_[node] <= bytes) return std::nullopt;
   if (of.last - of.first == 1) return of.first;

@@ -23,12 +23,12 @@ class Level {
   std::uint32_t ops() const { return ops_; }
 
  private:
-  struct Range {
+  struct Positions {
     std::uint32_t first, last;
   };
-  void add(std::size_t node, Range of, Range to, std::int64_t bytes);
-  std::int64_t most(std::size_t node, Range of, Range in) const;
-  std::optional<std::uint32_t> above(std::size_t node, Range of, Range in,
+  void add(std::size_t node, Positions of, Positions to, std::int64_t bytes);
+  std::int64_t most(std::size_t node, Positions of, Positions in) const;
+  std::optional<std::uint32_t> above(std::size_t node, Positions of, Positions in,
                                      std::int64_t bytes) const;
 
   std::uint32_t ops_;

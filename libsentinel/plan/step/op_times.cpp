@@ -1,3 +1,4 @@
+// Averages measured op times, and fits a linear model of their logarithms.
 #include "plan/step/op_times.h"
 
 #include <algorithm>
@@ -17,16 +18,16 @@ double bytes_of(const Profile& profile, const std::vector<TensorId>& tensors) {
 
 }  // namespace
 
-void OpTimes::measured(std::span<const double> op_us) {
+void AveragedTimes::measured(std::span<const double> op_us) {
   if (op_us.size() != us_.size()) return;
   for (std::size_t k = 0; k < us_.size(); ++k) us_[k] = kBeta * us_[k] + (1 - kBeta) * op_us[k];
 }
 
-void OpTimes::scale(double factor) {
+void AveragedTimes::scale(double factor) {
   for (double& us : us_) us *= factor;
 }
 
-double OpTimes::drift() const {
+double AveragedTimes::drift() const {
   double off = 0, all = 0;
   for (std::size_t k = 0; k < us_.size(); ++k) {
     off += std::abs(us_[k] - planned_[k]);

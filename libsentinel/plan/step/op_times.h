@@ -18,12 +18,12 @@ namespace sentinel::plan {
 //   new = beta * old + (1 - beta) * measured
 // (the paper prints both terms with the same time). The paper names neither beta nor its threshold
 // of drift: a half follows a change within a few steps and halves what a single step is off by.
-class OpTimes {
+class AveragedTimes {
  public:
   static constexpr double kBeta = 0.5;
   static constexpr double kDrift = 0.1;
 
-  explicit OpTimes(std::vector<double> us) : us_(std::move(us)), planned_(us_) {}
+  explicit AveragedTimes(std::vector<double> us) : us_(std::move(us)), planned_(us_) {}
 
   void measured(std::span<const double> op_us);  // one step's; another number of ops is ignored
   void scale(double factor);                     // another number of jobs computes from now on

@@ -1,3 +1,4 @@
+// Shares a profile's counts out over ops, and prices them in a slower tier.
 #include "plan/step/openings.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Cuts large tensors of a profile into parts, and divides their counts.
 #include "plan/step/parts.h"
 
 #include <fmt/format.h>

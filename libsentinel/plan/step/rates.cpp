@@ -1,3 +1,4 @@
+// Finds the links between two tiers, and the rate of their slowest part.
 #include "plan/step/rates.h"
 
 #include <algorithm>

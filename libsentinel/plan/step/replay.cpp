@@ -1,3 +1,4 @@
+// Finds legal chains of replays by the versions of their inputs.
 #include "plan/step/replay.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Collects the ops that any legal way to make a tensor again has to replay.
 #include "plan/step/replay_cost.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// A segment tree whose nodes keep ranges by weight.
 #include "plan/step/stabbing.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Builds storages from a profile's tensors: their uses, their lives, and what they carry over.
 #include "plan/step/storage.h"
 
 #include <algorithm>
@@ -97,6 +98,11 @@ std::vector<Storage> storages(const Profile& profile) {
     all.push_back(std::move(s));
   }
   return all;
+}
+
+bool writes(const Profile& profile, const Storage& s, std::uint32_t position) {
+  const auto ops = static_cast<std::uint32_t>(profile.ops.size());
+  return std::ranges::binary_search(profile.ops[position % ops].out, s.at(position, ops));
 }
 
 bool reads(const Profile& profile, const Storage& s, std::uint32_t position) {

@@ -43,6 +43,7 @@ std::vector<Storage> storages(const Profile&);
 
 // Whether the use at this position reads the storage; what is only an output is overwritten whole.
 bool reads(const Profile&, const Storage&, std::uint32_t position);
+bool writes(const Profile&, const Storage&, std::uint32_t position);
 
 // Whether op `op` may write the tensor: it names it as an output, or a counted write says so.
 class Writes {

@@ -1,3 +1,4 @@
+// Writes the page of a comparison: its table, and a strip of lanes for each policy.
 #include "report/view/comparison.h"
 
 #include <algorithm>
@@ -65,7 +66,7 @@ Json row_json(const ComparisonRow& row, const std::vector<Lane>& lanes) {
   if (row.result == nullptr) return json;
   const auto& r = *row.result;
   json["result"] = {{"step_us", r.step_us},
-                    {"throughput", r.normalized_throughput()},
+                    {"throughput", r.timed() ? Json(r.normalized_throughput()) : Json(nullptr)},
                     {"stall_us", r.stall_us},
                     {"recompute_us", r.recompute_us},
                     {"peak", r.peak_fast_bytes},

@@ -7,9 +7,9 @@ const KNOBS = {
 const moved = r => r.moved.reduce((sum, m) => sum + m.bytes, 0);
 const COLUMNS = [
   ['step', r => micros(r.step_us)],
-  ['throughput', r => r.throughput.toFixed(3)],
-  ['bound', r => r.bound_us ? (D.ideal_us / r.bound_us).toFixed(3) : '–'],
-  ['swapping only', r => r.swap_bound_us ? (D.ideal_us / r.swap_bound_us).toFixed(3) : '–'],
+  ['throughput', r => r.throughput === null ? '–' : r.throughput.toFixed(3)],
+  ['bound', r => D.ideal_us && r.bound_us ? (D.ideal_us / r.bound_us).toFixed(3) : '–'],
+  ['swapping only', r => D.ideal_us && r.swap_bound_us ? (D.ideal_us / r.swap_bound_us).toFixed(3) : '–'],
   ['stalled', r => micros(r.stall_us)],
   ['recomputed', r => micros(r.recompute_us)],
   ['moved', r => bytes(moved(r))],
@@ -55,7 +55,7 @@ function seriesOf() {
   };
   const bounds = new Map();
   for (const row of D.rows) {
-    if (!row.result) continue;
+    if (!row.result || row.result.throughput === null) continue;
     const variant = row.policy;
     add(variant, row.at, row.result.throughput);
     const b = D.ideal_us / row.result.bound_us;

@@ -1,3 +1,4 @@
+// Writes a profile's figures as JSON that the page's scripts draw.
 #include <fmt/format.h>
 
 #include "base/units.h"

@@ -1,3 +1,4 @@
+// Assembles a page from its embedded scripts and styles, for each view of a profile.
 #include <ostream>
 
 #include "embedded/sentinel_report_html.h"

@@ -124,8 +124,9 @@ function leave(row) {
 }
 function addStrip(row) {
   const block = el('div', 'strip'), title = el('h3', '', named(row)), plot = el('div', 'plot');
-  title.append(el('span', '', micros(row.result.step_us) + ', ' +
-                              digits3(row.result.throughput * 100) + ' % of the ideal throughput'));
+  const share = row.result.throughput;
+  title.append(el('span', '', micros(row.result.step_us) + (share === null ? '' :
+      ', ' + digits3(share * 100) + ' % of the ideal throughput')));
   row.canvas = el('canvas');
   row.canvas.setAttribute('role', 'img');
   row.canvas.setAttribute('aria-label', 'Memory over the step of ' + named(row) + ': at most ' +

@@ -1,3 +1,4 @@
+// Quotes fields of CSV, and disarms texts that a spreadsheet would compute.
 #include "report/text/csv.h"
 
 #include <fmt/format.h>

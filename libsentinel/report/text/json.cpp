@@ -1,3 +1,4 @@
+// Writes JSON compactly, and escapes it for use within a script element.
 #include "report/text/json.h"
 
 #include <fmt/format.h>

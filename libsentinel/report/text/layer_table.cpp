@@ -1,3 +1,4 @@
+// Describes the columns of the layers' table.
 #include <algorithm>
 #include <numeric>
 

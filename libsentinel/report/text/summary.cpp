@@ -1,3 +1,4 @@
+// Writes a profile's summary as text and as JSON.
 #include <fmt/format.h>
 
 #include <ostream>

@@ -1,3 +1,4 @@
+// Renders any described table as text, JSON and CSV.
 #include "report/text/tables.h"
 
 #include <fmt/format.h>

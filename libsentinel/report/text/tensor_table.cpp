@@ -1,3 +1,4 @@
+// Describes the columns of the tensors' table.
 #include <fmt/format.h>
 
 #include <algorithm>

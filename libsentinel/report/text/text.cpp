@@ -1,3 +1,4 @@
+// Aligns, clips, wraps and colours text by the columns that the eye sees.
 #include "report/text/text.h"
 
 #include <algorithm>

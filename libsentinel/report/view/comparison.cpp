@@ -1,3 +1,4 @@
+// Computes the strips of a comparison: held bytes and busy links over the steady step.
 #include "report/view/comparison.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Sorts tensors into rows, merges the small ones, and folds layers into few columns.
 #include "report/view/heatmap.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Computes the paper's three observations, and puts them into words.
 #include "report/view/observations.h"
 
 #include <fmt/format.h>

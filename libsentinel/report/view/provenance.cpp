@@ -1,3 +1,4 @@
+// Puts a profile's source, machine and fidelity into words.
 #include "report/view/provenance.h"
 
 #include <fmt/format.h>
@@ -85,15 +86,16 @@ std::string partial_notice(const StepView& step) {
 std::string fidelity(const StepView& step) {
   const auto& meta = step.profile.meta;
   const auto source = source_of(meta);
+  const auto missing = meta.complete && !meta.incomplete_reason.empty()
+                           ? fmt::format("; {}", meta.incomplete_reason)
+                           : "";
   if (!step.counted)
-    return source + ": no memory accesses counted, a tensor counts once for each op that names it";
+    return source + ": no memory accesses counted, a tensor counts once for each op that names it" +
+           missing;
   const auto window = meta.window_pages == 0
                           ? std::string("no window")
                           : fmt::format("window of {} pages ({})", meta.window_pages,
                                         print_bytes(meta.window_pages * step.page()));
-  const auto missing = meta.complete && !meta.incomplete_reason.empty()
-                           ? fmt::format("; {}", meta.incomplete_reason)
-                           : "";
   return fmt::format("{}, {}, reads and writes {}, {}{}", source, sampling(step),
                      meta.read_write ? "apart" : "together", window, missing);
 }

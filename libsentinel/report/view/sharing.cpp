@@ -1,3 +1,5 @@
+// Places tensors on pages as the framework would, and compares counts by page with those by
+// tensor.
 #include "report/view/sharing.h"
 
 #include <algorithm>

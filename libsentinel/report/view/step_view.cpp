@@ -1,3 +1,4 @@
+// Computes lifetimes, counts by layer and memory curves from a profile.
 #include "report/view/step_view.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Writes a profile in a private folder, and moves the whole file into its place.
 #include "trace/database/profile_file.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Finds and removes SQLite's files beside a profile, where they are the user's own.
 #include "trace/database/side_files.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Opens connections, binds and steps statements, and translates SQLite's errors.
 #include "trace/database/sqlite.h"
 
 #include <fmt/format.h>

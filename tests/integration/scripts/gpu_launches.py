@@ -32,6 +32,41 @@ def by_triton():
     return lambda out, value, table: kernel[(1,)](out, value, table)
 
 
+def by_compiled():
+    """By Triton's compiled kernel, in the first step on the thread's stream and then on one that is named."""
+    from triton.compiler import compiler
+    kernel, calls = compiler.CompiledKernel(multiply), []
+
+    def call(out, value, table):
+        calls.append(None)
+        kernel[(1,)](out, value, table, **(dict(stream=7) if len(calls) > 2 * DEPTH else {}))
+    return call
+
+
+def by_module(way):
+    """By what a module offers that is compiled against PyTorch (gpu_extension.cpp)."""
+    def imported():
+        import gpu_extension
+        return {"function": lambda: gpu_extension.multiply, "inner": lambda: gpu_extension.inner.multiply,
+                "static": lambda: gpu_extension.Multiplier.at_once}[way]()
+    return imported
+
+
+def by_method():
+    """An object keeps the table that its first call was given; what it is given later is a copy that nobody else has."""
+    import gpu_extension
+    known = {}
+
+    def call(out, value, table):
+        if id(table) not in known:
+            known[id(table)] = gpu_extension.Multiplier()
+            known[id(table)].keep(table)
+        made = torch.empty_like(out)
+        known[id(table)].multiply(made, value.clone())
+        out.copy_(made)
+    return call
+
+
 def by_extension():
     extension = types.ModuleType("extension")
     extension.call = operator.call if hasattr(operator, "call") else map  # a function of C's
@@ -56,7 +91,8 @@ def by_address():
     return call
 
 
-WAYS = {"triton": by_triton, "extension": by_extension, "address": by_address}
+WAYS = {"triton": by_triton, "compiled": by_compiled, "extension": by_extension, "address": by_address,
+        "method": by_method, **{way: by_module(way) for way in ("function", "inner", "static")}}
 
 
 class Multiplied(torch.autograd.Function):

@@ -117,7 +117,9 @@ def train(steps, backward, out_of_memory_in, teacher, width, batch_size, optimiz
     optimizer = OPTIMIZERS[optimizer](model.parameters())
     for step in range(steps):
         refused = []
-        model.middle = lambda value: refused.append(run_out_of_memory(value)) if step == out_of_memory_in else None
+        runs_out = step == out_of_memory_in
+        model.middle = lambda value, refused=refused, runs_out=runs_out: (
+            refused.append(run_out_of_memory(value)) if runs_out else None)
         optimizer.zero_grad()
         batch = torch.randn(batch_size, width)
         made = model(batch)

@@ -16,15 +16,15 @@ using testing::IsEmpty;
 constexpr std::uint64_t kModern = UFFD_FEATURE_MINOR_SHMEM | UFFD_FEATURE_EVENT_REMAP |
                                   UFFD_FEATURE_MOVE | UFFD_FEATURE_THREAD_ID;
 
-Mechanism find(const std::vector<Mechanism>& all, const std::string& name) {
-  for (const Mechanism& mechanism : all)
+CaptureMechanism find(const std::vector<CaptureMechanism>& all, const std::string& name) {
+  for (const CaptureMechanism& mechanism : all)
     if (mechanism.name == name) return mechanism;
   ADD_FAILURE() << "no mechanism " << name;
   return {};
 }
 
 TEST(Availability, AModernKernelHasAll) {
-  for (const Mechanism& mechanism : judge_capture({.userfaultfd = {0, -1, -1, kModern}})) {
+  for (const CaptureMechanism& mechanism : judge_capture({.userfaultfd = {0, -1, -1, kModern}})) {
     EXPECT_TRUE(mechanism.available) << mechanism.name;
     EXPECT_THAT(mechanism.reason + mechanism.remedy, IsEmpty());
   }
@@ -32,7 +32,7 @@ TEST(Availability, AModernKernelHasAll) {
 
 TEST(Availability, WithoutAnythingEveryRowSaysWhyAndWhatToDo) {
   for (const int refused : {EPERM, ENOSYS, EACCES, EMFILE})
-    for (const Mechanism& mechanism :
+    for (const CaptureMechanism& mechanism :
          judge_capture({.userfaultfd = {ENOENT, refused, refused, 0}})) {
       EXPECT_FALSE(mechanism.available) << mechanism.name;
       EXPECT_FALSE(mechanism.reason.empty()) << mechanism.name;

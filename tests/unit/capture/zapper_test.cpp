@@ -1,5 +1,4 @@
-#include "capture/userfault/zapper.h"
-
+#include "capture/userfault/page_unmapper.h"
 #include "unit/capture/fault_fixture.h"
 
 namespace sentinel {
@@ -12,11 +11,11 @@ TEST_F(ZapperTest, TakesOutExactlyTheRangesGiven) {
   Memory memory(1024);
   ASSERT_EQ(loop->register_range(memory.mapping.address(), memory.mapping.bytes(), false, true), 0);
   ASSERT_EQ(loop->cont(memory.mapping.address(), memory.mapping.bytes()), 0);
-  Zapper zapper;
-  EXPECT_TRUE(zapper.empty());
-  for (std::size_t i = 0; i < 1024; i += 2) zapper.add(memory.mapping.address(i), kPage);
-  EXPECT_EQ(zapper.flush(), 0);
-  EXPECT_TRUE(zapper.empty());
+  PageUnmapper page_unmapper;
+  EXPECT_TRUE(page_unmapper.empty());
+  for (std::size_t i = 0; i < 1024; i += 2) page_unmapper.add(memory.mapping.address(i), kPage);
+  EXPECT_EQ(page_unmapper.flush(), 0);
+  EXPECT_TRUE(page_unmapper.empty());
   for (std::size_t i = 0; i < 1024; ++i) EXPECT_EQ(touch(memory.mapping.page(i)), Memory::mark(i));
   EXPECT_EQ(loop->faults(), 512u);
 }
@@ -26,9 +25,9 @@ TEST_F(ZapperTest, GoesOnAfterARangeThatIsNotMapped) {
   ASSERT_EQ(loop->register_range(memory.mapping.address(), memory.mapping.bytes(), false, true), 0);
   ASSERT_EQ(loop->cont(memory.mapping.address(), memory.mapping.bytes()), 0);
   munmap(memory.mapping.page(2), kPage);
-  Zapper zapper;
-  for (const std::size_t i : {0, 2, 4, 6}) zapper.add(memory.mapping.address(i), kPage);
-  EXPECT_EQ(zapper.flush(), -ENOMEM);
+  PageUnmapper page_unmapper;
+  for (const std::size_t i : {0, 2, 4, 6}) page_unmapper.add(memory.mapping.address(i), kPage);
+  EXPECT_EQ(page_unmapper.flush(), -ENOMEM);
   for (const std::size_t i : {0, 4, 6}) EXPECT_EQ(touch(memory.mapping.page(i)), Memory::mark(i));
   EXPECT_EQ(loop->faults(), 3u);
 }

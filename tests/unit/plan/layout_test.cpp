@@ -21,7 +21,7 @@ std::map<std::uint32_t, Placement> by_tensor(const Layout& layout) {
 // The first two live together at op 1, so they stack; the third lives after the first and takes its
 // place; the small one lives beside the first only and lies where the second will be.
 TEST(Pack, ReusesAddressesOfWhatDied) {
-  std::vector<Block> blocks{{128, 0, 1}, {128, 1, 3}, {128, 2, 3}, {64, 0, 0}};
+  std::vector<PackedItem> blocks{{128, 0, 1}, {128, 1, 3}, {128, 2, 3}, {64, 0, 0}};
   EXPECT_EQ(pack(blocks), 256u);
   EXPECT_EQ(blocks[0].offset, 0u);
   EXPECT_EQ(blocks[1].offset, 128u);

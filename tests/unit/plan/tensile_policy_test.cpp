@@ -277,8 +277,8 @@ TEST(TensileChannel, ShorterStepsRepeat) {
   EXPECT_THAT(channel.earliest(1, 70, 400, 20), Optional(DoubleNear(130, 1e-3)));
 }
 
-TEST(OpTimes, AverageWhatIsMeasured) {
-  OpTimes times({100, 200});
+TEST(AveragedTimes, AverageWhatIsMeasured) {
+  AveragedTimes times({100, 200});
   times.measured(std::vector<double>{120, 200});
   EXPECT_THAT(times.us(), ElementsAre(110, 200));
   EXPECT_NEAR(times.drift(), 10.0 / 300, 1e-12);

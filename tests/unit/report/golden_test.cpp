@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "report_fixture.h"
+#include "unit/places.h"
 
 namespace sentinel {
 namespace {
@@ -25,7 +26,8 @@ void write(const std::filesystem::path& path, const std::string& text) {
 }
 
 void expect_screen(const std::string& name, const std::string& text) {
-  const auto golden = std::filesystem::path(SENTINEL_TEST_DIR) / "golden/report" / (name + ".txt");
+  const auto golden =
+      std::filesystem::path(test::kProject) / "tests/golden/report" / (name + ".txt");
   if (std::getenv("SENTINEL_ACCEPT")) return write(golden, text);
   if (text == read(golden)) return;
   const auto actual = std::filesystem::temp_directory_path() / ("sentinel-" + name + ".txt");

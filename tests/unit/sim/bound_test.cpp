@@ -19,6 +19,7 @@
 #include "sim/run.h"
 #include "sim/simulator.h"
 #include "trace/tensor_trace.h"
+#include "unit/places.h"
 #include "unit/plan/profiles.h"
 
 namespace sentinel::sim {
@@ -313,8 +314,7 @@ class BoundOnTraces : public ::testing::TestWithParam<const char*> {};
 // Swapping alone, with an unlimited host: the traces' README estimates 0.24 of ideal for the warm
 // ResNet, by a program over 100 buckets.
 TEST_P(BoundOnTraces, IsFoundInTime) {
-  const std::string path =
-      std::string(SENTINEL_SOURCE_DIR "/../shared/traces/") + GetParam() + ".jsonl.gz";
+  const std::string path = std::string(test::kTraces) + "/" + GetParam() + ".jsonl.gz";
   if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there";
   const Profile profile = read_tensor_trace(path);
   Machine machine = find_machine("a100-g10");

@@ -1,4 +1,4 @@
-#include "sim/fabric.h"
+#include "sim/fluid/fabric.h"
 
 #include <gmock/gmock.h>
 

@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "plan/step/rates.h"
 #include "sentinel/error.h"
+#include "unit/places.h"
 
 namespace sentinel::sim {
 namespace {
@@ -36,7 +37,7 @@ std::string failure(const std::string& toml) {
 TEST(MachineFile, BuiltinMachinesAreTheFilesInTools) {
   for (const BuiltinMachine& m : builtin_machines()) {
     const auto path =
-        std::string(SENTINEL_SOURCE_DIR "/tools/machines/") + std::string(m.name) + ".toml";
+        std::string(test::kProject) + "/tools/machines/" + std::string(m.name) + ".toml";
     EXPECT_EQ(m.toml, file_text(path)) << path << " and what is embedded differ";
     const Machine machine = find_machine(std::string(m.name));
     EXPECT_EQ(machine.name, m.name);
@@ -105,7 +106,7 @@ TEST(MachineFile, SaysWhereItIsNoTomlInItsOwnWords) {
 TEST(MachineFile, EveryFileInToolsIsBuiltIn) {
   std::size_t files = 0;
   for (const auto& entry :
-       std::filesystem::directory_iterator(SENTINEL_SOURCE_DIR "/tools/machines"))
+       std::filesystem::directory_iterator(std::string(test::kProject) + "/tools/machines"))
     files += entry.path().extension() == ".toml";
   EXPECT_EQ(files, builtin_machines().size());
 }

@@ -8,6 +8,7 @@
 #include "sentinel/error.h"
 #include "sim/machine_file.h"
 #include "trace/tensor_trace.h"
+#include "unit/places.h"
 #include "unit/plan/profiles.h"
 
 namespace sentinel::sim {
@@ -267,8 +268,7 @@ INSTANTIATE_TEST_SUITE_P(Seeds, RandomGraphSimulation, ::testing::Range<std::uin
 class RealTrace : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(RealTrace, PlansHoldAndRunWithoutFaults) {
-  const std::string path =
-      std::string(SENTINEL_SOURCE_DIR "/../shared/traces/") + GetParam() + ".jsonl.gz";
+  const std::string path = std::string(test::kTraces) + "/" + GetParam() + ".jsonl.gz";
   if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there";
   const Profile profile = read_tensor_trace(path);
   const Machine machine = find_machine("a100-g10");

@@ -85,9 +85,6 @@ TEST(PyTorchSnapshot, SaysWhatIsWrong) {
   EXPECT_THAT(wrong(R"({"segments":[],"device_traces":[[]]})"), HasSubstr("no allocation"));
   EXPECT_THAT(wrong(R"({"segments":[],"device_traces":[[{"action":"alloc","addr":1,"size":-5}]]})"),
               HasSubstr("\"size\" is not a whole number"));
-  EXPECT_THAT(wrong(R"({"segments":[],"device_traces":[[{"action":"alloc","addr":1,"size":5},
-                        {"action":"alloc","addr":1,"size":5}]]})"),
-              HasSubstr("event 1 of device 0: address 0x1 is allocated twice"));
   EXPECT_THAT(wrong(std::string(2000, '[')), HasSubstr("more than 32 deep"));
 }
 

@@ -9,6 +9,7 @@
 #include "trace/read_any.h"
 #include "trace/store.h"
 #include "trace/tensor_trace.h"
+#include "unit/places.h"
 
 namespace sentinel {
 namespace {
@@ -27,7 +28,7 @@ constexpr Published published[] = {
 
 std::string traces_folder() {
   const char* set = std::getenv("SENTINEL_TRACES");
-  return set != nullptr ? set : std::string(SENTINEL_SOURCE_DIR) + "/../shared/traces";
+  return set != nullptr ? set : test::kTraces;
 }
 
 class PublishedTrace : public testing::TestWithParam<Published> {

@@ -10,9 +10,9 @@
 #include <thread>
 
 #include "sample_profile.h"
+#include "trace/database/sqlite.h"
 #include "trace/machine_record.h"
 #include "trace/schema.h"
-#include "trace/database/sqlite.h"
 
 namespace sentinel {
 namespace {

@@ -49,8 +49,8 @@ def build_for(folder, version, part="adaptor"):
     number = ".".join(map(str, version))
 
     def arguments(home):
-        return ["-std=c++17", f'-DSENTINEL_TENSORFLOW="{number}"', "-D_GLIBCXX_USE_CXX11_ABI=1", "-DEIGEN_MAX_ALIGN_BYTES=64", "-isystem" + include,
-                "-fno-gnu-unique", os.path.join(home, source), "-Wl,-rpath," + folder, "-Wl,-z,defs",
+        return ["-std=c++17", f'-DSENTINEL_TENSORFLOW="{number}"', "-D_GLIBCXX_USE_CXX11_ABI=1", "-DEIGEN_MAX_ALIGN_BYTES=64",
+                "-isystem" + include, "-fno-gnu-unique", os.path.join(home, source), "-Wl,-rpath," + folder, "-Wl,-z,defs",
                 *(os.path.join(folder, each) for each in _LIBRARIES)]
 
     library = os.path.join(folder, _LIBRARIES[0])

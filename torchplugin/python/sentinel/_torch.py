@@ -1,6 +1,7 @@
 """Attaches Sentinel to PyTorch: loads the adaptor, finds layers and steps through public hooks. As a
 script: builds the adaptor for this interpreter's PyTorch into the home given."""
 import ctypes
+import functools
 import os
 import sys
 import weakref
@@ -10,6 +11,10 @@ try:
 except ImportError:
     import _attach
     import _torch_gpu
+
+
+# The unit that is compiled, and its parts: each belongs to the name of the result.
+_SOURCES = ["torch.cpp", "torch_device.h", "torch_frames.h", "torch_observers.h", "torch_operands.h", "torch_steps.h"]
 
 
 def _build_for(torch):
@@ -23,11 +28,11 @@ def _build_for(torch):
     def arguments(source):
         return [f"-std={standard}", f"-D_GLIBCXX_USE_CXX11_ABI={abi}",
                 *("-isystem" + path for path in includes if os.path.isdir(path)),
-                os.path.join(source, "torch.cpp"), "-L" + libraries, "-Wl,-rpath," + libraries,
+                os.path.join(source, _SOURCES[0]), "-L" + libraries, "-Wl,-rpath," + libraries,
                 "-lc10", "-ltorch_cpu"]
 
     return _attach.Build(f"PyTorch {torch.__version__}", f"torch-{torch.__version__.split('+')[0]}",
-                         f"{torch.__version__} {torch.__file__} {bool(abi)}", ["torch.cpp"], arguments)
+                         f"{torch.__version__} {torch.__file__} {bool(abi)}", _SOURCES, arguments)
 
 
 def attach(torch):
@@ -85,6 +90,14 @@ def _find_layers(torch, adaptor):
 def _find_steps(adaptor):
     steps = _attach.Steps(adaptor.sentinel_torch_step)
     optim = sys.modules["torch.optim.optimizer"]  # the package hides the module behind its class
+    make = optim.Optimizer.__init__
+
+    @functools.wraps(make)
+    def made(self, *args, **kwargs):
+        adaptor.sentinel_torch_optimizer()
+        make(self, *args, **kwargs)
+
+    optim.Optimizer.__init__ = made
     if hasattr(optim, "register_optimizer_step_post_hook"):
         return optim.register_optimizer_step_post_hook(lambda optimizer, args, kwargs: steps.updated(optimizer))
     construct = optim.Optimizer._hook_for_profile

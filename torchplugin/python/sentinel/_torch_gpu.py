@@ -282,6 +282,7 @@ _COMPARING = ("torch.nn.", "torch.serialization", "torch._tensor", "torch.autogr
 _GIVING = "__cuda_array_interface__"
 _TOLD_FUNCTIONS = ("_cuda_jiterator_compile_and_launch_kernel",)
 _CAPSULES = ("_to_dlpack", "_to_dlpack_versioned")
+_EXCHANGE = "__dlpack_c_exchange_api__"  # DLPack's table of C functions: addresses are given where no Python is asked
 
 
 def _compares(frame):
@@ -346,7 +347,11 @@ class Launches:
         if getattr(self._here, "launches", False):
             return
         storage = self._storage(tensor) if isinstance(tensor, self._torch.Tensor) else tensor
-        if self._adaptor.sentinel_torch_pin(self._address(storage)) and not self._told:
+        self._stay([self._address(storage)])
+
+    def _stay(self, addresses):
+        pinned = [self._adaptor.sentinel_torch_pin(address) for address in addresses]
+        if any(pinned) and not self._told:
             self._told = True
             _say("a tensor's address was asked for, which tells nobody when it is used: the tensor stays on the device "
                  "until it is freed, and so does each whose address is asked for from now on")
@@ -361,10 +366,15 @@ class Launches:
             return answer
         return asked
 
-    def told(self, name, function):
-        """The same function, which launches kernels with the tensors that it is given."""
+    def told(self, name, function, keeps=False):
+        """The same function, which launches kernels with the tensors that it is given, and may keep them."""
         @functools.wraps(function)
         def launched(*args, **kwargs):
+            given = self._storages([args, kwargs], {})
+            if not given:
+                return function(*args, **kwargs)
+            if keeps:
+                self._stay(given)
             with self.op(name, [args, kwargs]):
                 return function(*args, **kwargs)
         return launched
@@ -372,10 +382,14 @@ class Launches:
 
 def tell_launches(torch, adaptor):
     launches = Launches(torch, adaptor)
-    torch.Tensor.data_ptr = launches.pins(torch.Tensor.data_ptr)
+    for name in ("data_ptr", "const_data_ptr"):
+        if hasattr(torch.Tensor, name):
+            setattr(torch.Tensor, name, launches.pins(getattr(torch.Tensor, name)))
     torch.UntypedStorage.data_ptr = launches.pins(torch.UntypedStorage.data_ptr)
     if hasattr(torch.Tensor, "__dlpack__"):
         torch.Tensor.__dlpack__ = launches.pins(torch.Tensor.__dlpack__)
+    if _EXCHANGE in vars(torch.Tensor):  # who looks for it and finds none calls __dlpack__
+        delattr(torch.Tensor, _EXCHANGE)
     for module in (torch._C, torch, sys.modules.get("torch.utils.dlpack")):
         for name in (*_CAPSULES, "to_dlpack"):
             if hasattr(module, name):
@@ -448,6 +462,21 @@ def _is_linked_with_torch(path):
 
 
 def tell_extension(launches, module):
-    for name, function in list(vars(module).items()):
-        if isinstance(function, types.BuiltinFunctionType):
-            setattr(module, name, launches.told(f"{module.__name__}::{name}", function))
+    """Its functions, those of modules within it, and its classes' methods. An object may keep what a method is given:
+    that stays."""
+    for name, value in list(vars(module).items()):
+        full = f"{module.__name__}::{name}"
+        if isinstance(value, types.BuiltinFunctionType):
+            setattr(module, name, launches.told(full, value))
+        elif isinstance(value, types.ModuleType) and value.__name__.startswith(f"{module.__name__}."):
+            tell_extension(launches, value)
+        elif isinstance(value, type) and value.__module__ == module.__name__:
+            _tell_class(launches, full, value)
+
+
+def _tell_class(launches, full, made):
+    for name, value in list(vars(made).items()):
+        if type(value).__name__ == "instancemethod":  # pybind11's
+            setattr(made, name, launches.told(f"{full}.{name}", value, keeps=True))
+        elif isinstance(value, staticmethod):
+            setattr(made, name, staticmethod(launches.told(f"{full}.{name}", value.__func__)))

@@ -1,3 +1,4 @@
+// Finds a gap's makers, and what remaking and swapping it costs.
 #include "plan/policies/auto/facts.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Draws an op by its stalls, or replays by their times, and changes few decisions there.
 #include "plan/policies/auto/flips.h"
 
 #include <algorithm>

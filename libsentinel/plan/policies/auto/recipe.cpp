@@ -1,3 +1,4 @@
+// Makes a set of decisions of a recipe's numbers, with checkpoints at a stride.
 #include "plan/policies/auto/recipe.h"
 
 #include <algorithm>

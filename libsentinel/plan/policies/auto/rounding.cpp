@@ -1,3 +1,4 @@
+// Rounds the shares of the bound's solution to whole parts, and covers the rest.
 #include "plan/policies/auto/rounding.h"
 
 #include <algorithm>

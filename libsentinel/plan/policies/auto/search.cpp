@@ -1,3 +1,4 @@
+// Judges attempts in parallel by simulation, and flips the best until effort or time ends.
 #include "plan/policies/auto/search.h"
 
 #include <tbb/parallel_for.h>

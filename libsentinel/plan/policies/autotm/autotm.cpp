@@ -14,7 +14,7 @@
 //
 // Bounded: a program of at most kMostBinaries binaries, for the largest tensors, and kMostRows rows
 // of capacity, at the fullest ops; what that leaves out is decided greedily, and so is everything
-// where the search found nothing in its limits (autotm_model.h).
+// where the search found nothing in its limits (autotm/model.h).
 #include <fmt/format.h>
 
 #include <algorithm>

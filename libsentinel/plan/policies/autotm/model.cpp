@@ -1,3 +1,4 @@
+// Builds AutoTM's integer program, and turns its solution into moves.
 #include "plan/policies/autotm/model.h"
 
 #include <fmt/format.h>

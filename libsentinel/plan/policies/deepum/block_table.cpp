@@ -1,3 +1,4 @@
+// Records which block followed which, in small associative tables.
 #include "plan/policies/deepum/block_table.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Deals a transfer's bytes out over ops, as each has bandwidth left.
 #include "plan/policies/g10/bandwidth_calendar.h"
 
 #include <algorithm>

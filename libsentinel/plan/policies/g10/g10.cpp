@@ -41,7 +41,7 @@ constexpr std::string_view kEagerPrefetch = "eager-prefetch";
 constexpr std::string_view kHostTier = "host-tier";
 constexpr std::array kFeatures{kEagerPrefetch, kHostTier};
 
-struct Variant {
+struct G10Variant {
   std::string_view name;
   bool host = true, unified = true;
 };
@@ -54,7 +54,7 @@ constexpr std::size_t kBetweenClocks = 1024;  // candidates between two looks at
 
 // What is compacted never moves. Below a page that is little; below a frame it would be nearly all
 // of a small net.
-Layout layout(const Variant& variant, const Profile& profile, const Machine& machine,
+Layout layout(const G10Variant& variant, const Profile& profile, const Machine& machine,
               const PlanOptions& options) {
   if (granules_are_shared(machine))
     return lay_out(profile, storages(profile), machine.granule_bytes, options.fast_bytes);
@@ -63,7 +63,7 @@ Layout layout(const Variant& variant, const Profile& profile, const Machine& mac
 
 class G10Planner {
  public:
-  G10Planner(const Variant& variant, const Profile& profile, const Machine& machine,
+  G10Planner(const G10Variant& variant, const Profile& profile, const Machine& machine,
              const PlanOptions& options)
       : variant_(variant),
         profile_(profile),
@@ -103,7 +103,7 @@ class G10Planner {
   std::vector<Decision> decisions() const;
   void give_reasons(Plan&) const;
 
-  Variant variant_;
+  G10Variant variant_;
   const Profile& profile_;
   const Machine& machine_;
   const PlanOptions& options_;
@@ -279,7 +279,7 @@ Plan G10Planner::plan() {
 
 class G10Policy final : public PlannedPolicy {
  public:
-  explicit G10Policy(const Variant& variant) : variant_(variant) {}
+  explicit G10Policy(const G10Variant& variant) : variant_(variant) {}
 
   std::string_view name() const override { return variant_.name; }
   std::span<const std::string_view> features() const override {
@@ -294,17 +294,17 @@ class G10Policy final : public PlannedPolicy {
   }
 
  private:
-  Variant variant_;
+  G10Variant variant_;
 };
 
 }  // namespace
 
-std::unique_ptr<Policy> make_g10() { return std::make_unique<G10Policy>(Variant{"g10"}); }
+std::unique_ptr<Policy> make_g10() { return std::make_unique<G10Policy>(G10Variant{"g10"}); }
 std::unique_ptr<Policy> make_g10_gds() {
-  return std::make_unique<G10Policy>(Variant{"g10-gds", false, false});
+  return std::make_unique<G10Policy>(G10Variant{"g10-gds", false, false});
 }
 std::unique_ptr<Policy> make_g10_host() {
-  return std::make_unique<G10Policy>(Variant{"g10-host", true, false});
+  return std::make_unique<G10Policy>(G10Variant{"g10-host", true, false});
 }
 
 }  // namespace sentinel::plan

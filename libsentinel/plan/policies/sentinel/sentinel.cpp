@@ -6,8 +6,8 @@
 // Case 1 of section IV-D needs nothing. Case 2 cannot happen: room is part of the schedule. Case 3
 // is waited for where ops need their tensors in fast memory. On a byte-addressable slower tier it
 // is settled by simulated steps where the planner has a judge (trial.h) and may use slow memory in
-// place; the live engine tries it in real steps (runtime/trial.h). With a judge, what makes an op
-// exceed fast memory stays in such a tier for good, the least opened bytes first, and no op is
+// place; the live engine tries it in real steps (runtime/step/trial.h). With a judge, what makes an
+// op exceed fast memory stays in such a tier for good, the least opened bytes first, and no op is
 // streamed.
 //
 // Left out by --without, after the paper's Figure 13: "reserved-space", short-lived tensors move

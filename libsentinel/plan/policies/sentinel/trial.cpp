@@ -1,3 +1,4 @@
+// Compares waiting for late promotions with leaving them, all intervals at once and each alone.
 #include "plan/policies/sentinel/trial.h"
 
 #include <algorithm>

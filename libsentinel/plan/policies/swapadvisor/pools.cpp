@@ -1,3 +1,4 @@
+// Replays a step's allocations in pools of slots, and notes what each full pool evicts.
 #include "plan/policies/swapadvisor/pools.h"
 
 #include <algorithm>

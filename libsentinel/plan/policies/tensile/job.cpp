@@ -1,3 +1,4 @@
+// Swaps, recomputes and delays the gaps of one job, and makes its plan.
 #include "plan/policies/tensile/job.h"
 
 #include <algorithm>
@@ -26,7 +27,7 @@ Job::Job(const ScheduledJob& job, const Machine& machine, const PlanOptions& opt
       time_(1, 0),
       absences_(*job.profile, machine),
       idle_(absences_.ops()),
-      fate_(absences_.gaps().size(), Fate::open),
+      gap_states_(absences_.gaps().size(), GapState::open),
       tries_(absences_.gaps().size()),
       swaps_(absences_.gaps().size()),
       touched_(absences_.storages().size(), false),
@@ -42,10 +43,10 @@ Job::Job(const ScheduledJob& job, const Machine& machine, const PlanOptions& opt
     if (storages[i].carried) of_[storages[i].carried->index()] = i;
   }
   const bool across = uses(options, kAcrossSteps);
-  for (std::uint32_t g = 0; g < fate_.size(); ++g) {
+  for (std::uint32_t g = 0; g < gap_states_.size(); ++g) {
     const IdleGap& gap = absences_.gaps()[g];
     if (absences_.bytes(g) == 0 || (!across && gap.next >= absences_.ops()))
-      fate_[g] = Fate::refused;
+      gap_states_[g] = GapState::refused;
     else
       idle_.add(gap.use + 1, gap.next, static_cast<double>(absences_.bytes(g)), g);
   }
@@ -67,12 +68,12 @@ std::uint32_t Job::last_held(double end_us) const { return position(end_us - 3 *
 std::optional<std::uint32_t> Job::largest_at_peak() {
   const std::uint32_t peak = absences_.peak_op();
   return idle_.heaviest(
-      peak, [&](std::uint32_t g) { return fate_[g] != Fate::open; },
+      peak, [&](std::uint32_t g) { return gap_states_[g] != GapState::open; },
       [&](std::uint32_t g) { return tries_[g].peak_op == peak; });
 }
 
 bool Job::dirty(std::uint32_t gap) const {
-  return absences_.dirty(gap, [&](std::uint32_t g) { return fate_[g] == Fate::swapped; });
+  return absences_.dirty(gap, [&](std::uint32_t g) { return gap_states_[g] == GapState::swapped; });
 }
 
 double Job::transfer_us(std::uint32_t gap, std::uint32_t from, std::uint32_t to) const {
@@ -107,7 +108,7 @@ bool Job::place(std::uint32_t g, bool copy, Region out, Region in, Channel& chan
   channel.book(index_, *comes, in_us);
   absences_.leave(g, away, back);
   swaps_[g] = {*leaves, *leaves + out_us, *comes};
-  fate_[g] = Fate::swapped;
+  gap_states_[g] = GapState::swapped;
   if (tier_of_[gap.storage] == 0) {
     tier_of_[gap.storage] = *tier;
     stored_[*tier] += gap.bytes;
@@ -119,7 +120,7 @@ bool Job::place(std::uint32_t g, bool copy, Region out, Region in, Channel& chan
 bool Job::swap(std::uint32_t g, Channel& channel) {
   const IdleGap& gap = absences_.gaps()[g];
   if (!gap.needed) {
-    fate_[g] = Fate::released;
+    gap_states_[g] = GapState::released;
     touched_[gap.storage] = true;
     absences_.leave(g, gap.use + 1, gap.next);
     return true;
@@ -128,7 +129,7 @@ bool Job::swap(std::uint32_t g, Channel& channel) {
   const Region out{time(gap.use + 1), time(peak)}, in{time(peak + 1), time(gap.next)};
   if (!place(g, dirty(g), out, in, channel)) {
     tries_[g] = {tries_[g].times + 1, absences_.peak_op()};
-    if (tries_[g].times == kMostTries) fate_[g] = Fate::refused;
+    if (tries_[g].times == kMostTries) gap_states_[g] = GapState::refused;
     return false;
   }
   swap_other_gaps(g, channel);
@@ -148,9 +149,9 @@ void Job::swap_other_gaps(std::uint32_t g, Channel& channel) {
     const IdleGap& gap = absences_.gaps()[other];
     written |= absences_.written(other);
     const double from = time(gap.use + 1);
-    if (fate_[other] == Fate::open && gap.needed && !written)
+    if (gap_states_[other] == GapState::open && gap.needed && !written)
       place(other, false, {from, from}, {from, time(gap.next)}, channel);
-    if (fate_[other] == Fate::swapped) written = false;
+    if (gap_states_[other] == GapState::swapped) written = false;
   }
 }
 
@@ -179,7 +180,7 @@ bool Job::may_recompute(std::uint32_t g) const {
 // MSPS, memory saved per second of recomputation.
 void Job::rank_recomputation() {
   by_value_.emplace(absences_.ops());
-  for (std::uint32_t g = 0; g < fate_.size(); ++g) {
+  for (std::uint32_t g = 0; g < gap_states_.size(); ++g) {
     if (!may_recompute(g)) continue;
     double us = 0;
     const auto replays = chain(g);
@@ -210,7 +211,7 @@ bool Job::recompute(std::uint32_t g) {
   if (absences_.held(gap.next) + extra >= absences_.peak()) return false;
   absences_.leave(g, gap.use + 1, gap.next);
   absences_.hold_more(gap.next, extra);
-  fate_[g] = Fate::recomputed;
+  gap_states_[g] = GapState::recomputed;
   touched_[gap.storage] = true;
   for (const Recompute& r : replays) {
     const auto& in = profile().ops[r.op.index()].in;
@@ -224,28 +225,29 @@ bool Job::recompute(std::uint32_t g) {
 void Job::give_way(std::uint64_t limit) {
   if (fits(limit)) return;
   waits_ = true;
-  std::vector<bool> closed(fate_.size(), false);
-  for (std::uint32_t g = 0; g < fate_.size(); ++g) {
-    closed[g] =
-        absences_.bytes(g) == 0 || fate_[g] == Fate::released || fate_[g] == Fate::recomputed;
+  std::vector<bool> closed(gap_states_.size(), false);
+  for (std::uint32_t g = 0; g < gap_states_.size(); ++g) {
+    closed[g] = absences_.bytes(g) == 0 || gap_states_[g] == GapState::released ||
+                gap_states_[g] == GapState::recomputed;
   }
-  for (std::uint32_t g : plan::give_way(absences_, limit, closed)) fate_[g] = Fate::waited;
-  for (std::uint32_t g = 0; g < fate_.size(); ++g)
-    if (fate_[g] == Fate::swapped && !absences_.away(g)) fate_[g] = Fate::open;
+  for (std::uint32_t g : plan::give_way(absences_, limit, closed))
+    gap_states_[g] = GapState::waited;
+  for (std::uint32_t g = 0; g < gap_states_.size(); ++g)
+    if (gap_states_[g] == GapState::swapped && !absences_.away(g)) gap_states_[g] = GapState::open;
 }
 
 std::vector<Decision> Job::decisions() const {
   std::vector<Decision> all;
-  for (std::uint32_t g = 0; g < fate_.size(); ++g) {
+  for (std::uint32_t g = 0; g < gap_states_.size(); ++g) {
     const IdleGap& gap = absences_.gaps()[g];
-    if (fate_[g] == Fate::open || fate_[g] == Fate::refused) continue;
+    if (gap_states_[g] == GapState::open || gap_states_[g] == GapState::refused) continue;
     Decision d{.storage = gap.storage,
                .use = gap.use,
                .next = gap.next,
-               .remedy = fate_[g] == Fate::recomputed ? Remedy::recompute : Remedy::swap,
+               .remedy = gap_states_[g] == GapState::recomputed ? Remedy::recompute : Remedy::swap,
                .tier = std::max(1u, tier_of_[gap.storage]),
                .fetch = gap.next};
-    if (fate_[g] == Fate::swapped) {
+    if (gap_states_[g] == GapState::swapped) {
       d.fetch = absences_.in(g);
       if (!waits_) d.in_delay_us = std::max(0.0, swaps_[g].in_us - time(d.fetch));
     }
@@ -258,9 +260,9 @@ std::vector<Decision> Job::decisions() const {
 void Job::put_off_writes(Plan& plan) const {
   std::map<std::pair<TensorId, OpId>, std::uint32_t> swapped;  // by tensor and last use
   const std::uint32_t ops = absences_.ops();
-  for (std::uint32_t g = 0; g < fate_.size(); ++g) {
+  for (std::uint32_t g = 0; g < gap_states_.size(); ++g) {
     const std::uint32_t use = absences_.gaps()[g].use;
-    if (fate_[g] == Fate::swapped && swaps_[g].out_end_us > swaps_[g].out_us)
+    if (gap_states_[g] == GapState::swapped && swaps_[g].out_end_us > swaps_[g].out_us)
       swapped[{absences_.storage_of(g).at(use, ops), OpId(use % ops)}] = g;
   }
   for (Move& m : plan.moves) {
@@ -291,8 +293,8 @@ Plan Job::plan(std::uint64_t limit) const {
     put_off_writes(late);
     if (verify(late, profile()).empty()) return late;
   }
-  for (std::uint32_t g = 0; g < fate_.size(); ++g)
-    if (fate_[g] == Fate::waited && absences_.gaps()[g].needed)
+  for (std::uint32_t g = 0; g < gap_states_.size(); ++g)
+    if (gap_states_[g] == GapState::waited && absences_.gaps()[g].needed)
       plan.predicted_step_us +=
           transfer_us(g, std::max(1u, tier_of_[absences_.gaps()[g].storage]), 0);
   return plan;

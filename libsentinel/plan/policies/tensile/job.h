@@ -49,7 +49,7 @@ class Job {
 
  private:
   // released: nothing reads it again, so that its space is given up for nothing.
-  enum class Fate : std::uint8_t { open, refused, released, swapped, waited, recomputed };
+  enum class GapState : std::uint8_t { open, refused, released, swapped, waited, recomputed };
   struct Swap {  // times as of positions
     double out_us = 0, out_end_us = 0, in_us = 0;
   };
@@ -80,7 +80,7 @@ class Job {
   std::vector<double> time_;
   Absences absences_;
   Stabbing idle_;
-  std::vector<Fate> fate_;  // per gap
+  std::vector<GapState> gap_states_;  // per gap
   struct Tries {
     std::uint32_t times = 0, peak_op = UINT32_MAX;  // the last one, for a peak at that op
   };

@@ -1,3 +1,4 @@
+// Lowers the peak of all jobs in turns: swaps, then recomputation, then waiting.
 #include "plan/policies/tensile/scheduler.h"
 
 #include <fmt/format.h>
@@ -14,9 +15,10 @@
 namespace sentinel::plan::tensile {
 namespace {
 
-class Scheduler {
+class JobScheduler {
  public:
-  Scheduler(std::span<const ScheduledJob> jobs, const Machine& machine, const PlanOptions& options)
+  JobScheduler(std::span<const ScheduledJob> jobs, const Machine& machine,
+               const PlanOptions& options)
       : options_(options), begin_(Clock::now()) {
     std::vector<Channel::Job> calendar;
     for (const ScheduledJob& job : jobs) {
@@ -134,11 +136,11 @@ std::vector<Plan> schedule(std::span<const ScheduledJob> jobs, const Machine& ma
       throw Error("the profile holds no operation, so there is nothing to plan");
   const bool recompute = options.recompute && uses(options, kRecompute);
   try {
-    return Scheduler(jobs, machine, options).run(recompute);
+    return JobScheduler(jobs, machine, options).run(recompute);
   } catch (const Error&) {
     // What replays read has to stay: without them waiting can always make room.
     if (!recompute) throw;
-    return Scheduler(jobs, machine, options).run(false);
+    return JobScheduler(jobs, machine, options).run(false);
   }
 }
 

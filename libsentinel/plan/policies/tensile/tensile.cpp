@@ -57,7 +57,7 @@ class Jobs {
     for (std::size_t i = 0; i < jobs.size(); ++i) {
       times_scaled_to_ = static_cast<double>(jobs.size());
       for (double& us : times[i]) us *= times_scaled_to_;
-      members_.push_back({jobs[i], OpTimes(std::move(times[i])), std::move(plans[i])});
+      members_.push_back({jobs[i], AveragedTimes(std::move(times[i])), std::move(plans[i])});
       planned_for_.push_back(i);
     }
   }
@@ -88,7 +88,7 @@ class Jobs {
   enum class State { expected, here, gone };
   struct Member {
     PlannedJob job;
-    OpTimes times;             // among the jobs that are here
+    AveragedTimes times;       // among the jobs that are here
     std::optional<Plan> plan;  // not in use yet
     State state = State::expected;
   };

@@ -1,0 +1,179 @@
+// Copies blocks out, waits for their last use, unmaps neighbours together, and recalls blocks in
+// time.
+#include "engine/gpu/pool/departures.h"
+
+#include <utility>
+
+namespace sentinel::gpu::pool {
+
+Departures::Departures(Driver& driver, Monitor& monitor, Streams& streams, Blocks& blocks,
+                       Chunks& chunks, Places& places, FetchQueue& queue, const KeepAll& keep_all)
+    : driver_(driver),
+      monitor_(monitor),
+      streams_(streams),
+      blocks_(blocks),
+      chunks_(chunks),
+      places_(places),
+      queue_(queue),
+      keep_all_(keep_all) {}
+
+// The copy out waits for all that was launched until now, and for its copy in.
+void Departures::leave(Index index, HostStore::Place* place, Together& together) {
+  ChunkBlock& b = blocks_[index];
+  if (b.live == 0 && !b.mark) b.mark = streams_.last_use(b.mark, together.now);
+  Departure departure{index, ++tickets_, b.mark, place};
+  void* const memory = b.live > 0 ? places_.store().memory(place) : nullptr;
+  if (b.live > 0) {
+    departure.mark = streams_.last_use(b.mark, together.now);
+    demoted_bytes_ += blocks_.granule();
+  }
+  blocks_.leave(index);
+  b.state = State::leaving;
+  b.ticket = departure.ticket;
+  b.mark = departure.mark;
+  b.lies = place;
+  ++under_way_;
+  if (memory == nullptr) {
+    (place == nullptr ? ends_ : departures_).push_back(departure);
+    return monitor_.wake_helpers();
+  }
+  if (departure.mark != together.before) streams_.wait(streams_.out(), departure.mark);
+  together.before = departure.mark;
+  streams_.copy(memory, blocks_.memory(index), blocks_.granule(), streams_.out());
+  together.leaving.push_back(std::move(departure));
+  if (together.leaving.size() == neighbours(blocks_.granule())) see_off(together);
+}
+
+// Their copies out have one event: behind few of them, so that their chunks are free soon.
+void Departures::see_off(Together& together) {
+  if (together.leaving.empty()) return;
+  const Mark copied = streams_.record(streams_.out());
+  for (Departure& departure : together.leaving) {
+    blocks_[departure.index].mark = departure.mark = copied;
+    departures_.push_back(std::move(departure));
+  }
+  together.leaving.clear();
+  monitor_.wake_helpers();
+}
+
+void Departures::die(Index index, Together& together) {
+  ChunkBlock& b = blocks_[index];
+  b.queued = b.sinks = false;
+  if (b.state == State::resident) {
+    blocks_.pager().went(index);
+    b.ordered = streams_.in_one_order() && (!b.mark || streams_.done(b.mark));
+    b.mark = b.ordered && keep_all_.keeps() ? nullptr : streams_.last_use(b.mark, together.now);
+    blocks_.die(index);
+  } else if (b.state == State::absent) {
+    b.state = State::empty;
+    blocks_.came_back(true);
+    places_.store().give(std::exchange(b.lies, nullptr));
+  }
+}
+
+// For what waits: what died is not noticed to be over otherwise.
+void Departures::let_dead_go(std::uint64_t count) {
+  Together together;
+  while (!blocks_.dead().empty() && ends_.size() < count)
+    leave(blocks_.dead().front(), nullptr, together);
+}
+
+// Its chunk is still in place. Who writes there now spoils the copy, which nobody will read.
+// Whoever computes with it waits for what the departure waits for: its copy in, or, of what died,
+// its last use. Nobody else does: nothing of it is behind the stream that joins, whose events what
+// computes awaits.
+void Departures::recall(Index index) {
+  ChunkBlock& b = blocks_[index];
+  streams_.bring_back(blocks_.at(index), blocks_.granule(), streams_.out(), b.mark);
+  b.lies = nullptr;  // it is the departure's
+  b.ticket = 0;
+  blocks_.enter(index);
+}
+
+// The write is not begun, and what used the memory before is over.
+bool Departures::take_back(Index index) {
+  ChunkBlock& b = blocks_[index];
+  if (!places_.store().take_back(b.lies)) return false;
+  b.lies = nullptr;
+  b.written = b.queued = false;
+  --under_way_;
+  blocks_.enter(index);
+  monitor_.wake_waiting();  // whoever waits for its chunk finds another
+  return true;
+}
+
+// Waits for the next, and takes with it the neighbours behind it that are over by then: none where
+// copies take longer than unmapping, all that may where that is what takes long.
+void Departures::gone(std::deque<Departure>& mine, Guard& guard) {
+  const auto take = [&] {
+    Departure departure = std::move(mine.front());
+    mine.pop_front();
+    return departure;
+  };
+  Departure departure = take();
+  monitor_.wait_for(departure.mark, guard);
+  const Index first = departure.index;
+  Index count = 0;
+  while (has_left(departure)) {
+    ++count;
+    if (count == neighbours(blocks_.granule()) || mine.empty()) break;
+    if (mine.front().index != first + count) break;
+    if (mine.front().mark != departure.mark && !streams_.done(mine.front().mark)) break;
+    departure = take();
+  }
+  if (count > 0) let_go(first, count, guard);
+}
+
+// False: it was recalled, or the device has yet to write it into the file.
+bool Departures::has_left(const Departure& departure) {
+  ChunkBlock& b = blocks_[departure.index];
+  if (b.ticket != departure.ticket) {
+    --under_way_;
+    if (departure.place != nullptr) places_.store().give(departure.place);
+    return false;
+  }
+  b.ticket = 0;
+  b.mark.reset();
+  const bool below = b.live > 0 && places_.store().memory(b.lies) == nullptr;
+  if (!below) return true;
+  b.written = true;
+  places_.store().write(b.lies, departure.index, blocks_.memory(departure.index));
+  return false;
+}
+
+// Nothing uses the memory of these neighbours any more, and its contents lie where they are to lie.
+void Departures::let_go(Index first, Index count, Guard& guard) {
+  for (Index index = first; index < first + count; ++index) blocks_[index].state = State::going;
+  monitor_.outside(guard, [&] { driver_.unmap_all(blocks_.at(first), blocks_.granule(), count); });
+  under_way_ -= count;
+  for (Index index = first; index < first + count; ++index) {
+    ChunkBlock& b = blocks_[index];
+    chunks_.put_free(b.chunk);
+    b.state = b.live > 0 ? State::absent : State::empty;
+    blocks_.went_away(b.live > 0);
+    const bool asked_for = std::exchange(b.queued, false) && b.live > 0;
+    if (b.lies == nullptr) continue;
+    if (b.live == 0)
+      places_.store().give(std::exchange(b.lies, nullptr));
+    else if (places_.store().memory(b.lies) != nullptr)
+      places_.store().rest(b.lies, index, b.sinks && b.wanted == 0);
+    if (asked_for) queue_.ask(index);
+  }
+}
+
+void Departures::written(Index index, Guard& guard) {
+  blocks_[index].written = false;
+  let_go(index, 1, guard);
+}
+
+void Departures::not_filled(Index index, Guard& guard) {
+  ++under_way_;
+  let_go(index, 1, guard);
+}
+
+void Departures::clear() {
+  departures_.clear();
+  ends_.clear();
+}
+
+}  // namespace sentinel::gpu::pool

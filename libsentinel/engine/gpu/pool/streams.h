@@ -1,0 +1,56 @@
+// The engine's own streams, all streams that were ever computed on, and the events that order them.
+// It queues waits and copies, and waits for nothing itself. It knows no block.
+//
+// The engine's lock guards it, but for what each thread says of its own stream (threads()). Marks
+// give their events back under the lock, and end before this does.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/gpu/device/thread_streams.h"
+#include "engine/gpu/pool/block.h"
+
+namespace sentinel::gpu::pool {
+
+class Streams {
+ public:
+  explicit Streams(Driver& driver) : driver_(driver) {}
+  void open();         // makes the engine's own
+  void synchronize();  // the calling thread waits for all that they were given
+  void destroy_events();
+  void destroy_streams();
+
+  ThreadStreams& threads() { return threads_; }
+  void join();  // what this thread launches next is computed on its stream
+  void forget(Stream);
+  // Whether all that is computed runs one after the other.
+  bool in_one_order() const { return computing_.size() <= 1 && !forgot_; }
+
+  Stream in() const { return in_; }
+  Stream out() const { return out_; }
+  void copy(void* to, const void* from, std::uint64_t bytes, Stream stream) {
+    driver_.copy(to, from, bytes, stream);
+  }
+  void wait(Stream stream, const Mark& mark) { driver_.wait(stream, mark.get()); }
+  // Where the range was sent to the host all the same: what the mark stands for is its way back.
+  void bring_back(std::uintptr_t address, std::uint64_t bytes, Stream, Mark&);
+
+  Mark record(Stream);
+  Mark record_here() { return record(threads_.here()); }
+  bool done(const Mark& mark) { return driver_.done(mark.get()); }
+  // What this thread computes on waits for what the mark stands for.
+  void await(Mark&);
+  Mark last_use(Mark& its, Mark& now);
+  Mark all_until_now();
+
+ private:
+  Driver& driver_;
+  ThreadStreams threads_;
+  std::vector<Event> events_;      // of no use now
+  std::vector<Stream> computing_;  // all that were ever computed on
+  bool forgot_ = false;            // one of them, while there were others
+  Stream in_ = nullptr, out_ = nullptr, join_ = nullptr;
+};
+
+}  // namespace sentinel::gpu::pool

@@ -1,0 +1,219 @@
+// Carries out each arrow of the blocks' states.
+#include "engine/ssd/frame_transitions.h"
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "engine/host/stop.h"
+
+namespace sentinel {
+namespace {
+
+bool is_zero(const void* frame) noexcept {
+  const auto* bytes = static_cast<const char*>(frame);
+  return bytes[0] == 0 && std::memcmp(bytes, bytes + 1, kGranule - 1) == 0;
+}
+
+}  // namespace
+
+void FrameTransitions::demand(BlockIndex index) noexcept {
+  auto& block = blocks_[index];
+  if (block.queue == QueueId::demand) return;
+  blocks_.read_no_more(index);
+  blocks_.demanded().push(index);
+  transfers_.wake_reader();
+}
+
+bool FrameTransitions::start_promotion(BlockIndex index, EngineLock& guard) noexcept {
+  auto& block = blocks_[index];
+  if (budget_.lacks_frame() && !blocks_.dead().empty()) {
+    reuse_dead(guard);
+    return true;  // the lock was dropped: look again
+  }
+  if (block.state == BlockState::empty) {
+    auto& queue = block.queue == QueueId::demand ? blocks_.demanded() : blocks_.ahead();
+    queue.remove(index);
+    if (give(index, guard)) return true;
+    queue.push(index);  // a frame that becomes free wakes the promoter; nothing else helps
+    return false;
+  }
+  const auto token = budget_.get(guard);
+  if (token == kNoToken) return false;
+  if (block.state != BlockState::absent) {  // changed while a frame was made
+    budget_.keep_free(token);
+    return true;
+  }
+  if (block.queue == QueueId::demand) blocks_.demanded().remove(index);
+  blocks_.read_no_more(index);
+  if (auto* pieces = budget_.pieces()) pieces->drop(index);
+  blocks_.set_arriving(index);
+  block.token = token;
+  if (block.slot == kZeros) {
+    guard.unlock();
+    std::memset(backings_->buffer(index, token), 0, kGranule);
+    guard.lock();
+    transfers_.release_slot(block);
+    install(index, token, guard);
+    return true;
+  }
+  transfers_.read(index, block.slot, backings_->buffer(index, token));
+  return true;
+}
+
+bool FrameTransitions::give(BlockIndex index, EngineLock& guard, bool asked) noexcept {
+  auto& block = blocks_[index];
+  blocks_.set_arriving(index);
+  if (asked && !block.faulted) use_.came();
+  const auto token = budget_.get(guard);
+  if (token != kNoToken) {
+    install(index, token, guard);
+    return true;
+  }
+  block.state = BlockState::empty;
+  blocks_.has_arrived();
+  return false;
+}
+
+void FrameTransitions::install(BlockIndex index, Token token, EngineLock& guard) noexcept {
+  guard.unlock();
+  const int code = backings_->install(index, token);
+  guard.lock();
+  if (code != 0) transfers_.fail("could not put a frame in its place", -code);
+  blocks_.has_arrived();
+  set_resident(index);
+}
+
+void FrameTransitions::set_resident(BlockIndex index) noexcept {
+  auto& block = blocks_[index];
+  block.token = kNoToken;
+  block.recalled = false;
+  const std::uint64_t now = use_.now();
+  const bool in_use = block.used >= now;  // by the op that runs: it was read ahead for it
+  block.made = block.made && in_use;
+  use_.arrived(block, now);
+  blocks_.set_resident(index);
+  if (std::exchange(block.faulted, false))
+    stalls_.end();
+  else if (block.live != 0 && block.wanted == 0 && !block.stuck && !in_use)
+    victims_.evict(index);  // demoted on its way
+  if (block.live == 0) {
+    blocks_.note_dead(index);
+    transfers_.feed();
+  }
+  // While counting, whoever was woken by the install has faulted again and was told to wait.
+  if (counting_) arena_.wake(index);
+  victims_.look_again();
+  blocks_.changed();
+}
+
+void FrameTransitions::arrived(const Completion& completion, EngineLock& guard) noexcept {
+  const auto index = static_cast<BlockIndex>(completion.cookie);
+  auto& block = blocks_[index];
+  if (completion.error != 0) transfers_.fail("could not read a tensor back", completion.error);
+  transfers_.release_slot(block);  // the copy in memory may be written from now on
+  transfers_.promoted();
+  install(index, block.token, guard);
+}
+
+// Makes a resident block inaccessible; false: it stays, and another has to be chosen. A write by
+// the training threads from then on waits in its fault and recalls the block, so nothing is lost.
+bool FrameTransitions::take(BlockIndex index, EngineLock& guard) noexcept {
+  auto& block = blocks_[index];
+  block.discard = block.live == 0;
+  blocks_.set_leaving(index);
+  guard.unlock();
+  Token token = kNoToken;
+  const int code = backings_->take(index, token);
+  guard.lock();
+  block.token = token;
+  block.stuck = code != 0;
+  if (code == 0) return true;
+  if (code == -EIO) transfers_.fail("could not put a tensor's pages back", EIO);
+  if (code == -EBADF || code == -ENOTTY)
+    transfers_.fail(kClosed, EBADF);  // no block could be taken, for ever
+  blocks_.has_left();                 // pinned, or shared with a child
+  const bool touched = block.faulted;
+  set_resident(index);
+  if (touched) arena_.wake(index);
+  block.used = use_.next();
+  return false;
+}
+
+void FrameTransitions::take_out(BlockIndex index, EngineLock& guard) noexcept {
+  if (!take(index, guard)) return;
+  auto& block = blocks_[index];
+  if (block.discard) return discard(index, block.token);
+  const auto slot = transfers_.file().reserve();
+  void* frame = backings_->buffer(index, block.token);
+  guard.unlock();
+  const bool zeros = is_zero(frame);
+  if (!zeros && slot >= 0) transfers_.file().checksums().take(slot, frame);
+  guard.lock();
+  if (slot >= 0 && (zeros || block.discard)) transfers_.file().release(slot);
+  if (block.discard) return discard(index, block.token);
+  if (zeros) {  // as gradients are between two steps
+    block.slot = kZeros;
+    return block.recalled ? put_back(index, guard) : discard(index, block.token);
+  }
+  if (slot < 0) transfers_.fail("could not get space for a tensor", static_cast<int>(-slot));
+  block.slot = slot;
+  transfers_.write(index, slot, frame);
+}
+
+// Nothing lives in the block: its frame is free at once, unless somebody has begun to use it again.
+void FrameTransitions::discard(BlockIndex index, Token token) noexcept {
+  auto& block = blocks_[index];
+  backings_->scrub(index, token);
+  budget_.now_free(token);
+  blocks_.has_left();
+  block.token = kNoToken;
+  make_absent_or_empty(block);
+  if (std::exchange(block.recalled, false)) demand(index);
+  transfers_.feed();
+  blocks_.changed();
+}
+
+void FrameTransitions::left(const Completion& completion, EngineLock& guard) noexcept {
+  const auto index = static_cast<BlockIndex>(completion.cookie);
+  auto& block = blocks_[index];
+  if (completion.error != 0) transfers_.fail("could not write a tensor out", completion.error);
+  transfers_.demoted();
+  if (block.recalled) return put_back(index, guard);
+  discard(index, block.token);
+}
+
+// The bytes of a block that was leaving are still in its frame.
+void FrameTransitions::put_back(BlockIndex index, EngineLock& guard) noexcept {
+  auto& block = blocks_[index];
+  transfers_.release_slot(block);
+  block.discard = false;
+  blocks_.has_left();
+  blocks_.set_arriving(index);
+  install(index, block.token, guard);
+}
+
+void FrameTransitions::make_absent_or_empty(FrameBlock& block) noexcept {
+  block.state = block.live == 0 || block.discard ? BlockState::empty : BlockState::absent;
+  block.discard = false;
+  if (block.state == BlockState::absent) return;
+  if (auto* pieces = budget_.pieces()) pieces->drop(blocks_.index_of(block));
+  transfers_.release_slot(block);
+}
+
+void FrameTransitions::reuse_dead(EngineLock& guard) noexcept {
+  if (!blocks_.dead().empty()) give_up(blocks_.dead().front(), guard);
+}
+
+void FrameTransitions::give_up(BlockIndex index, EngineLock& guard) noexcept {
+  if (take(index, guard)) {
+    if (blocks_[index].discard)
+      discard(index, blocks_[index].token);
+    else
+      put_back(index, guard);
+  }
+  if (!blocks_.evictions().empty())
+    transfers_.wake_writer();  // one less leaves: it may have kept the demoter waiting
+}
+
+}  // namespace sentinel

@@ -1,0 +1,73 @@
+// Each block's way from one state to the next: in blocks.h, the arrows. It decides neither which
+// block comes nor which one leaves.
+//
+// All functions are called with the engine's lock. Those that take it drop it while a frame moves,
+// is made, cleared or searched; the block's state says meanwhile that somebody handles it.
+#pragma once
+
+#include <atomic>
+
+#include "engine/frames/frame_backings.h"
+#include "engine/frames/guarded_arena.h"
+#include "engine/ssd/blocks.h"
+#include "engine/ssd/frame_budget.h"
+#include "engine/ssd/frame_stalls.h"
+#include "engine/ssd/frame_transfers.h"
+#include "engine/ssd/frame_use.h"
+#include "engine/ssd/frame_victims.h"
+#include "sentinel/tier.h"
+
+namespace sentinel {
+
+class FrameTransitions {
+ public:
+  FrameTransitions(GuardedArena& arena, FrameBackings& backings, FrameBlocks& blocks, FrameUse& use,
+                   FrameStalls& stalls, FrameTransfers& transfers, FrameBudget& budget,
+                   FrameVictims& victims, const std::atomic<bool>& counting)
+      : arena_(arena),
+        backings_(backings),
+        blocks_(blocks),
+        use_(use),
+        stalls_(stalls),
+        transfers_(transfers),
+        budget_(budget),
+        victims_(victims),
+        counting_(counting) {}
+
+  // In: towards resident.
+  void demand(BlockIndex) noexcept;
+  // False: no frame. The block is marked before the lock is dropped, so no one else handles it.
+  bool start_promotion(BlockIndex, EngineLock&) noexcept;
+  // An empty block's first touch, or before it unless `asked`: a frame with unspecified contents.
+  // False: no frame.
+  bool give(BlockIndex, EngineLock&, bool asked = true) noexcept;
+  void arrived(const Completion&, EngineLock&) noexcept;
+
+  // Out: towards absent or empty.
+  void take_out(BlockIndex, EngineLock&) noexcept;
+  void left(const Completion&, EngineLock&) noexcept;
+  // An absent block in which nothing lives has nothing to keep.
+  void make_absent_or_empty(FrameBlock&) noexcept;
+  // The frame of the block that has been dead for longest becomes free, in the thread that asks.
+  void reuse_dead(EngineLock&) noexcept;
+  void give_up(BlockIndex, EngineLock&) noexcept;  // a dead block's frame
+
+ private:
+  bool take(BlockIndex, EngineLock&) noexcept;
+  void discard(BlockIndex, Token) noexcept;
+  void put_back(BlockIndex, EngineLock&) noexcept;
+  void install(BlockIndex, Token, EngineLock&) noexcept;
+  void set_resident(BlockIndex) noexcept;
+
+  GuardedArena& arena_;
+  FrameBackings& backings_;
+  FrameBlocks& blocks_;
+  FrameUse& use_;
+  FrameStalls& stalls_;
+  FrameTransfers& transfers_;
+  FrameBudget& budget_;
+  FrameVictims& victims_;
+  const std::atomic<bool>& counting_;
+};
+
+}  // namespace sentinel

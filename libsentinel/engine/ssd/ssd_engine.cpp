@@ -1,0 +1,320 @@
+// Joins the engine's parts: turns tensors' addresses into blocks, and calls the part that acts.
+#include "engine/ssd/ssd_engine.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "engine/host/limits.h"
+#include "sentinel/error.h"
+
+namespace sentinel {
+
+SsdEngine::SsdEngine(const EngineOptions& options)
+    : guarded_(options.arena_bytes),
+      blocks_(options.arena_bytes / kGranule),
+      transfers_({.directory = options.slow_directory,
+                  .frame_bytes = kGranule,
+                  .need_bytes = 64 * kGranule,
+                  .allow_memory = options.allow_memory_tier,
+                  .checksums = options.checksums},
+                 {options.io, options.depth, kGranule, options.inject}) {
+  granule_ = kGranule;
+  arena_bytes_ = guarded_.bytes();
+  arena_ = guarded_.begin();
+  guard_.begin();
+  backings_.open(options.use_move);
+  const bool protect = loop()->can_protect();
+  if (const int code = guarded_.guard(protect); code != 0)
+    throw Error("could not guard the arena", -code);
+  if (protect) budget_.make_pieces(guarded_);
+}
+
+SsdEngine::~SsdEngine() {
+  movers_.stop();
+  guarded_.unguard();
+}
+
+std::uint64_t SsdEngine::minimum_bytes(unsigned threads, std::size_t depth) {
+  return (depth + FrameUse::kFramesPerThread * threads) * kGranule;
+}
+
+void SsdEngine::open_slow_tier() {
+  if (transfers_.is_open()) return;
+  transfers_.open();
+  if (auto* pieces = budget_.pieces())
+    pieces->open(transfers_.make_reader(Pieces::kBatch * Pieces::kBatches),
+                 transfers_.file().checksums());
+  guarded_.show_to_child(false);
+  movers_.start();
+}
+
+void SsdEngine::set_budget(std::uint64_t bytes) {
+  if (bytes == 0) {
+    const EngineLock guard(lock_);
+    budget_.unlimit();
+    return;
+  }
+  open_slow_tier();
+  EngineLock guard(lock_);
+  budget_.set_limit(bytes / kGranule, minimum_bytes(thread_count(), transfers_.depth()) / kGranule);
+  while (budget_.frames() > budget_.limit()) {
+    if (budget_.destroy_free()) continue;
+    victims_.want_frames(
+        std::min<std::size_t>(transfers_.depth(), budget_.frames() - budget_.limit()));
+    blocks_.await_change(guard);
+  }
+  budget_.begin_peak();
+}
+
+bool SsdEngine::on_allocate(std::uintptr_t address, std::uint64_t bytes) noexcept {
+  EngineLock guard(lock_);
+  const auto now = use_.now();
+  bool lacking = false;
+  for_blocks(address, bytes, [&](BlockIndex index) {
+    auto& block = blocks_[index];
+    if (use_.side_by_side() && block.queue == QueueId::dead && !blocks_.frozen())
+      transitions_.give_up(index, guard);
+    ++block.live;
+    ++block.wanted;
+    block.discard = false;  // on its way out, and written again before its pages have gone
+    block.used = use_.born(now);
+    block.made = true;
+    block.brief = false;
+    if (block.queue == QueueId::evict) victims_.keep(index);
+    blocks_.no_longer_idle(index);
+    if (use_.side_by_side()) return;
+    give_at_once(index, guard);
+    const bool waits = block.state == BlockState::empty && block.queue == QueueId::none;
+    if (!waits || !budget_.is_full() || use_.streams()) return;
+    blocks_.ahead().push(index);
+    lacking = true;
+  });
+  if (lacking) transfers_.wake_reader();
+  return true;
+}
+
+// What is about to be written gets a free frame at once, or that of a dead block: a fault would
+// make the kernel clear a huge page for nothing, in each thread that touches the block, before it
+// asks the guard, and a frame from there takes the way through both movers.
+void SsdEngine::give_at_once(BlockIndex index, EngineLock& guard) noexcept {
+  const auto& block = blocks_[index];
+  const auto gives = [&] {
+    return block.state == BlockState::empty && block.queue == QueueId::none && !blocks_.frozen() &&
+           blocks_.demanded().empty();
+  };
+  if (gives() && budget_.lacks_frame()) transitions_.reuse_dead(guard);
+  if (gives() && budget_.has_free()) transitions_.give(index, guard);
+}
+
+// Blocks that another tensor shares keep what they hold, and so does what is still leaving: it may
+// be written before its pages have gone.
+void SsdEngine::overwrite(std::uintptr_t address, std::uint64_t bytes) noexcept {
+  EngineLock guard(lock_);
+  if (!transfers_.is_open()) return;
+  for_blocks(address, bytes, [&](BlockIndex index) {
+    auto& block = blocks_[index];
+    block.used = use_.now();
+    if (block.live != 1 || block.state != BlockState::absent || block.queue == QueueId::demand)
+      return;
+    blocks_.read_no_more(index);
+    block.discard = true;
+    transitions_.make_absent_or_empty(block);
+    give_at_once(index, guard);
+  });
+}
+
+bool SsdEngine::on_free(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept {
+  const EngineLock guard(lock_);
+  bool resident = true;
+  for_blocks(address, bytes, [&](BlockIndex index) {
+    auto& block = blocks_[index];
+    if (wanted) --block.wanted;
+    if (--block.live != 0) return;
+    blocks_.no_longer_idle(index);
+    if (block.state == BlockState::leaving) block.discard = true;
+    blocks_.read_no_more(index);
+    if (block.state == BlockState::resident)
+      blocks_.note_dead(index);
+    else
+      resident = false;
+    if (block.state == BlockState::absent && block.queue == QueueId::none)
+      transitions_.make_absent_or_empty(block);
+  });
+  if (!blocks_.dead().empty()) transfers_.feed();
+  return resident;
+}
+
+void SsdEngine::touch(std::uintptr_t address, std::uint64_t bytes) noexcept {
+  const EngineLock guard(lock_);
+  const auto now = use_.now();
+  for_blocks(address, bytes, [&](BlockIndex index) {
+    auto& block = blocks_[index];
+    block.used = now;
+    block.made = block.brief = false;
+    if (block.queue == QueueId::evict && block.wanted != 0) victims_.keep(index);
+    if (block.queue == QueueId::spare) blocks_.spare().remove(index);
+  });
+}
+
+void SsdEngine::begin_oversized_op() noexcept {
+  const EngineLock guard(lock_);
+  use_.goes_side_by_side();
+}
+
+void SsdEngine::transient(std::uintptr_t address, std::uint64_t bytes) noexcept {
+  const EngineLock guard(lock_);
+  for_blocks(address, bytes, [&](BlockIndex index) { blocks_[index].brief = true; });
+}
+
+void SsdEngine::demote(std::uintptr_t address, std::uint64_t bytes) noexcept {
+  const EngineLock guard(lock_);
+  for_blocks(address, bytes, [&](BlockIndex index) {
+    auto& block = blocks_[index];
+    if (--block.wanted != 0) return;
+    blocks_.read_no_more(index);
+    if (block.state == BlockState::resident && block.live != 0) victims_.evict(index);
+  });
+}
+
+void SsdEngine::release(std::uintptr_t address, std::uint64_t bytes) noexcept {
+  const EngineLock guard(lock_);
+  for_blocks(address, bytes, [&](BlockIndex index) {
+    auto& block = blocks_[index];
+    if (--block.wanted != 0) return;
+    blocks_.read_no_more(index);
+    if (block.state == BlockState::resident && block.queue == QueueId::none)
+      blocks_.spare().push(index);
+  });
+  if (!blocks_.prefetches().empty()) transfers_.wake_reader();
+}
+
+void SsdEngine::promote(std::uintptr_t address, std::uint64_t bytes) noexcept {
+  const EngineLock guard(lock_);
+  bool queued = false;
+  for_blocks(address, bytes, [&](BlockIndex index) {
+    auto& block = blocks_[index];
+    ++block.wanted;
+    block.used = use_.now();
+    block.made = block.brief = false;
+    if (block.queue == QueueId::evict) victims_.keep(index);
+    blocks_.no_longer_idle(index);
+    if (block.state == BlockState::leaving) block.recalled = true;
+    if (block.queue == QueueId::ahead) blocks_.ahead().remove(index);
+    if (block.state != BlockState::absent || block.queue != QueueId::none) return;
+    blocks_.prefetches().push(index);
+    queued = true;
+  });
+  if (queued) transfers_.wake_reader();
+}
+
+void SsdEngine::await(std::uintptr_t address, std::uint64_t bytes) noexcept {
+  EngineLock guard(lock_);
+  for_blocks(address, bytes, [&](BlockIndex index) {
+    auto& block = blocks_[index];
+    if (block.state == BlockState::resident || block.state == BlockState::empty) return;
+    stalls_.begin();
+    while (block.state != BlockState::resident && block.state != BlockState::empty) {
+      if (block.state == BlockState::leaving) block.recalled = true;
+      if (block.state == BlockState::absent) transitions_.demand(index);
+      blocks_.await_change(guard);
+    }
+    stalls_.end();
+  });
+}
+
+// Every resident block is taken out and copied; see FrameCounting.
+int SsdEngine::start_counting() noexcept {
+  if (counting_ || !loop()->can_count()) return counting_ ? -EALREADY : -EOPNOTSUPP;
+  if (const int code = backings_.make_shared(); code != 0) return code;
+  EngineLock guard(lock_);
+  wait_until_settled(guard);
+  guard.unlock();
+  const int code = switch_.to_shared();
+  guard.lock();
+  if (code == 0) {
+    counting_ = true;
+    backings_.shared().count(true);
+  }
+  thaw();
+  return code;
+}
+
+int SsdEngine::stop_counting() noexcept {
+  if (!counting_) return -EALREADY;
+  EngineLock guard(lock_);
+  wait_until_settled(guard);
+  guard.unlock();
+  const int code = switch_.to_moved();
+  guard.lock();
+  if (code == 0) {
+    counting_ = false;
+  }
+  thaw();
+  return code;
+}
+
+void SsdEngine::count_with(CountFault count, void* source) noexcept {
+  guard_.count_with(count, source);
+}
+
+// Frames of blocks in which nothing lives, for whoever needs some next.
+void SsdEngine::reuse_dead_blocks() noexcept {
+  EngineLock guard(lock_);
+  wait_until_settled(guard);
+  guard.unlock();
+  switch_.drop_dead_blocks();
+  guard.lock();
+  thaw();
+}
+
+void SsdEngine::before_fork() noexcept {
+  lock_.lock();
+  EngineLock guard(lock_, std::adopt_lock);
+  wait_until_settled(guard);
+  guard.release();
+  fork_.before(counting_);
+}
+
+void SsdEngine::after_fork_in_parent() noexcept {
+  fork_.after_in_parent();
+  thaw();
+  lock_.unlock();
+}
+
+void SsdEngine::after_fork_in_child() noexcept {
+  fork_.after_in_child();
+  lock_.unlock();
+}
+
+void SsdEngine::wait_until_settled(EngineLock& guard) noexcept {
+  blocks_.freeze();
+  budget_.drop_pieces();
+  blocks_.settle(guard);
+}
+
+void SsdEngine::thaw() noexcept {
+  blocks_.thaw();
+  if (fork_.is_child()) return;    // nothing moves in a child
+  if (!transfers_.has_reader()) {  // no slow tier, no promoter: frames are there for whoever waited
+    EngineLock guard(lock_, std::adopt_lock);
+    while (!blocks_.demanded().empty())
+      transitions_.start_promotion(blocks_.demanded().front(), guard);
+    guard.release();
+    return;
+  }
+  transfers_.wake_reader();
+  transfers_.wake_writer();
+}
+
+EngineCounters SsdEngine::counters() const {
+  const EngineLock guard(lock_);
+  EngineCounters counters;
+  counters.demand_faults = stalls_.demand_faults();
+  counters.stall_us = stalls_.us();
+  counters.held_bytes = budget_.bytes();
+  counters.peak_bytes = budget_.peak_bytes();
+  transfers_.count(counters);
+  return counters;
+}
+
+}  // namespace sentinel

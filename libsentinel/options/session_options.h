@@ -1,0 +1,75 @@
+// What a session is told, as typed values. table.cpp has a row for each of them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/units.h"
+#include "engine/gpu/cuda_driver.h"
+#include "engine/host/topology.h"
+#include "engine/io/checksums.h"
+
+namespace sentinel {
+
+inline constexpr const char* kCuFile = "cufile";  // of SENTINEL_IO
+inline constexpr const char* kCupti = "cupti";    // of SENTINEL_COUNT
+// Of `gpu.memory`, for a recording alone: the host's, which the device's kernels use in place.
+inline constexpr const char* kPageable = "pageable";
+
+inline constexpr std::uint64_t kGpuGranule = 2u << 20;  // unless SENTINEL_GRANULE names another
+
+enum class Mode { none, record, run, arena };
+
+// Where memory lies, and in which units.
+struct TierOptions {
+  std::string slow_directory;  // with commas, where there are several
+  bool allow_tmpfs = false;
+  std::optional<NodeTiers> nodes;
+  std::uint64_t arena_bytes = 0, granule_bytes = 0;
+  bool arena_asked = false;  // by the user
+  std::string arena_limit;   // of the process, that the arena's size comes from; empty: none
+};
+
+// How bytes move between the tiers.
+struct MoveOptions {
+  std::string io, move, late;
+  std::size_t depth = 0;
+  ChecksumLevel checksums = ChecksumLevel::off;
+  std::uint64_t rated_tb = 0;
+  std::string inject;  // a fault, of the tests
+};
+
+// How accesses to pages are counted.
+struct CountingOptions {
+  std::string source;
+  std::uint32_t window_pages = 0;  // 0: the last-level cache
+  bool exact = false, inspect = false;
+  std::uint32_t watch_every = 0;  // steady steps; 0: none is watched
+};
+
+// The device whose memory is the fast tier, if one's is.
+struct GpuOptions {
+  std::optional<int> device;
+  std::string memory;                   // pools, managed or auto; kPageable
+  std::uint64_t host_bytes = 0;         // below it and above the slow tier's; 0: no limit
+  std::shared_ptr<gpu::Driver> driver;  // of the tests, in the place of the library's
+  std::string cuda, cupti, cufile;      // libraries
+};
+
+// The defaults are the table's: a session's options come from the environment.
+struct SessionOptions {
+  Mode mode = Mode::none;
+  Budget fast;
+  std::string policy, profile, plan, machine;
+  std::string output, summary, command;
+  std::string rank_note;  // one line: ranks would have written one file; empty: no
+  bool quiet = false, strict = false;
+  TierOptions tiers;
+  MoveOptions moves;
+  CountingOptions counting;
+  GpuOptions gpu;
+};
+
+}  // namespace sentinel

@@ -1,0 +1,176 @@
+// Collects each step's figures, and writes them as JSON and as a table.
+#include "runtime/limit/summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/output.h"
+#include "base/units.h"
+#include "sentinel/analysis.h"
+#include "sentinel/error.h"
+#include "trace/json.h"
+
+namespace sentinel {
+
+StepRow& Summary::step_ended(const char* phase, const EngineCounters& now) {
+  const auto end = std::chrono::steady_clock::now();
+  const std::chrono::duration<double, std::milli> ms = end - std::exchange(began_, end);
+  const auto before = std::exchange(before_, now);
+  steps.push_back({.step = static_cast<std::uint32_t>(steps.size()),
+                   .ms = ms.count(),
+                   .phase = phase,
+                   .demand_faults = now.demand_faults - before.demand_faults,
+                   .promoted_bytes = now.promoted_bytes - before.promoted_bytes,
+                   .demoted_bytes = now.demoted_bytes - before.demoted_bytes,
+                   .stall_ms = (now.stall_us - before.stall_us) / 1e3,
+                   .checksum_ms = (now.checksum_us - before.checksum_us) / 1e3,
+                   .reading = now.reading - before.reading,
+                   .writing = now.writing - before.writing});
+  return steps.back();
+}
+
+namespace {
+
+template <class Of>
+double steady_median(const std::vector<StepRow>& steps, Of of) {
+  std::vector<double> values;
+  for (const auto& row : steps)
+    if (row.phase == "steady") values.push_back(of(row));
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+double Summary::steady_ms() const {
+  return steady_median(steps, [](const StepRow& row) { return row.ms; });
+}
+
+double Summary::steady_written_bytes() const {
+  if (tiers && tiers->below.empty()) return 0;
+  return steady_median(steps, [this](const StepRow& row) {
+    return static_cast<double>(tiers ? row.writing.bytes : row.demoted_bytes);
+  });
+}
+
+double Summary::drive_days() const {
+  constexpr double kMsADay = 24 * 3600 * 1e3;
+  const double written = steady_written_bytes();
+  const double rated = static_cast<double>(drives.count * drives.rated_tb) * 1e12;
+  return written > 0 ? rated / written * steady_ms() / kMsADay : 0;
+}
+
+void Summary::planned(const Profile& profile, const Plan& plan) {
+  peak_unlimited_bytes = std::max(peak_unlimited_bytes, peak_live_bytes(profile));
+  streamed_ops = std::max<std::uint64_t>(streamed_ops, plan.streamed_ops.size());
+  if (plans++ != 0) return;
+  predicted_us = plan.predicted_step_us;
+  for (const auto& move : plan.moves)
+    if (move.direction != Direction::copy)
+      (move.direction == Direction::promote ? planned_promoted_bytes : planned_demoted_bytes) +=
+          round_up(profile.tensors[move.tensor.index()].bytes, 4_KiB);
+}
+
+void Summary::forget_plans() {
+  peak_unlimited_bytes = streamed_ops = plans = 0;
+  planned_promoted_bytes = planned_demoted_bytes = 0;
+  predicted_us = 0;
+}
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json json_of(const Flow& flow) { return {{"bytes", flow.bytes}, {"busy_ms", flow.busy_us / 1e3}}; }
+
+Json json_of(const StepRow& row) {
+  Json json{{"step", row.step},
+            {"ms", row.ms},
+            {"phase", row.phase},
+            {"demand_faults", row.demand_faults},
+            {"promoted_bytes", row.promoted_bytes},
+            {"demoted_bytes", row.demoted_bytes},
+            {"stall_ms", row.stall_ms}};
+  if (row.checksum_ms > 0) json["checksum_ms"] = row.checksum_ms;
+  if (row.reading.bytes != 0) json["reading"] = json_of(row.reading);
+  if (row.writing.bytes != 0) json["writing"] = json_of(row.writing);
+  if (row.accesses > 0) json["fast_access_share"] = row.fast_accesses / row.accesses;
+  for (const auto& [node, bytes] : row.nodes) json["nodes"][fmt::format("node{}", node)] = bytes;
+  if (row.openings) {
+    json["openings"] = {{"unplaced", row.openings->unplaced}};
+    for (std::size_t node = 0; node < row.openings->node.size(); ++node)
+      if (const auto count = row.openings->node[node]; count != 0)
+        json["openings"][fmt::format("node{}", node)] = count;
+  }
+  return json;
+}
+
+// Only intervals for which anything was moved.
+Json json_of(const std::vector<std::vector<IntervalRow>>& plans) {
+  auto json = Json::array();
+  for (std::size_t plan = 0; plan < plans.size(); ++plan)
+    for (std::size_t i = 0; i < plans[plan].size(); ++i) {
+      const auto& row = plans[plan][i];
+      if (row.cases == std::array<std::uint64_t, 3>{}) continue;
+      Json entry{{"plan", plan},
+                 {"interval", i},
+                 {"case1", row.cases[0]},
+                 {"case2", row.cases[1]},
+                 {"case3", row.cases[2]}};
+      if (row.tried)
+        entry.update({{"chosen", row.chosen == Choice::wait ? "wait" : "leave"},
+                      {"wait_ms", row.wait_us / 1e3},
+                      {"leave_ms", row.leave_us / 1e3}});
+      json.push_back(std::move(entry));
+    }
+  return json;
+}
+
+Json moves_json(const EngineCounters& counters) {
+  Json json;
+  for (std::size_t i = 0; i < kMoveCauses.size(); ++i) json[kMoveCauses[i]] = counters.causes[i];
+  json["pages_left"] = counters.pages_left;
+  return json;
+}
+
+}  // namespace
+
+void Summary::write(const std::string& path,
+                    const std::vector<std::vector<IntervalRow>>& intervals) const {
+  Json json{{"policy", policy},
+            {"fast_limit_bytes", fast_limit_bytes},
+            {"peak_fast_bytes", peak_fast_bytes},
+            {"peak_unlimited_bytes", peak_unlimited_bytes},
+            {"streamed_ops", streamed_ops},
+            {"plans", plans},
+            {"predicted_ms", predicted_us / 1e3},
+            {"planned_promoted_bytes", planned_promoted_bytes},
+            {"planned_demoted_bytes", planned_demoted_bytes}};
+  if (const double days = drive_days(); days > 0)
+    json["wear"] = {
+        {"written_bytes_per_step", std::llround(steady_written_bytes())},
+        {"written_bytes_per_day",
+         std::llround(static_cast<double>(drives.count * drives.rated_tb) * 1e12 / days)},
+        {"drives", drives.count},
+        {"rated_tb", drives.rated_tb},
+        {"drive_days", days}};
+  if (tiers) {
+    json["tiers"] = {{"fast", tiers->fast}, {"slow", tiers->slow}};
+    if (!tiers->below.empty()) json["tiers"]["below"] = tiers->below;
+    json["granule_bytes"] = granule_bytes;
+    json["moves"] = moves_json(before_);
+    json["intervals"] = json_of(intervals);
+  }
+  json["steps"] = Json::array();
+  for (const auto& row : steps) json["steps"].push_back(json_of(row));
+  write_file(path, json_text(json, 1) + "\n",
+             fmt::format("could not write the summary to {}", path), Readers::owner);
+}
+
+}  // namespace sentinel

@@ -1,0 +1,77 @@
+// What `run --summary` writes (fields are never renamed or removed), and the table that a run ends
+// with.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/numa/numa_maps.h"
+#include "runtime/limit/watch.h"
+#include "runtime/step/trial.h"
+#include "sentinel/plan.h"
+#include "sentinel/profile.h"
+
+namespace sentinel {
+
+struct StepRow {
+  std::uint32_t step = 0;
+  double ms = 0;
+  std::string phase;  // warmup, profile, trial, steady
+  std::uint64_t demand_faults = 0, promoted_bytes = 0, demoted_bytes = 0;
+  double stall_ms = 0, checksum_ms = 0;
+  Flow reading, writing;  // whole blocks; what pieces read is promoted beside it
+  // NUMA tiers: accesses by the profile's count, and of these those to fast memory; bytes by node,
+  // where they were looked at.
+  double accesses = 0, fast_accesses = 0;
+  NodeBytes nodes;
+  std::optional<Watch::NodeCounts> openings;  // where they were watched
+};
+
+struct TierNames {
+  std::string fast, slow;  // "node0", "gpu0"; "node1", "host"
+  std::string below = {};  // of a GPU: the directory below the host's memory; else empty
+};
+
+struct Drives {                // of the slow tier; blocks are spread evenly
+  std::uint64_t rated_tb = 0;  // terabytes (10^12 bytes) that each may be written
+  std::uint64_t count = 1;
+};
+
+struct Summary {
+  std::string policy;
+  std::uint64_t fast_limit_bytes = 0, peak_fast_bytes = 0, peak_unlimited_bytes = 0;
+  std::uint64_t streamed_ops = 0;
+  std::uint64_t plans =
+      0;  // kinds of step that have one; the figures above are the largest of them
+  double predicted_us = 0;
+  std::uint64_t planned_promoted_bytes = 0, planned_demoted_bytes = 0;  // in a step of the first
+  std::optional<TierNames> tiers;                                       // none: memory over drives
+  std::uint64_t granule_bytes = 0;
+  Drives drives;
+  std::vector<StepRow> steps;
+
+  // A kind of step has got its plan / they were of another model, and none counts.
+  void planned(const Profile&, const Plan&);
+  void forget_plans();
+  // The step that ends now, against the counters at its start.
+  StepRow& step_ended(const char* phase, const EngineCounters& now);
+  // Milliseconds, median over the steady steps; 0 where there are none.
+  double steady_ms() const;
+  // Bytes written to the slow tier in a step, median over the steady steps.
+  double steady_written_bytes() const;
+  // For how long the drives bear steps like these; 0 where nothing is written to one.
+  double drive_days() const;
+  // What became of the intervals of each plan, in the order of the plans. Throws Error; the file is
+  // readable by its owner only.
+  void write(const std::string& path, const std::vector<std::vector<IntervalRow>>& intervals) const;
+
+ private:
+  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  EngineCounters before_;
+};
+
+}  // namespace sentinel

@@ -1,0 +1,23 @@
+// Prints lines to stderr, and ends a training that is refused.
+#include "runtime/limit/voice.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "base/failure.h"
+#include "base/text.h"
+
+namespace sentinel {
+
+void Voice::say(const std::string& text) const {
+  if (!quiet_) std::fprintf(stderr, "sentinel: %s\n", printable(text).c_str());
+}
+
+void refuse(const std::exception& error) {
+  std::fprintf(stderr, "sentinel: %s\n", in_words(error).c_str());
+  std::fflush(nullptr);
+  _exit(125);
+}
+
+}  // namespace sentinel

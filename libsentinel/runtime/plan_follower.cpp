@@ -1,0 +1,306 @@
+// Matches ops to a plan, issues its moves, and turns to another plan where the step differs.
+#include "runtime/plan_follower.h"
+
+#include <algorithm>
+
+#include "capture/recorder.h"
+
+namespace sentinel {
+namespace {
+
+const std::uint64_t kPreludeName = name_hash(StepRecorder::kPrelude);
+
+}  // namespace
+
+PlanFollower::PlanFollower(Engine& engine, Space& space, const FastLimit& limit, OpOrder order,
+                           std::size_t most_borders)
+    : engine_(engine),
+      in_place_(engine.in_place()),
+      space_(space),
+      limit_(limit),
+      order_(order),
+      borders_(engine, most_borders) {}
+
+// ---------------------------------------------------------------- kinds of step
+
+Bucket& PlanFollower::add(Profile profile, Plan plan, std::optional<Choice> late) {
+  buckets_.push_back(
+      std::make_unique<Bucket>(std::move(profile), std::move(plan), order_, space_, late));
+  return *buckets_.back();
+}
+
+void PlanFollower::forget_plans() {
+  active_ = nullptr;
+  buckets_.clear();
+}
+
+bool PlanFollower::knows(std::uint64_t signature) const {
+  return std::any_of(buckets_.begin(), buckets_.end(), [&](const auto& bucket) {
+    return bucket->matcher().signature() == signature;
+  });
+}
+
+bool PlanFollower::as_profiled(std::uint64_t signature) const {
+  return knows(signature) || (active_ != nullptr && !diverged_ && active_->matcher().resembles());
+}
+
+std::vector<std::vector<IntervalRow>> PlanFollower::intervals() const {
+  std::vector<std::vector<IntervalRow>> rows;
+  for (const auto& bucket : buckets_) rows.push_back(bucket->trials().rows());
+  return rows;
+}
+
+void PlanFollower::activate(Bucket& bucket) {
+  active_ = &bucket;
+  space_.activate(bucket.space_plan());
+  bucket.bind(space_);
+  engine_.reuse_dead_blocks();  // what warmed up lay elsewhere
+  bring(bucket);
+  if (!bucket.moves_anything()) return;
+  for (const auto id : bucket.away_at_start())
+    if (auto* tensor = bucket.live(id, space_);
+        tensor != nullptr && tensor->wanted && !tensor->held) {
+      tensor->wanted = false;
+      engine_.demote(tensor->address, tensor->bytes);
+    }
+}
+
+// What was born in slow memory, before there was a plan or for lack of room, and belongs in fast.
+void PlanFollower::bring(Bucket& bucket) {
+  for (const auto id : bucket.here_at_start())
+    if (auto* tensor = bucket.live(id, space_); tensor != nullptr && !tensor->wanted) {
+      tensor->wanted = true;
+      engine_.promote(tensor->address, tensor->bytes);
+    }
+}
+
+Bucket* PlanFollower::bucket_of_prefix(std::uint64_t prefix) {
+  for (const auto& bucket : buckets_)
+    if (bucket.get() != active_ && bucket->matcher().prefix(ops_) == prefix) return bucket.get();
+  return nullptr;
+}
+
+// Another known kind, if the active one has no such allocation.
+Bucket* PlanFollower::bucket_of_allocation(std::uint64_t event) {
+  if (active_->matcher().allocates(event)) return nullptr;
+  for (const auto& bucket : buckets_)
+    if (bucket->matcher().allocates(event)) return bucket.get();
+  return nullptr;
+}
+
+// In mid-step: it turns out to be of that kind.
+void PlanFollower::change_to(Bucket& bucket) {
+  changed_ = true;
+  borders_.let_go_soon();
+  active_ = &bucket;
+  space_.activate(bucket.space_plan());
+  bucket.bind(space_);
+  bring(bucket);
+  bucket.begin_step();
+  bucket.trials().begin_step(now_us());
+}
+
+// ---------------------------------------------------------------- the step
+
+void PlanFollower::begin_step() {
+  borders_.let_all_go();
+  changed_ = false;
+  hash_ = 0;
+  ops_ = 0;
+  if (std::exchange(diverged_, false)) reuse_frames();
+  accesses_ = {};
+  prelude_ = {};
+  if (active_ == nullptr) return;
+  active_->begin_step();
+  prelude_ = active_->matcher().prelude();
+  active_->trials().begin_step(now_us());
+}
+
+void PlanFollower::take_over() {
+  if (active_ != nullptr) active_->take_over(space_);
+}
+
+void PlanFollower::end_on_trial() {
+  const auto& matcher = active_->matcher();
+  const bool whole = !diverged_ && (hash_ == matcher.signature() || matcher.resembles());
+  active_->trials().end_step(now_us(), whole);
+}
+
+// Without a budget dead blocks keep their frames. Where tensors will lie elsewhere than before they
+// would be held twice.
+void PlanFollower::reuse_frames() {
+  if (limit_.bytes() == 0) engine_.reuse_dead_blocks();
+}
+
+// ---------------------------------------------------------------- its ops
+
+void PlanFollower::before_first_op(Op& op) const {
+  op.bucket = active_;
+  op.place = prelude_;
+  op.name = kPreludeName;
+}
+
+bool PlanFollower::op_start(Op& op, std::uint64_t name) {
+  const auto prefix = hash_;
+  op.name = name;
+  hash_ = extended(hash_, op_event(name), order_);
+  ++ops_;
+  op.awaited.clear();
+  op.died.clear();
+  op.bucket = active_;
+  if (active_ == nullptr) return true;
+  op.place = active_->matcher().op(name);
+  const bool follows = follow(op, prefix);
+  prepare(op);
+  return follows;
+}
+
+// What happened before decides whether the step still is of the active bucket's kind at all, or of
+// another known one. In any order nothing is before: a step differs as soon as one of its ops does.
+bool PlanFollower::follow(Op& op, std::uint64_t prefix) {
+  if (diverged_) return true;
+  const auto position = op.place.position;
+  if (position != StepMatcher::kLost &&
+      (order_ == OpOrder::any || active_->matcher().prefix(position) == prefix))
+    return true;
+  if (auto* other = order_ == OpOrder::any ? nullptr : bucket_of_prefix(prefix)) {
+    change_to(*other);
+    op.bucket = other;
+    op.place = other->matcher().jump(ops_);
+    return true;
+  }
+  diverged_ = true;
+  reuse_frames();
+  return false;
+}
+
+// Starts the moves that are due at the op, and notes what it has to wait for.
+void PlanFollower::prepare(Op& running) {
+  if (running.place.position == StepMatcher::kLost || !active_->moves_anything()) return;
+  const OpId op(running.place.position);
+  if (active_->streams(op)) engine_.begin_oversized_op();
+  moves_.clear();
+  active_->op_start(op, moves_);
+  apply(op);
+  borders_.let_go(op.value);
+  for (const auto id : active_->used(op))
+    if (const auto* tensor = active_->live(id, space_))
+      engine_.touch(tensor->address, tensor->bytes);
+  running.interval = active_->interval(op);
+  active_->trials().enter(running.interval, now_us());
+  for (const auto id : active_->awaited(op))
+    if (const auto* tensor = active_->live(id, space_)) running.awaited.push_back(*tensor);
+}
+
+void PlanFollower::op_end(Op& op) {
+  const auto position = op.place.position;
+  if (active_ == nullptr || op.bucket != active_ || position == StepMatcher::kLost) return;
+  if (in_place_ != nullptr && !diverged_) count_accesses(op);
+  if (!active_->moves_anything()) return;
+  moves_.clear();
+  active_->op_end(OpId(position), moves_);
+  apply(OpId(position));
+}
+
+// A tensor that is not where the plan thinks, because this step differs, is left alone. What the
+// program may still write is not copied ahead.
+void PlanFollower::apply(OpId op) {
+  for (const auto& move : moves_) {
+    if (move.direction == Direction::copy) continue;
+    auto* tensor = active_->live(move.tensor, space_);
+    const bool wanted = move.direction == Direction::promote;
+    if (tensor == nullptr || tensor->wanted == wanted || tensor->held) continue;
+    tensor->wanted = wanted;
+    const bool planned =
+        tensor->slot != LiveTensor::kUnplanned && tensor->plan == active_->space_plan();
+    if (!wanted && planned && in_place_ == nullptr)
+      borders_.keep(*tensor, active_->borders(), op.value, move.tier > 1);
+    if (wanted)
+      engine_.promote(tensor->address, tensor->bytes);
+    else if (move.tier > 1)
+      engine_.sink(tensor->address, tensor->bytes);
+    else if (move.direction == Direction::release)
+      engine_.release(tensor->address, tensor->bytes);
+    else
+      engine_.demote(tensor->address, tensor->bytes);
+  }
+}
+
+// Where slow memory is used in place, what is late may stay.
+void PlanFollower::await(const Op& op, std::mutex& lock) {
+  for (const auto& tensor : op.awaited) {
+    if (in_place_ != nullptr) {
+      const std::lock_guard guard(lock);
+      if (leaves(op, tensor)) continue;
+    }
+    engine_.await(tensor.address, tensor.bytes);
+  }
+}
+
+// Whether what is late stays where it is.
+bool PlanFollower::leaves(const Op& op, const LiveTensor& tensor) {
+  if (op.bucket != active_) return false;
+  auto& trials = active_->trials();
+  trials.promotion(op.interval, in_place_->arrival(tensor.address, tensor.bytes));
+  if (trials.choice(op.interval) != Choice::leave) return false;
+  in_place_->leave(tensor.address, tensor.bytes);
+  return true;
+}
+
+// ---------------------------------------------------------------- its tensors
+
+// Whether births are those of the profiled step: until the step differs, and again as soon as it
+// has been as profiled for a while. In any order each op is known by itself.
+bool PlanFollower::on_track() const {
+  constexpr std::uint32_t kOps = 16;
+  return !diverged_ || order_ == OpOrder::any || active_->matcher().followed() >= kOps;
+}
+
+// In any order it is the allocations that tell one known kind of step from another: a smaller batch
+// has the same ops.
+std::uint32_t PlanFollower::slot(Op& op, bool in_op, std::uint64_t bytes) {
+  if (active_ == nullptr || !on_track()) return LiveTensor::kUnplanned;
+  if (order_ == OpOrder::any && in_op && !changed_) {
+    const auto& before = active_->matcher();
+    if (auto* other = bucket_of_allocation(allocation_event(op.name, bytes))) {
+      change_to(*other);
+      op.bucket = other;
+      op.place = other->matcher().take_over(before, op.name);
+      prelude_ = {};
+    }
+  }
+  // Where nothing moves best fit is better: it reuses what is still in the processor's cache.
+  if (!active_->moves_anything()) return LiveTensor::kUnplanned;
+  const bool outside = order_ == OpOrder::any && !in_op;
+  return active_->matcher().allocation(outside ? prelude_ : op.place, bytes);
+}
+
+void PlanFollower::allocated(std::uint64_t event, std::uint64_t bytes) {
+  hash_ = extended(hash_, event, order_);
+  if (active_ != nullptr && order_ == OpOrder::any) active_->matcher().allocated(event, bytes);
+}
+
+void PlanFollower::died(Op& op, const LiveTensor& tensor) {
+  if (in_place_ != nullptr && tensor.slot != LiveTensor::kUnplanned)
+    op.died.push_back({tensor.slot, fast_share(tensor)});
+}
+
+// Which share of the op's accesses, as the profile counted them, were to fast memory.
+void PlanFollower::count_accesses(const Op& op) {
+  const auto& dead = op.died;
+  for (const auto& [id, count] : active_->accesses(OpId(op.place.position))) {
+    const auto died = std::find_if(dead.begin(), dead.end(),
+                                   [id = id](const auto& d) { return d.first == id.value; });
+    const auto* tensor = died == dead.end() ? active_->live(id, space_) : nullptr;
+    if (tensor == nullptr && died == dead.end()) continue;
+    accesses_.all += count;
+    accesses_.fast += count * (tensor != nullptr ? fast_share(*tensor) : died->second);
+  }
+}
+
+double PlanFollower::fast_share(const LiveTensor& tensor) const {
+  return static_cast<double>(in_place_->fast_bytes(tensor.address, tensor.bytes)) /
+         static_cast<double>(tensor.bytes);
+}
+
+}  // namespace sentinel

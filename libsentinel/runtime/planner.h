@@ -1,0 +1,55 @@
+// From a profile to a decision about what moves: a plan, or for a policy without plans a pager.
+// Knows the machine that plans are made for. Follows nothing, and sets no budget.
+// Guarded by the session's lock.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "engine/engine.h"
+#include "options/options.h"
+#include "runtime/limit/fast_limit.h"
+#include "runtime/limit/voice.h"
+#include "sentinel/machine.h"
+#include "sentinel/paging.h"
+#include "sentinel/plan.h"
+#include "sentinel/policy.h"
+#include "sentinel/profile.h"
+
+namespace sentinel {
+
+class Planner {
+ public:
+  // All outlive it.
+  Planner(const SessionOptions&, const Engine&, const FastLimit&, const Voice&);
+
+  // Describes the machine now, while a GPU still has room to be measured. Throws Error, as all
+  // here.
+  void describe_machine();
+  // The stored plan that the options name, with its profile.
+  std::pair<Profile, Plan> stored_plan() const;
+  Profile stored_profile() const;
+
+  struct Outcome {
+    std::optional<Plan> plan;
+    std::unique_ptr<Pager> pager;  // or this
+    std::uint64_t fast_bytes = 0;  // that it is for
+  };
+  Outcome decide(const Profile&);
+  // A plan that this machine cannot execute, or that does not fit its profile, is refused.
+  void require_valid(const Plan&, const Profile&) const;
+
+ private:
+  Machine machine() const;
+  Outcome page(PagedPolicy&, const Profile&) const;
+  void tell_large_ops(const Plan&) const;
+
+  const SessionOptions& options_;
+  const Engine& engine_;
+  const FastLimit& limit_;
+  const Voice& voice_;
+  Machine machine_;
+};
+
+}  // namespace sentinel

@@ -1,0 +1,81 @@
+// One kind of step that has been profiled, with its plan (the paper's buckets, section IV-E): what
+// is needed to recognise it and to walk the plan while it runs. Guarded by the session's lock.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "plan/step/interval.h"
+#include "plan/step/storage.h"
+#include "runtime/step/borders.h"
+#include "runtime/step/matcher.h"
+#include "runtime/step/space.h"
+#include "runtime/step/trial.h"
+#include "sentinel/plan.h"
+#include "sentinel/policy.h"
+#include "sentinel/profile.h"
+
+namespace sentinel {
+
+class Bucket {
+ public:
+  Bucket(Profile profile, Plan plan, OpOrder order, Space& space,
+         std::optional<Choice> late = std::nullopt);
+
+  StepMatcher& matcher() { return matcher_; }
+  const Plan& plan() const { return plan_; }
+  const Profile& profile() const { return profile_; }
+  std::uint32_t space_plan() const { return space_plan_; }
+
+  // Finds the persistent tensors again (in another process they lie elsewhere): among those alive
+  // now, in the order of their birth, by size.
+  void bind(Space& space);
+  void begin_step();
+  // What the step before left behind is, in this one, what it frees after it has made the next.
+  void take_over(Space& space) const;
+  // The moves of an op, in the order of issue.
+  void op_start(OpId op, std::vector<Move>& moves) { controller_->op_start(op, moves); }
+  void op_end(OpId op, std::vector<Move>& moves) { controller_->op_end(op, moves); }
+
+  // The live tensor that plays this role now, or null.
+  LiveTensor* live(TensorId, Space&) const;
+  // What has to be there before the op computes / what it uses.
+  const std::vector<TensorId>& awaited(OpId op) const { return awaited_[op.index()]; }
+  const std::vector<TensorId>& used(OpId op) const { return used_[op.index()]; }
+  // Tensors from before the step that the plan has outside fast memory when it begins, and in it.
+  const std::vector<TensorId>& away_at_start() const { return away_; }
+  const std::vector<TensorId>& here_at_start() const { return here_; }
+  // What the op accesses, and how often: page openings, or pages where they were not counted.
+  struct Accesses {
+    TensorId tensor;
+    double count;
+  };
+  const std::vector<Accesses>& accesses(OpId op) const { return accesses_[op.index()]; }
+
+  // Whether the op goes through more than fits, side by side.
+  bool streams(OpId op) const { return streams_[op.index()]; }
+  const Borders& borders() const { return borders_; }
+  std::uint32_t interval(OpId op) const { return intervals_.of(op.value); }
+  Trials& trials() { return trials_; }
+  const Trials& trials() const { return trials_; }
+  bool moves_anything() const { return !plan_.moves.empty(); }
+
+ private:
+  Profile profile_;
+  Plan plan_;
+  StepMatcher matcher_;
+  std::uint32_t space_plan_;
+  std::unique_ptr<Controller> controller_;
+  std::vector<std::uintptr_t> persistent_;             // per tensor: its address, 0 for others
+  std::vector<std::vector<TensorId>> awaited_, used_;  // per op
+  std::vector<TensorId> away_, here_;
+  std::vector<bool> streams_;  // per op
+  std::vector<plan::Left> left_;
+  std::vector<std::vector<Accesses>> accesses_;  // per op
+  Borders borders_;
+  plan::Intervals intervals_;
+  Trials trials_;
+};
+
+}  // namespace sentinel

@@ -1,0 +1,105 @@
+// Adds each step to the summary, and tells progress and the last words.
+#include "runtime/step_log.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/units.h"
+#include "sentinel/error.h"
+
+namespace sentinel {
+namespace {
+
+constexpr std::uint32_t kSettled = 2;  // steady steps before the watched ones
+
+}  // namespace
+
+StepLog::StepLog(const SessionOptions& options, const Engine& engine, AddressTable& table,
+                 Summary& summary, const Voice& voice)
+    : options_(options),
+      engine_(engine),
+      table_(table),
+      summary_(summary),
+      voice_(voice),
+      watch_every_(options.counting.watch_every) {}
+
+void StepLog::step_ended(const char* phase, const PlanFollower::Accesses& accesses, bool steady) {
+  const auto counters = engine_.counters();
+  auto& row = summary_.step_ended(phase, counters);
+  row.accesses = accesses.all;
+  row.fast_accesses = accesses.fast;
+  watch(row, steady);
+  if (options_.counting.inspect)
+    row.nodes = bytes_by_node(engine_.arena(), engine_.arena() + engine_.arena_bytes());
+  summary_.peak_fast_bytes = std::max(summary_.peak_fast_bytes, counters.peak_bytes);
+  tell_progress(row);
+  if (steady) tell_first_moves(row);
+}
+
+// Under a limit, on a terminal.
+void StepLog::tell_progress(const StepRow& row) {
+  constexpr double kEveryUs = 10e6;
+  if (options_.mode != Mode::run || (options_.fast.unlimited() && summary_.fast_limit_bytes == 0))
+    return;
+  if (now_us() - told_us_ < kEveryUs || isatty(STDERR_FILENO) == 0) return;
+  told_us_ = now_us();
+  voice_.say(fmt::format("step {} ({}): {:.1f} s, {} in, {} out, {:.1f} s waited for memory",
+                         row.step, row.phase, row.ms / 1e3, print_bytes(row.promoted_bytes),
+                         print_bytes(row.demoted_bytes), row.stall_ms / 1e3));
+}
+
+// The first step under a plan still brings home what lay elsewhere; the second is like all others.
+void StepLog::tell_first_moves(const StepRow& row) {
+  if (options_.mode != Mode::run || summary_.fast_limit_bytes == 0 || ++planned_steps_ != 2) return;
+  const auto slow = summary_.tiers ? summary_.tiers->slow : options_.tiers.slow_directory;
+  voice_.say(fmt::format(
+      "step {}, the second within the limit: {} went to {} and {} came back; {:.0f} of {:.0f} ms "
+      "waited for memory",
+      row.step, print_bytes(row.demoted_bytes), slow, print_bytes(row.promoted_bytes), row.stall_ms,
+      row.ms));
+}
+
+// Counts in every Nth steady step, without a hand in what is where. In between nothing is armed:
+// the kernel's own tiering passes over armed pages, so it could not work while it is watched.
+void StepLog::watch(StepRow& ended, bool steady) {
+  if (watch_) ended.openings = watch_->take();
+  if (watch_every_ == 0 || !steady) return;
+  const bool next = ++watchable_ > kSettled && (watchable_ - kSettled) % watch_every_ == 0;
+  if (!next) watch_.reset();
+  if (!next || watch_) return;
+  try {
+    watch_ = std::make_unique<Watch>(engine_.arena());
+  } catch (const Error& error) {
+    watch_every_ = 0;
+    return voice_.say(error.what());
+  }
+  table_.for_each(
+      [this](const LiveTensor& tensor) { watch_->cover(tensor.address + tensor.bytes); });
+}
+
+void StepLog::watch_birth(std::uintptr_t end) {
+  if (watch_) watch_->cover(end);
+}
+
+void StepLog::end(std::uint32_t steps, const std::vector<std::vector<IntervalRow>>& of_plans) {
+  if (!options_.summary.empty() && steps > 0)
+    summary_.write(options_.summary, of_plans);  // others may train
+  if (options_.mode != Mode::run) return;
+  if (summary_.steady_ms() > 0)
+    voice_.say(fmt::format("{} steps; steady step {:.1f} ms{}; fast memory {} of {} unlimited",
+                           steps, summary_.steady_ms(),
+                           summary_.predicted_us > 0
+                               ? fmt::format(" (predicted {:.1f} ms)", summary_.predicted_us / 1e3)
+                               : "",
+                           print_bytes(summary_.peak_fast_bytes),
+                           print_bytes(summary_.peak_unlimited_bytes)));
+  if (summary_.drive_days() > 0)
+    voice_.say(fmt::format(
+        "{} written to {} a step; drives rated for {} TB each bear that for {:.3g} days",
+        print_bytes(static_cast<std::uint64_t>(summary_.steady_written_bytes())),
+        options_.tiers.slow_directory, summary_.drives.rated_tb, summary_.drive_days()));
+}
+
+}  // namespace sentinel

@@ -1,0 +1,317 @@
+// Begins and ends steps: warmup, profile, plan, trial, steady.
+#include "runtime/training.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "engine/io/slow_file.h"
+#include "runtime/limit/gpu_counting.h"
+#include "runtime/limit/workable.h"
+#include "sentinel/error.h"
+
+namespace sentinel {
+namespace {
+
+constexpr std::size_t kMostPlans = 10;  // kinds of step; the paper's, section IV-E
+
+void name_tiers(Summary& summary, const SessionOptions& options) {
+  summary.policy = options.policy;
+  if (options.gpu.device)
+    summary.tiers = {fmt::format("gpu{}", *options.gpu.device), "host",
+                     options.gpu.host_bytes != 0 ? options.tiers.slow_directory : ""};
+  if (options.tiers.nodes)
+    summary.tiers = {fmt::format("node{}", options.tiers.nodes->fast),
+                     fmt::format("node{}", options.tiers.nodes->slow)};
+  summary.drives.rated_tb = options.moves.rated_tb;
+  summary.drives.count = split_directories(options.tiers.slow_directory).size();
+  summary.granule_bytes = options.tiers.granule_bytes;
+}
+
+}  // namespace
+
+Training::Training(const SessionOptions& options, std::string framework, OpOrder order,
+                   Engine& engine, gpu::Driver* driver, const Voice& voice)
+    : options_(options),
+      engine_(engine),
+      voice_(voice),
+      space_(engine),
+      limit_(options_, engine, driver, summary_, voice_),
+      lane_(engine),
+      recording_(order),
+      counting_(options_, engine, driver, recording_.recorder(), voice_),
+      profile_(options_, std::move(framework), recording_.recorder(), counting_, summary_, voice_),
+      planner_(options_, engine, limit_, voice_),
+      follower_(engine, space_, limit_, order, options_.moves.depth / 2),
+      log_(options_, engine, space_.table(), summary_, voice_) {
+  if (driver != nullptr && !gpu::counted(options_))
+    counting_.refuse("counting a GPU's accesses page by page was not asked for");
+}
+
+void Training::begin(gpu::Driver* driver) {
+  name_tiers(summary_, options_);
+  log_.tally().end_with_command();
+  if (options_.mode == Mode::run) {
+    log_.tally().begins();
+    require_policy(options_);
+    if (driver != nullptr)
+      planner_.describe_machine();  // while the device still has room to be measured
+    limit_.hold_before_plan();
+    if (engine_.in_place() == nullptr && (limit_.bytes() != 0 || limit_.within_cgroup()))
+      log_.tally().holds_limit();
+    if (limit_.within_cgroup() && options_.fast.unlimited() && !options_.profile.empty())
+      phases_.files_wait();
+    else
+      start_from_files();
+  }
+  if (options_.mode == Mode::arena) {
+    phases_.enter(State::idle);
+    recording_.ask(false, false);
+  }
+  if (phases_.is(State::warmup) && !follower_.has_plans() && !phases_.files_are_waiting() &&
+      counting_.needs_shared_memory())
+    counting_.share_memory();
+  begin_step();
+}
+
+void Training::begin_step() {
+  ++begun_;
+  follower_.begin_step();
+  recording_.begin_step(space_.table(), engine_.arena());
+}
+
+void Training::end_step() {
+  log_.tally().saw_step();
+  if (phases_.is(State::profiling) && phases_.manual())  // the program says when it ends
+    return phases_.step_over();
+  if (phases_.is(State::profiling))
+    end_profile_step();
+  else if (phases_.is(State::warmup))
+    end_warmup_step();
+  else if (phases_.is(State::steady) && lane_.step_was_untold())
+    log_.step_ended("steady", follower_.accesses(), true);
+  else if (phases_.is(State::steady))
+    end_steady_step();
+  phases_.step_over();
+  follower_.take_over();
+  lane_.rest(phases_.is(State::steady) && follower_.moves_nothing() && !phases_.paged() &&
+             !follower_.diverged() && !recording_.on() && !counting_.active() &&
+             !phases_.counts_next());
+  begin_step();
+  if (phases_.take_count()) count_step();
+}
+
+void Training::end_warmup_step() {
+  log_.step_ended("warmup", follower_.accesses(), false);
+  const auto signature = recording_.recorder().signature();
+  const bool equal = phases_.steps() > 0 && profile_.as_last_step();
+  profile_.uncounted_step_ended();
+  phases_.warmed_up();
+  limit_.follow_cgroup(false);
+  if (phases_.has_grown() && phases_.take_files()) start_from_files();
+  if (follower_.has_plans()) {  // from files: the plan is tried, and kept once its step is seen
+    const bool seen = follower_.knows(signature), alike = follower_.as_profiled(signature);
+    const bool keep = seen || (alike && !options_.plan.empty());
+    const bool wait = phases_.is_patient() && !(alike && equal);  // the next may be the very same
+    if (keep || wait) follower_.activate_first();
+    if (keep) phases_.enter(State::steady);
+    recording_.ask(!keep, !keep);
+    if (keep || wait) return;
+    forget_files(alike);
+  }
+  phases_.end_warmup(equal);
+}
+
+void Training::start_from_files() {
+  if (!options_.plan.empty()) {
+    auto [profile, plan] = planner_.stored_plan();
+    adopt_plan(std::move(profile), std::move(plan));
+  } else if (!options_.profile.empty()) {
+    adopt(planner_.stored_profile());
+  }
+}
+
+// A plan for this process's order of ops is better than that of another's: of a stored profile that
+// is alike only the limit stays.
+void Training::forget_files(bool alike) {
+  follower_.stop();
+  if (!options_.plan.empty())
+    throw Error(
+        fmt::format("{} was made for another model, batch or program: no step so far equals the "
+                    "one it plans. Leave out --plan to profile this one",
+                    options_.plan));
+  voice_.say(alike
+                 ? fmt::format("{} is of this step with its ops in another order, which {} chooses "
+                               "anew in each process; profiling again, within the same limit",
+                               options_.profile, profile_.framework())
+                 : fmt::format("{} is of another step than this program's; profiling again",
+                               options_.profile));
+  follower_.forget_plans();
+  limit_.forget_plan(alike);
+}
+
+// Right after a step began.
+void Training::count_step() {
+  counting_.begin(space_.table());
+  if (!counting_.active()) return;
+  profile_.begin_snapshots();
+  profile_.snapshot();
+}
+
+// A fork ends counting: the next step is tried, and in the end op inputs and outputs are taken.
+void Training::end_profile_step() {
+  const bool interrupted = !counting_.active() && counting_.possible();
+  counting_.end();
+  if (interrupted && phases_.try_again())
+    return log_.step_ended("warmup", follower_.accesses(), false);
+  if (interrupted) {
+    voice_.say(
+        "the program forked while its step was profiled: op inputs and outputs are taken for "
+        "accesses");
+    counting_.discard();
+  }
+  log_.step_ended("profile", follower_.accesses(), false);
+  auto profile = profile_.take(true, "");
+  counting_.profiled();
+  profile_.store(profile);
+  const bool wanted =
+      options_.mode == Mode::run && !phases_.paged() && !follower_.knows(profile.meta.signature);
+  if (wanted && follower_.plans() < kMostPlans)
+    adopt(std::move(profile));
+  else
+    phases_.enter(manages() ? State::steady : State::idle);
+  if (follower_.has_plans() && !follower_.follows()) follower_.activate_first();
+  recording_.ask(false, false);
+}
+
+// A step of a kind that was not profiled yet ran by demand; seen twice, it gets a plan of its own.
+void Training::end_steady_step() {
+  if (follower_.follows() && engine_.in_place() != nullptr) {
+    const bool trying = follower_.active()->trials().trying();
+    log_.step_ended(trying ? "trial" : "steady", follower_.accesses(), true);
+    follower_.end_on_trial();
+  } else {
+    log_.step_ended("steady", follower_.accesses(), true);
+  }
+  limit_.follow_cgroup(false);
+  if (phases_.paged()) return;
+  bool record = recording_.on();
+  const auto signature = follower_.signature();
+  if (follower_.as_profiled(signature)) {
+    if (phases_.saw_known_step()) record = false;
+  } else if (follower_.plans() < kMostPlans) {
+    const bool again = phases_.saw_new_step(signature);
+    if (again && record && signature == recording_.recorder().signature()) plan_another();
+    record = true;
+  }
+  // Under a plan without moves nothing else says what is in use.
+  const bool by_demand = limit_.within_cgroup() && limit_.bytes() != 0 && follower_.moves_nothing();
+  recording_.ask(record, record || by_demand);
+}
+
+// In the middle of training: without a plan such steps go on by demand.
+void Training::plan_another() {
+  profile_.forget_times();
+  try {
+    adopt(profile_.take(true, ""));
+  } catch (const Error& error) {
+    voice_.say(fmt::format("a kind of step gets no plan and runs by demand: {}", error.what()));
+  }
+}
+
+void Training::adopt(Profile profile) {
+  limit_.settle(profile);
+  auto decision = planner_.decide(profile);
+  if (decision.plan) return adopt_plan(std::move(profile), std::move(*decision.plan));
+  if (engine_.paging() == nullptr) throw Error("page faults decide on a GPU's memory only");
+  engine_.tick();  // the step's last op is over
+  limit_.adopt_for_pager(decision.fast_bytes);
+  engine_.paging()->page(std::move(decision.pager));
+  if (phases_.is(State::warmup)) return;  // from a file: this program's own step settles it
+  phases_.decide_by_pager(true);
+  log_.tally().has_plan();
+  phases_.enter(State::steady);
+  recording_.ask(false, false);
+}
+
+void Training::adopt_plan(Profile profile, Plan plan) {
+  planner_.require_valid(plan, profile);
+  const bool first = !follower_.has_plans();
+  auto& adopted =
+      follower_.add(std::move(profile), std::move(plan), parse_late(options_.moves.late));
+  summary_.planned(adopted.profile(), adopted.plan());
+  log_.tally().has_plan();
+  if (!first)  // the engine keeps its limit; the plan is followed when its step comes
+    return phases_.enter(State::steady);
+  engine_.tick();  // the step's last op is over
+  limit_.adopt(adopted.plan().fast_bytes, limit_.limited() || engine_.in_place() != nullptr);
+  const bool seen = !phases_.is(State::warmup);  // from a file: its step has yet to be seen
+  if (seen) phases_.enter(State::steady);
+  follower_.activate(adopted);
+  recording_.ask(!seen, !seen);
+}
+
+int Training::start_profile() {
+  if (phases_.manual()) return -EALREADY;
+  lane_.stir();
+  counting_.end();  // of a step that was chosen by itself
+  log_.stop_watching();
+  phases_.begin_by_hand();
+  recording_.ask(true, true);
+  begin_step();
+  count_step();
+  return 0;
+}
+
+int Training::end_profile() {
+  if (!phases_.is(State::profiling) || !phases_.manual()) return -EINVAL;
+  try {
+    end_profile_step();
+  } catch (...) {  // it could not be written or planned: the program hears of it and may go on
+    phases_.enter(manages() ? State::steady : State::idle);
+    phases_.end_by_hand();
+    recording_.ask(false, false);
+    throw;
+  }
+  phases_.end_by_hand();
+  begin_step();
+  return 0;
+}
+
+void Training::give_up(const std::string& why) {
+  if (phases_.is(State::idle)) return;
+  lane_.stir();
+  counting_.end();
+  log_.tally().gives_up();
+  voice_.say(why);
+  follower_.let_borders_go();
+  phases_.decide_by_pager(false);
+  if (auto* paging = engine_.paging()) paging->page(nullptr);
+  phases_.enter(State::idle);
+  follower_.stop();
+  recording_.ask(false, false);
+  limit_.lift();
+  if (engine_.guarded()) return;
+  space_.table().for_each([this](LiveTensor& tensor) {
+    engine_.await(tensor.address, tensor.bytes);
+    if (!tensor.held) lane_.hold(tensor);
+  });
+}
+
+void Training::finish(const char* reason) {
+  if (phases_.is(State::profiling)) {
+    counting_.end();
+    profile_.store(profile_.take(false, reason));
+  }
+  if (options_.mode == Mode::record && phases_.is(State::warmup) && phases_.steps() > 0)
+    voice_.say(fmt::format(
+        "the program ended after {} steps, before one could be profiled; let it run for at "
+        "least {}",
+        phases_.steps(), StepPhases::kMostWarmups + 1));
+  log_.end(phases_.steps(), follower_.intervals());
+  phases_.enter(State::idle);
+  recording_.ask(false, recording_.wants_tensors());
+}
+
+}  // namespace sentinel

@@ -1,0 +1,94 @@
+// A training, step by step: the objects that know the running step, the plans and the limit, and
+// the transitions between steps. The session calls it at the ends of steps, with its lock held, and
+// tells the objects what happens within one.
+//
+//   warm-up -> (counting) profile -> plan -> steady            sentinel run
+//   warm-up -> profile -> pager -> steady                      the same, of a policy without plans
+//   warm-up -> (counting) profile -> written, then idle        sentinel record
+//
+// Guarded by the session's lock. What throws throws Error.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "engine/engine.h"
+#include "engine/gpu/cuda_driver.h"
+#include "options/options.h"
+#include "runtime/device_lane.h"
+#include "runtime/limit/fast_limit.h"
+#include "runtime/limit/summary.h"
+#include "runtime/limit/voice.h"
+#include "runtime/plan_follower.h"
+#include "runtime/planner.h"
+#include "runtime/profiling/counting.h"
+#include "runtime/profiling/recording.h"
+#include "runtime/profiling/step_profile.h"
+#include "runtime/step/space.h"
+#include "runtime/step_log.h"
+#include "runtime/step_phases.h"
+
+namespace sentinel {
+
+class Training {
+ public:
+  // All but the framework's name outlive it. No driver: the fast tier is no GPU's memory.
+  Training(const SessionOptions&, std::string framework, OpOrder, Engine&, gpu::Driver*,
+           const Voice&);
+
+  Space& space() { return space_; }
+  FastLimit& limit() { return limit_; }
+  DeviceLane& lane() { return lane_; }
+  const DeviceLane& lane() const { return lane_; }
+  Recording& recording() { return recording_; }
+  const Recording& recording() const { return recording_; }
+  Counting& counting() { return counting_; }
+  StepProfile& profile() { return profile_; }
+  PlanFollower& follower() { return follower_; }
+  StepPhases& phases() { return phases_; }
+  StepLog& log() { return log_; }
+  std::uint64_t begun() const { return begun_; }  // steps, as far as threads are concerned
+
+  void begin(gpu::Driver*);  // the first step
+  void end_step();           // and the next begins
+  // On request of the program, in the place of the automatic choice of a step. Negative errno.
+  int start_profile();
+  int end_profile();
+  // The program does what is not supported: everything comes back, and nothing moves any more.
+  void give_up(const std::string& why);
+  // The program has ended. What was recorded of an unfinished profile is kept.
+  void finish(const char* reason);
+
+ private:
+  using State = StepPhases::State;
+
+  void begin_step();
+  void end_warmup_step();
+  void end_profile_step();
+  void end_steady_step();
+  void start_from_files();
+  void forget_files(bool alike);
+  void count_step();
+  void plan_another();
+  bool manages() const { return phases_.paged() || follower_.has_plans(); }
+  void adopt(Profile);  // plans, and goes on under the plan
+  void adopt_plan(Profile, Plan);
+
+  const SessionOptions& options_;
+  Engine& engine_;
+  const Voice& voice_;
+  Space space_;
+  Summary summary_;
+  FastLimit limit_;
+  DeviceLane lane_;
+  Recording recording_;
+  Counting counting_;
+  StepProfile profile_;
+  Planner planner_;
+  PlanFollower follower_;
+  StepPhases phases_;
+  StepLog log_;
+  std::uint64_t begun_ = 0;
+};
+
+}  // namespace sentinel

@@ -1,0 +1,60 @@
+// Lists an op's replays before the op itself.
+#include "sim/job/tasks.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+#include <utility>
+
+#include "base/units.h"
+#include "sentinel/error.h"
+
+namespace sentinel::sim {
+
+void Tasks::plan(OpId op, std::span<const Recompute> replays) {
+  tasks_.clear();
+  plan_replays(op, replays);
+  tasks_.push_back({.op = op, .operands = uses_.of(op)});
+  at_ = 0;
+}
+
+// What a replay makes and the plan does not keep lives until the last replay here that reads it.
+// What exists in a later version is made beside it, in scratch space. Persistent tensors are not
+// written.
+void Tasks::plan_replays(OpId before, std::span<const Recompute> replays) {
+  std::set<StorageId> kept;
+  for (const Recompute& r : replays)
+    for (TensorId t : r.keep) kept.insert(residence_.of(t));
+  std::map<StorageId, std::size_t> last;    // made and not kept: the task that reads it last
+  std::map<StorageId, std::size_t> beside;  // made beside a later version: the same
+  for (const Recompute& r : replays) {
+    Task task{.op = r.op, .replay = true};
+    for (Operand o : uses_.of(r.op)) {
+      if (!o.named) continue;
+      const plan::Storage& storage = residence_.storage(o.storage);
+      const Whereabouts place = residence_.place(o.storage);
+      const bool gone = place == Whereabouts::nowhere || place == Whereabouts::lost;
+      const bool apart =
+          o.written && !gone && !kept.contains(o.storage) && !(storage.persistent && o.read);
+      if (apart && !beside.contains(o.storage))
+        task.scratch_bytes += round_up(storage.bytes, granule_bytes_);
+      if (apart || beside.contains(o.storage)) {
+        beside[o.storage] = tasks_.size();
+        continue;
+      }
+      if (gone && !o.written && !last.contains(o.storage) && !kept.contains(o.storage))
+        throw Error(fmt::format("the replay of op {} before op {} reads tensor {}, which is gone",
+                                r.op.value, before.value, storage.tensor.value));
+      if (gone && !kept.contains(o.storage)) last[o.storage] = tasks_.size();
+      o.written &= !storage.persistent;
+      task.operands.push_back(o);
+    }
+    tasks_.push_back(std::move(task));
+  }
+  for (const auto& [storage, task] : last) tasks_[task].drop.push_back(storage);
+  for (const auto& [storage, task] : beside)
+    tasks_[task].scratch_ends += round_up(residence_.storage(storage).bytes, granule_bytes_);
+}
+
+}  // namespace sentinel::sim

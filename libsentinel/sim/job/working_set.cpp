@@ -1,0 +1,159 @@
+// Fetches operands, uses them in place, or streams those that do not fit.
+#include "sim/job/working_set.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plan/step/rates.h"
+#include "sentinel/error.h"
+
+namespace sentinel::sim {
+
+WorkingSet::WorkingSet(Controller& controller, Commons& commons, Account& account,
+                       Residence& residence, const OpUses& uses, Orders& orders, StepRecord& record)
+    : controller_(controller),
+      commons_(commons),
+      machine_(commons.machine()),
+      account_(account),
+      residence_(residence),
+      uses_(uses),
+      orders_(orders),
+      record_(record) {}
+
+void WorkingSet::begin(const Task& task) {
+  task_ = &task;
+  begin_us_ = commons_.now_us();
+  streamed_.clear();
+  in_place_us_ = 0;
+  scratch_held_ = task.scratch_bytes == 0;
+  for (const Operand& o : task.operands) residence_.pin(o.storage, true);
+}
+
+// Whether the task can start as far as this operand goes.
+bool WorkingSet::ready(const Operand& o) const {
+  if (residence_.place(o.storage) == Whereabouts::fast) return true;
+  return std::ranges::any_of(streamed_, [&](const Operand& s) { return s.storage == o.storage; });
+}
+
+void WorkingSet::make(const Operand& o) {
+  const Whereabouts place = residence_.place(o.storage);
+  if (place == Whereabouts::slow && !residence_.queued_in(o.storage) && use_in_place(o)) return;
+  if (machine_.tiers[1].byte_addressable && place == Whereabouts::nowhere) {
+    const std::uint32_t tier =
+        controller_.birth(residence_.storage(o.storage).tensor, residence_.has_room(o.storage));
+    if (tier != 0) {
+      residence_.create_in(o.storage, tier);
+      use_in_place(o);
+      return;
+    }
+  }
+  residence_.create(o.storage);
+}
+
+// A byte-addressable slow tier is used where it lies.
+bool WorkingSet::use_in_place(const Operand& o) {
+  const std::uint32_t tier = residence_.tier(o.storage);
+  if (!machine_.tiers[tier].byte_addressable) return false;
+  in_place_us_ += uses_.in_place_us(task_->op, o, machine_, tier);
+  streamed_.push_back(o);
+  return true;
+}
+
+void WorkingSet::need(const Operand& o) {
+  const StorageId s = o.storage;
+  const Whereabouts place = residence_.place(s);
+  if (residence_.recall(s) || place == Whereabouts::arriving || place == Whereabouts::leaving)
+    return;
+  if (!o.read || place == Whereabouts::nowhere) return make(o);  // overwritten whole
+  if (place == Whereabouts::lost)
+    throw Error(fmt::format("op {} reads tensor {}, which was discarded and not recomputed",
+                            task_->op.value, residence_.storage(s).tensor.value));
+  if (residence_.queued_in(s)) return residence_.expedite(s);
+  if (!use_in_place(o)) fetch(s);
+}
+
+void WorkingSet::fetch(StorageId s) {
+  const std::uint64_t bytes = residence_.storage(s).bytes;
+  const std::uint64_t batches =
+      (bytes + machine_.fault_batch_bytes - 1) / machine_.fault_batch_bytes;
+  controller_.fault(residence_.storage(s).tensor, orders_.asked());
+  residence_.fetch(s, static_cast<double>(batches) * machine_.fault_us);
+  record_.count_faults(batches);
+}
+
+bool WorkingSet::acquire() {
+  std::uint64_t claim = 0;
+  for (const Operand& o : task_->operands) {
+    if (ready(o)) continue;
+    if (!residence_.demanded(o.storage)) need(o);
+    if (!ready(o)) claim += residence_.missing(o.storage);
+  }
+  if (!scratch_held_) scratch_held_ = commons_.take(account_, task_->scratch_bytes);
+  commons_.claim(account_, claim);
+  orders_.issue();
+  return scratch_held_ &&
+         std::ranges::all_of(task_->operands, [&](const Operand& o) { return ready(o); });
+}
+
+void WorkingSet::stream_rest() {
+  bool streams = !scratch_held_;
+  for (const Operand& o : task_->operands) {
+    if (ready(o)) continue;
+    residence_.demote(o.storage, 1);
+    if (use_in_place(o)) continue;
+    streamed_.push_back(o);
+    streams = true;
+  }
+  // Scratch that finds no room is written out and read back.
+  if (!scratch_held_) {
+    const double bytes = static_cast<double>(task_->scratch_bytes);
+    in_place_us_ += bytes / plan::lone_rate(machine_, 0, 1) +
+                    bytes / plan::lone_rate(machine_, 1, 0) + plan::moving_us(machine_, 2 * bytes);
+    scratch_streamed_ += task_->scratch_bytes;
+    scratch_held_ = true;
+  }
+  if (streams) record_.count_streamed();
+}
+
+double WorkingSet::compute_us(double alone_us) const {
+  double in = 0, out = 0, both = 0, moved = 0;
+  for (const Operand& o : streamed_) {
+    const std::uint32_t tier = residence_.tier(o.storage);
+    if (machine_.tiers[tier].byte_addressable) continue;
+    const auto bytes = static_cast<double>(residence_.storage(o.storage).bytes);
+    const double comes = o.read ? bytes : 0, goes = o.written ? bytes : 0;
+    in += comes / plan::lone_rate(machine_, tier, 0);
+    out += goes / plan::lone_rate(machine_, 0, tier);
+    both += plan::turns_us(machine_, tier, comes, goes);
+    moved += comes + goes;
+  }
+  return std::max({alone_us + in_place_us_ + plan::moving_us(machine_, moved), in, out, both});
+}
+
+void WorkingSet::note_uses() const {
+  Timeline::Use use{begin_us_, commons_.now_us()};
+  for (const Operand& o : task_->operands) {
+    const bool slow =
+        std::ranges::any_of(streamed_, [&](const Operand& s) { return s.storage == o.storage; });
+    (slow ? use.slow_bytes : use.fast_bytes) += uses_.bytes(task_->op, o);
+  }
+  account_.timeline.uses.push_back(use);
+}
+
+void WorkingSet::release() {
+  for (const Operand& o : task_->operands) {
+    residence_.used(o.storage, o.written);
+    residence_.pin(o.storage, false);
+  }
+  for (const Operand& o : streamed_) {
+    const bool in_place = machine_.tiers[residence_.tier(o.storage)].byte_addressable;
+    if (residence_.place(o.storage) != Whereabouts::arriving)
+      residence_.stream(o.storage, o.read && !in_place, o.written && !in_place);
+  }
+  const std::uint64_t streamed = std::min(scratch_streamed_, task_->scratch_ends);
+  scratch_streamed_ -= streamed;
+  if (task_->scratch_ends > streamed) commons_.give(account_, task_->scratch_ends - streamed);
+}
+
+}  // namespace sentinel::sim

@@ -1,0 +1,457 @@
+"""The PyTorch adaptor's way on a GPU, without one: built so that the processor's PyTorch takes the part of two
+devices, of which a session manages the first, in the memory of the tests' driver's library. What an op uses that is
+not there ends the program, as on a device."""
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+import training
+
+TRAINING = pathlib.Path(__file__).resolve().parents[1] / "scripts" / "gpu_training.py"
+LAUNCHES = TRAINING.with_name("gpu_launches.py")
+BUILD = """
+import os, sys, torch
+home, folder = sys.argv[1:]
+sys.path.insert(0, os.path.join(home, "python"))
+from sentinel import _torch
+build = _torch._build_for(torch)
+arguments = build.arguments
+build.arguments = lambda source: ["-DSENTINEL_TORCH_FAKE_GPU", *arguments(source)]
+print(build.build(home, folder))
+"""
+
+
+def device_of(interpreter, build, folder):
+    """The environment in which a program trains in the fake device's memory."""
+    home = build / "lib" / "sentinel"
+    place = dict(SENTINEL_FRAMEWORK="none", XDG_CACHE_HOME=str(folder))
+    made = subprocess.run([interpreter, "-c", BUILD, home, folder], env={**os.environ, **place}, capture_output=True,
+                          text=True)
+    assert made.returncode == 0, made.stderr
+    return dict(place, ADAPTOR=made.stdout.strip(), PLACE=str(home / "python"), SENTINEL_MODE="run",
+                SENTINEL_LIBRARY=str(build / "lib" / "libsentinel.so"), SENTINEL_TIERS="fast=gpu0,slow=host",
+                SENTINEL_CUDA=str(build / "lib" / "libsentinel_fake_cuda.so"), SENTINEL_FAKE_CUDA_BYTES=str(512 << 20))
+
+
+@pytest.fixture(scope="module")
+def plain_training(python):
+    outcome = training.finish([python, TRAINING])
+    assert outcome.status == 0, outcome.err
+    return outcome.out
+
+
+BACKWARD = ("--thread", "backward")
+
+
+@pytest.mark.parametrize("flags, policy", [((), "sentinel"), (("--thread", "all"), "sentinel"), (BACKWARD, "sentinel"),
+                                           (BACKWARD, "deepum"), ((*BACKWARD, "--out-of-memory-in", "6"), "sentinel")],
+                         ids=["one thread", "all in a second", "backward in a second", "the same without a plan",
+                              "out of memory"])
+def test_training_is_the_same_in_a_share_of_the_memory(flags, policy, python, device, plain_training, tmp_path):
+    """In a second thread, as autograd's is on a device, what it adds up beside its nodes' kernels is seen, too."""
+    summary = tmp_path / "summary.json"
+    outcome = training.finish([python, TRAINING, *flags], env=dict(
+        device, SENTINEL_FAST="30%", SENTINEL_POLICY=policy, SENTINEL_SUMMARY=str(summary)))
+    assert outcome.status == 0, outcome.err
+    assert outcome.out == plain_training
+    assert ("refused twice" in outcome.err) == ("--out-of-memory-in" in flags)
+    told = training.read_json(summary)
+    assert told["peak_fast_bytes"] <= told["fast_limit_bytes"] < told["peak_unlimited_bytes"] / 3
+    steady = [step for step in told["steps"] if step["phase"] == "steady"]
+    assert len(steady) >= 3 and all(step["promoted_bytes"] > 0 for step in steady)
+
+
+@pytest.mark.parametrize("flags", [(), ("--thread", "all")], ids=["one thread", "all in a second"])
+def test_training_is_the_same_while_nothing_is_away(flags, python, device, plain_training):
+    """Steps pass in which ops are not told; with too little memory for that all are."""
+    for fast, wanted in (("400M", 0), ("30%", 1)):
+        outcome = training.finish([python, TRAINING, *flags], env=dict(device, SENTINEL_FAST=fast))
+        assert outcome.status == 0, outcome.err
+        assert outcome.out == plain_training
+        assert f"ops are wanted: {wanted}\n" in outcome.err
+
+
+@pytest.mark.parametrize("flags", [(), BACKWARD], ids=["one thread", "backward in a second"])
+def test_ops_are_told_again_in_mid_step(flags, python, device, plain_training):
+    """An op that asks for too much, in a step in which ops were not told until then; it is the last step."""
+    outcome = training.finish([python, TRAINING, *flags, "--out-of-memory-in", "7"],
+                              env=dict(device, SENTINEL_FAST="400M"))
+    assert outcome.status == 0, outcome.err
+    assert outcome.out == plain_training
+    assert "refused twice" in outcome.err and "ops are wanted: 1\n" in outcome.err
+
+
+def test_layers_of_backward_are_seen_in_its_thread(python, device, sentinel, tmp_path):
+    profile = tmp_path / "step.sentinel"
+    outcome = training.finish([python, TRAINING, *BACKWARD],
+                              env=dict(device, SENTINEL_MODE="record", SENTINEL_OUTPUT=str(profile)))
+    assert outcome.status == 0, outcome.err
+    told = json.loads(sentinel("report", profile, "layers", "--format", "json").out)["rows"]
+    names = {phase: [layer["name"] for layer in told if layer["phase"] == phase] for phase in ("forward", "backward")}
+    made = [name for name in names["forward"] if name.startswith("layers.")]
+    assert len(made) > 10 and set(made) <= set(names["backward"])
+
+
+TEACHER = {4 * 512 * 384, 4 * 1024 * 384}  # bytes of its tensors that are of no other's size
+
+
+@pytest.mark.parametrize("flags", [(), BACKWARD], ids=["one thread", "backward in a second"])
+def test_what_lies_on_another_device_trains_beside(flags, python, device, tmp_path):
+    """Copies between the two name what is managed alone, which is there."""
+    flags = [python, TRAINING, *flags, "--teacher-on"]
+    plain = training.finish([*flags, "0"])
+    assert plain.status == 0, plain.err
+    summary = tmp_path / "summary.json"
+    outcome = training.finish([*flags, "1"], env=dict(device, SENTINEL_FAST="30%", SENTINEL_SUMMARY=str(summary)))
+    assert outcome.status == 0, outcome.err
+    assert outcome.out == plain.out
+    assert outcome.err.count("gpu1 is not managed, gpu0 is: tensors of gpu1 stay there") == 1
+    told = training.read_json(summary)
+    assert told["peak_fast_bytes"] <= told["fast_limit_bytes"] < told["peak_unlimited_bytes"] / 3
+    assert told["steps"][-1]["phase"] == "steady" and told["steps"][-1]["promoted_bytes"] > 0
+    live, most, held, most_held, budget = (int(word) for word in outcome.err.split("on the other device: ")[1].split()[:5])
+    assert live == 2 * 4 * 512 * 384  # the weights
+    assert most >= live + 4 * 1024 * (512 + 384)
+    assert most_held >= held >= live and most_held >= most and budget == 0
+
+
+@pytest.mark.parametrize("other", [0, 1])
+def test_what_lies_on_another_device_is_not_recorded(other, python, device, sentinel, tmp_path):
+    profile = tmp_path / "step.sentinel"
+    outcome = training.finish([python, TRAINING, "--teacher-on", str(other)],
+                              env=dict(device, SENTINEL_MODE="record", SENTINEL_OUTPUT=str(profile)))
+    assert outcome.status == 0, outcome.err
+    told = json.loads(sentinel("report", profile, "tensors", "--format", "json").out)["rows"]
+    assert TEACHER & {tensor["bytes"] for tensor in told} == (TEACHER if other == 0 else set())
+
+
+OTHER_DEVICE = """
+import ctypes, os, runpy, sys, torch
+training = runpy.run_path(sys.argv[1])
+training["attach"]()
+with training["on_device"](1):
+    kept = torch.ones(1000)
+    try:
+        torch.empty(1 << 28)
+    except torch.cuda.OutOfMemoryError as error:
+        print(str(error).splitlines()[0])
+    os.environ["SENTINEL_FAKE_CUDA_FAIL"] = "cuMemAlloc_v2:1"
+    try:
+        torch.empty(10)
+    except torch.cuda.OutOfMemoryError:
+        print("not this")
+    except RuntimeError as error:
+        print(str(error).splitlines()[0])
+    child = os.fork()
+    if child == 0:
+        del kept
+        try:
+            torch.empty(10)
+        except RuntimeError as error:
+            print(str(error).splitlines()[0], flush=True)
+            os._exit(7)
+        os._exit(8)
+    print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    assert (kept + kept).sum() == 2000
+"""
+
+
+def test_what_another_device_refuses(python, device):
+    """Out of memory as PyTorch has it; a call by its name; a child; and what is alive to the end."""
+    outcome = training.finish([python, "-u", "-c", OTHER_DEVICE, TRAINING], env=device)
+    assert outcome.status == 0, outcome.err
+    assert outcome.out.splitlines() == [
+        "CUDA out of memory. Tried to allocate 1073741824 bytes under Sentinel: gpu1 has no room for 1.00 GiB: "
+        "3.91 KiB of tensors are alive there, 512 MiB are free",
+        "CUDA error under Sentinel: cuMemAlloc_v2: CUDA_ERROR_ILLEGAL_ADDRESS",
+        "CUDA error under Sentinel: a forked child cannot use its parent's GPU", "child 7"]
+
+
+THROWS = """
+import os, runpy, sys, torch
+training = runpy.run_path(sys.argv[1])
+training["attach"]()
+
+class Odd(torch.Tensor):
+    @staticmethod
+    def __new__(cls):
+        return torch.Tensor._make_wrapper_subclass(cls, (4,), dispatch_device=True)
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        if len(sys.argv) == 2:
+            raise ValueError("no device")
+        return "no\\x1b[2J\\n\\u202edevice"
+
+odd = Odd()
+child = os.fork()
+if child == 0:  # observes nothing: an op fails as it does without Sentinel
+    try:
+        odd + odd
+    except (RuntimeError, ValueError):
+        os._exit(7)
+    os._exit(8)
+print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+odd + odd
+print("goes on")
+"""
+
+
+@pytest.mark.parametrize("what, words", [((), "a Python exception"), (("c++",), "no?[2J????device")],
+                         ids=["python", "c++"])
+def test_an_op_whose_tensors_cannot_be_told_does_not_run(what, words, python, device):
+    """PyTorch drops what an observer throws. In a forked child nothing is observed."""
+    outcome = training.finish([python, "-c", THROWS, TRAINING, *what], env=device)
+    assert outcome.out == "child 7\n", outcome.err
+    assert outcome.status == 125
+    line, = outcome.err.splitlines()
+    assert line.startswith("sentinel: training stopped: what aten::add uses cannot be told (") and line.isprintable()
+    assert words in line and "tensors that have a device" in line
+
+
+# ---------------------------------------------------------------- optimizers
+
+
+@pytest.mark.parametrize("optimizer", ["adamw-fused", "adam-foreach", "sgd-foreach"])
+def test_an_optimizer_of_all_weights_at_once_trains_in_a_share(optimizer, torch2, device2, tmp_path):
+    """Weights, gradients and moments together are more than the budget: one op that names all of them would end
+    training. Gradients are clipped by their norm, too, all of them at once."""
+    words = [torch2, TRAINING, "--width", "1024", "--batch", "64", "--optimizer", optimizer]
+    plain = training.finish(words)
+    assert plain.status == 0, plain.err
+    summary = tmp_path / "summary.json"
+    outcome = training.finish(words, env=dict(device2, SENTINEL_FAST="40%", SENTINEL_SUMMARY=str(summary)))
+    assert outcome.status == 0, outcome.err
+    assert outcome.out == plain.out
+    told = training.read_json(summary)
+    assert told["peak_fast_bytes"] <= told["fast_limit_bytes"] < told["peak_unlimited_bytes"] / 2
+    steady = [step for step in told["steps"] if step["phase"] == "steady"]
+    assert len(steady) >= 3 and all(step["promoted_bytes"] > 0 for step in steady)
+
+
+def test_where_nobody_groups_an_optimizer_of_all_weights_is_refused(python, device):
+    """PyTorch 1.13 has no such function to ask."""
+    words = [python, TRAINING, "--batch", "64", "--steps", "1"]
+    outcome = training.finish([*words, "--optimizer", "adam-foreach"], env=device)
+    assert outcome.status == 1 and "Adam: how PyTorch 1.13" in outcome.err, outcome.err
+    assert "give foreach=False and fused=False" in outcome.err
+    outcome = training.finish([*words, "--optimizer", "sgd"], env=device)
+    assert outcome.status == 0, outcome.err
+
+
+OTHER_GROUPS = """
+import runpy, sys, torch
+import torch.optim.optimizer as optimizer
+group = optimizer._group_tensors_by_device_and_dtype
+optimizer._group_tensors_by_device_and_dtype = lambda tensorlistlist, with_indices=False: {
+    key: [*lists, indices] for key, (lists, indices) in group(tensorlistlist, with_indices).items()}
+runpy.run_path(sys.argv[1])["attach"]()
+weights = [torch.ones(4, requires_grad=True)]
+for words in (dict(foreach=True), dict(fused=True), dict(), dict(foreach=False)):
+    try:
+        torch.optim.AdamW(weights, **words)
+        print("made", words)
+    except RuntimeError as error:
+        print(str(error).split(",")[0])
+"""
+
+
+def test_where_groups_have_another_shape_it_is_refused_too(torch2, device2):
+    """As in PyTorch 2.0; there what is not said is foreach on a GPU."""
+    outcome = training.finish([torch2, "-c", OTHER_GROUPS, TRAINING], env=device2)
+    assert outcome.status == 0, outcome.err
+    *refused, made = outcome.out.splitlines()
+    assert made == "made {'foreach': False}" and len(refused) == 3
+    assert all(line.startswith("AdamW: how PyTorch 2") and line.endswith("is not known") for line in refused)
+
+
+# ---------------------------------------------------------------- past the dispatcher
+
+TRITON = """
+class JITFunction:
+    def __init__(self, fn):
+        self.fn = fn
+
+    def run(self, *args, grid, warmup, **kwargs):
+        self.fn(*(arg.data_ptr() for arg in args))
+
+    def __getitem__(self, grid):
+        return lambda *args, **kwargs: self.run(*args, grid=grid, warmup=False, **kwargs)
+"""
+
+
+@pytest.fixture
+def triton(tmp_path):
+    """triton(its launcher's text): where a stand-in lies."""
+    def make(text=TRITON):
+        for package in ("triton", "triton/runtime"):
+            (tmp_path / package).mkdir()
+            (tmp_path / package / "__init__.py").touch()
+        (tmp_path / "triton" / "runtime" / "jit.py").write_text(text)
+        return dict(PYTHONPATH=str(tmp_path))
+    return make
+
+
+def expect_same(interpreter, device, place, way, share, tmp_path):
+    """In that share of the memory; what a kernel touches that is not there ends the program."""
+    plain = training.finish([interpreter, LAUNCHES, way], env=place)
+    assert plain.status == 0, plain.err
+    summary = tmp_path / "summary.json"
+    outcome = training.finish([interpreter, LAUNCHES, way], env=dict(
+        device, **place, SENTINEL_FAST=f"{100 * share:.0f}%", SENTINEL_SUMMARY=str(summary)))
+    assert outcome.status == 0, outcome.err
+    assert outcome.out == plain.out
+    told = training.read_json(summary)
+    assert told["peak_fast_bytes"] <= told["fast_limit_bytes"] < told["peak_unlimited_bytes"] * (share + 0.05)
+    assert told["steps"][-1]["phase"] == "steady" and told["steps"][-1]["promoted_bytes"] > 0
+    return outcome
+
+
+@pytest.mark.parametrize("way, share", [("triton", 0.3), ("extension", 0.3), ("address", 0.6)])
+def test_what_launches_past_the_dispatcher_finds_what_it_uses(way, share, python, device, triton, tmp_path):
+    """Where nothing told of them, what these kernels use would have left: a touch of that ends the program."""
+    outcome = expect_same(python, device, triton(), way, share, tmp_path)
+    assert outcome.err.count("a tensor's address was asked for") == (way == "address")
+
+
+def test_a_triton_that_is_not_known_launches_nothing(python, device, triton):
+    text = TRITON.replace("def run(self, *args, grid, warmup, **kwargs)", "def run(self, *args)")
+    outcome = training.finish([python, LAUNCHES, "triton"], env=dict(device, **triton(text)))
+    assert outcome.status == 1 and "how this Triton launches kernels is not known" in outcome.err, outcome.err
+
+
+IN_A_THREAD = """
+import runpy, sys, threading, torch
+training = runpy.run_path(sys.argv[1])
+training["attach"]()
+from triton.runtime import jit
+kernel = jit.JITFunction(lambda address: print("launched"))
+tensor = torch.ones(1000)
+
+def launch():
+    try:
+        kernel[(1,)](tensor)
+    except RuntimeError as error:
+        print(error)
+
+launch()
+thread = threading.Thread(target=launch)
+thread.start()
+thread.join()
+"""
+
+
+def test_a_thread_that_does_not_train_launches_nothing(python, device, triton):
+    outcome = training.finish([python, "-c", IN_A_THREAD, TRAINING], env=dict(device, **triton()))
+    assert outcome.status == 0, outcome.err
+    assert outcome.out.splitlines()[0] == "launched"
+    assert "is launched in a thread that does not train" in outcome.out.splitlines()[1]
+
+
+ADDRESSES = """
+import runpy, sys, torch
+training = runpy.run_path(sys.argv[1])
+training["attach"]()
+kept = [torch.ones(1 << 20) for _ in range(4)]
+print(sum(one.untyped_storage().data_ptr() if hasattr(one, "untyped_storage") else one.data_ptr() for one in kept) > 0)
+try:
+    torch.empty(1 << 26)
+except torch.cuda.OutOfMemoryError as error:
+    print(str(error).splitlines()[0])
+del kept
+try:
+    torch.empty(1 << 28)
+except torch.cuda.OutOfMemoryError as error:
+    print(str(error).splitlines()[0])
+"""
+
+
+def test_a_device_that_is_full_of_what_stays_says_so(python, device):
+    outcome = training.finish([python, "-c", ADDRESSES, TRAINING], env=dict(device, SENTINEL_FAST="64M"))
+    assert outcome.status == 0, outcome.err
+    first, second = outcome.out.splitlines()[1:]
+    assert ", and 16.0 MiB stay, for their addresses were asked for" in first
+    assert "stay" not in second
+
+
+WORKSPACE = """
+import contextlib, io, runpy, sys, torch
+training = runpy.run_path(sys.argv[1])
+core = training["attach"]()
+steps, megabytes, catches = int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "op"
+
+def shifted(value):
+    try:
+        torch.empty(megabytes << 20, dtype=torch.uint8)
+    except RuntimeError:
+        print("without a workspace")
+        if not catches:
+            raise
+        return value + 1
+    return value + 2
+
+library = torch.library.Library("tests", "DEF")
+library.define("shifted(Tensor value) -> Tensor")
+library.impl("shifted", shifted, "CPU")
+value = torch.zeros(1 << 20)
+with contextlib.redirect_stdout(io.StringIO()):
+    training["train"](steps, torch.Tensor.backward, None, None, 64, 8, "sgd")
+print("ops are wanted:", core.sentinel_wants_ops())
+for _ in range(2):
+    try:
+        print("made", float(torch.ops.tests.shifted(value)[0]), flush=True)
+    except RuntimeError as error:
+        print(str(error).splitlines()[0].split(":")[0], flush=True)
+"""
+REFUSED = "without a workspace\nCUDA out of memory. Tried to allocate 314572800 bytes under Sentinel\n"
+
+
+@pytest.mark.parametrize("steps, wanted", [(0, 1), (8, 0)], ids=["ops are told", "ops are not told"])
+@pytest.mark.parametrize("megabytes, catches, told, status", [
+    (1, "op", "made 2.0\n" * 2, 0),
+    (300, "op", "without a workspace\n", 125),
+    (300, "program", REFUSED * 2, 0),
+    (600, "op", "without a workspace\nmade 1.0\n" * 2, 0)])
+def test_an_op_that_does_without_memory_ends_training(steps, wanted, megabytes, catches, told, status, python, device):
+    """As cuDNN does, with other numbers. Where the device itself has no room PyTorch goes on alone, too."""
+    outcome = training.finish([python, "-c", WORKSPACE, TRAINING, str(steps), str(megabytes), catches],
+                              env=dict(device, SENTINEL_FAST="64M"))
+    assert (outcome.status, outcome.out) == (status, f"ops are wanted: {wanted}\n{told}"), outcome.err
+    assert ("tests::shifted was refused memory within the budget" in outcome.err) == (status != 0)
+
+
+GROUPS = """
+import os, runpy, sys, torch, torch.distributed as dist
+training = runpy.run_path(sys.argv[1])
+training["attach"]()
+store = dist.HashStore()
+for backend in ("nccl", "cpu:gloo,cuda:nccl", "cuda:gloo", "mpi", None):
+    try:
+        dist.init_process_group(backend, store=store, rank=0, world_size=1)
+        print("made", backend)
+    except RuntimeError as error:
+        print(error)
+dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+try:
+    dist.new_group(backend="nccl")
+except RuntimeError as error:
+    print(error)
+dist.new_group()
+print("groups", flush=True)
+dist.all_reduce(torch.ones(1000))
+print("reduced")
+"""
+
+
+def test_collectives_are_refused(torch2, device2):
+    """Before a group of the device's is made; and what a group of the processor's is given."""
+    outcome = training.finish([torch2, "-c", GROUPS, TRAINING], env=device2)
+    lines = outcome.out.splitlines()
+    assert [line.split(" cannot be used on a GPU under Sentinel")[0] for line in lines[:-1]] == [
+        *(f"init_process_group(): the backend {wrong}" for wrong in ("nccl", "cuda:nccl", "cuda:gloo", "mpi",
+                                                                     "cuda:nccl")), "new_group(): the backend nccl"]
+    assert lines[-1] == "groups" and outcome.status == 125
+    assert "training stopped: c10d::allreduce_ is given tensors of gpu0" in outcome.err

@@ -1,0 +1,42 @@
+#include "contract/engine.h"
+#include "engine/numa/numa_engine.h"
+#include "engine/ssd/ssd_engine.h"
+#include "sentinel/error.h"
+#include "unit/engine/numa/fake_nodes.h"
+
+namespace sentinel {
+namespace {
+
+struct Frames {
+  static std::unique_ptr<Engine> make(std::uint64_t arena_bytes) {
+    try {
+      return std::make_unique<SsdEngine>(
+          EngineOptions{.slow_directory = "/var/tmp", .arena_bytes = arena_bytes});
+    } catch (const Error&) {
+      return nullptr;
+    }
+  }
+};
+
+template <std::uint64_t granule>
+struct FakeNodesOf {
+  static std::unique_ptr<Engine> make(std::uint64_t arena_bytes) {
+    return std::make_unique<NumaEngine>(
+        NumaEngineOptions{.granule_bytes = granule, .arena_bytes = arena_bytes},
+        std::make_unique<FakeNodes>(granule == kGranule));
+  }
+};
+
+struct KernelNodes {
+  static std::unique_ptr<Engine> make(std::uint64_t arena_bytes) {
+    if (numa_nodes().size() < 2) return nullptr;
+    return std::make_unique<NumaEngine>(
+        NumaEngineOptions{.granule_bytes = 4096, .arena_bytes = arena_bytes}, make_node_calls());
+  }
+};
+
+using Engines = ::testing::Types<Frames, FakeNodesOf<4096>, FakeNodesOf<kGranule>, KernelNodes>;
+INSTANTIATE_TYPED_TEST_SUITE_P(All, EngineContract, Engines);
+
+}  // namespace
+}  // namespace sentinel

@@ -1,0 +1,82 @@
+// An engine on a small arena, of each mechanism and each fallback, and blocks whose contents are
+// known.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <memory>
+
+#include "base/units.h"
+#include "engine/ssd/ssd_engine.h"
+#include "sentinel/error.h"
+
+namespace sentinel {
+
+constexpr std::uint64_t kArena = 256_MiB;
+
+struct Mode {
+  const char* name;
+  bool use_move;
+  IoBackend io;
+};
+
+// Every mechanism and every fallback passes the same tests.
+class EngineTest : public ::testing::TestWithParam<Mode> {
+ protected:
+  void SetUp() override {
+    try {
+      FaultLoop::open();
+    } catch (const Error& error) {
+      GTEST_SKIP() << error.what();
+    }
+    engine = std::make_unique<SsdEngine>(options());
+  }
+
+  EngineOptions options() const {
+    return {.slow_directory = "/var/tmp",
+            .io = GetParam().io,
+            .use_move = GetParam().use_move,
+            .arena_bytes = kArena};
+  }
+
+  std::uint64_t* words(std::uint64_t block) {
+    return reinterpret_cast<std::uint64_t*>(engine->arena() + block * kGranule);
+  }
+  static std::uint64_t value(std::uint64_t block, std::uint64_t i) { return block * 1000003 + i; }
+
+  void fill(std::uint64_t block) {
+    for (std::uint64_t i = 0; i < kGranule / 8; ++i) words(block)[i] = value(block, i);
+  }
+  bool intact(std::uint64_t block) {
+    for (std::uint64_t i = 0; i < kGranule / 8; ++i)
+      if (words(block)[i] != value(block, i)) return false;
+    return true;
+  }
+  void on_allocate(std::uint64_t block) {
+    engine->on_allocate(engine->arena() + block * kGranule, kGranule);
+  }
+  std::uintptr_t at(std::uint64_t block) { return engine->arena() + block * kGranule; }
+
+  // The status of a forked child that checks what it finds, while the parent goes on.
+  template <class Check, class Meanwhile>
+  int status_of_child(Check&& check, Meanwhile&& meanwhile) {
+    engine->before_fork();
+    const pid_t child = fork();
+    if (child == 0) {
+      engine->after_fork_in_child();
+      usleep(100000);  // the parent goes on meanwhile
+      _exit(check() ? 0 : 1);
+    }
+    engine->after_fork_in_parent();
+    meanwhile();
+    int status = -1;
+    waitpid(child, &status, 0);
+    return status;
+  }
+
+  std::unique_ptr<SsdEngine> engine;
+};
+
+}  // namespace sentinel

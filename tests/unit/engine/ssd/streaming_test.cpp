@@ -1,0 +1,105 @@
+// What begins where memory is short, and ops that go through more than fits.
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "engine/host/limits.h"
+#include "unit/engine/ssd/ssd_engine_fixture.h"
+
+namespace sentinel {
+namespace {
+
+class StreamingTest : public EngineTest {
+ protected:
+  const std::uint64_t kLeast = SsdEngine::minimum_bytes(thread_count(), 8) / kGranule;
+  const std::uint64_t kBudget = kLeast + 24;
+
+  void SetUp() override {
+    EngineTest::SetUp();
+    if (IsSkipped()) return;
+    if ((kBudget + 40) * kGranule > kArena)
+      GTEST_SKIP() << "too many processors for the test's arena";
+    engine->set_budget(kBudget * kGranule);
+  }
+
+  bool has_memory(std::uint64_t block) {
+    unsigned char resident = 0;
+    EXPECT_EQ(mincore(words(block), 4096, &resident), 0);
+    return (resident & 1) != 0;
+  }
+  bool gets_memory(std::uint64_t block) {
+    for (int tries = 0; tries < 500 && !has_memory(block); ++tries)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return has_memory(block);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Mechanisms, StreamingTest,
+                         ::testing::Values(Mode{"MoveUring", true, IoBackend::uring},
+                                           Mode{"MoveThreads", true, IoBackend::threads},
+                                           Mode{"CopyUring", false, IoBackend::uring}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(StreamingTest, WhatBeginsGetsFramesAsTheyComeFree) {
+  for (std::uint64_t b = 0; b < kBudget; ++b) on_allocate(b), fill(b), engine->tick();
+  for (std::uint64_t b = 0; b < 8; ++b) engine->demote(at(b), kGranule);
+  for (auto b = kBudget; b < kBudget + 8; ++b) on_allocate(b);
+  for (auto b = kBudget; b < kBudget + 8; ++b) EXPECT_TRUE(gets_memory(b)) << b;
+  EXPECT_LE(engine->counters().held_bytes, kBudget * kGranule);
+  for (std::uint64_t b = 0; b < kBudget; ++b) EXPECT_TRUE(intact(b)) << b;
+}
+
+TEST_P(StreamingTest, WhatBeginsInsteadOfTheDeadHasTheirMemory) {
+  for (std::uint64_t b = 0; b < 16; ++b) on_allocate(b), fill(b);
+  for (std::uint64_t b = 0; b < 16; ++b) engine->on_free(at(b), kGranule, true);
+  engine->tick();
+  for (std::uint64_t b = 0; b < 16; ++b) on_allocate(b);
+  for (std::uint64_t b = 0; b < 16; ++b) EXPECT_TRUE(has_memory(b)) << b;
+}
+
+// It would be the first to leave otherwise, unwritten, and be read again to be written.
+TEST_P(StreamingTest, WhatBeginsSideBySideGetsMemoryAsItIsTouched) {
+  for (std::uint64_t b = 0; b < 16; ++b) on_allocate(b), fill(b);
+  for (std::uint64_t b = 0; b < 16; ++b) engine->on_free(at(b), kGranule, true);
+  engine->tick();
+  engine->begin_oversized_op();
+  for (std::uint64_t b = 0; b < 16; ++b) on_allocate(b);
+  const auto with_memory = [&] {
+    std::uint64_t count = 0;
+    for (std::uint64_t b = 0; b < 16; ++b) count += has_memory(b);
+    return count;
+  };
+  const auto kept = with_memory();
+  EXPECT_LE(kept, 2u);  // a page that the kernel looks at just then stays where it is
+  words(0)[0] = 1;
+  EXPECT_TRUE(gets_memory(1));  // of what has frames at hand the next ones are not waited for
+  EXPECT_LE(with_memory(), kept + 5);
+  for (std::uint64_t b = 0; b < 16; ++b) fill(b);
+  for (std::uint64_t b = 0; b < 16; ++b) EXPECT_TRUE(intact(b)) << b;
+  engine->on_free(at(0), kGranule, true);
+  engine->tick();  // only in that op
+  on_allocate(0);
+  EXPECT_TRUE(has_memory(0));
+}
+
+// What an op makes for itself is used again and dies without being written.
+TEST_P(StreamingTest, WhatDiesInItsOpLeavesLast) {
+  constexpr std::uint64_t kMade = 8;
+  const auto found = kBudget + 24;
+  for (std::uint64_t b = 0; b < found; ++b) on_allocate(b), fill(b), engine->tick();
+  for (std::uint64_t b = 0; b < found; ++b) engine->touch(at(b), kGranule);
+  for (auto b = found; b < found + kMade; ++b) {
+    on_allocate(b);
+    engine->transient(at(b), kGranule);
+    words(b)[0] = b;
+  }
+  for (std::uint64_t b = 0; b < found; ++b) EXPECT_TRUE(intact(b)) << b;
+  const auto before = engine->counters().demand_faults;
+  for (auto b = found; b < found + kMade; ++b) EXPECT_EQ(words(b)[0], b);
+  EXPECT_EQ(engine->counters().demand_faults, before);
+}
+
+}  // namespace
+}  // namespace sentinel

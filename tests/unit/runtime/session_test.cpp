@@ -1,0 +1,129 @@
+// A session whose ops run at the same time, in an order of each step's own.
+#include "runtime/session.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <thread>
+
+#include "sentinel/adaptor.h"
+#include "sentinel/error.h"
+
+namespace sentinel {
+namespace {
+
+constexpr std::size_t kOps = 24, kThreads = 4, kSteps = 10;
+constexpr std::size_t kWords = (4u << 20) / sizeof(std::uint64_t);  // of a tensor
+
+// Of each page a word: whatever is exchanged, it is by pages or more.
+void fill(std::uint64_t* tensor, std::uint64_t value) {
+  for (std::size_t i = 0; i < kWords; i += 512) tensor[i] = value + i;
+}
+bool holds(const std::uint64_t* tensor, std::uint64_t value) {
+  for (std::size_t i = 0; i < kWords; i += 512)
+    if (tensor[i] != value + i) return false;
+  return true;
+}
+
+std::string name_of(std::size_t op) { return "op " + std::to_string(op); }
+
+class Training {
+ public:
+  explicit Training(Session& session) : session_(session) {
+    for (std::size_t op = 0; op < kOps; ++op) {
+      names_.push_back(name_of(op));
+      weights_.push_back(allocate());
+      fill(weights_.back(), op);
+    }
+  }
+
+  // Each op reads its weights, makes a tensor that lives until the step's end, and updates the
+  // weights. `threads` run them in a random order.
+  void step(std::size_t number) {
+    std::vector<std::size_t> order(kOps);
+    for (std::size_t i = 0; i < kOps; ++i) order[i] = i;
+    std::shuffle(order.begin(), order.end(), std::mt19937_64(number));
+    std::vector<std::uint64_t*> made(kOps);
+    std::atomic<std::size_t> next = 0;
+    std::vector<std::thread> threads;
+    for (std::size_t t = 0; t < kThreads; ++t)
+      threads.emplace_back([&] {
+        for (std::size_t at = next++; at < kOps; at = next++)
+          made[order[at]] = run(order[at], number);
+      });
+    for (auto& thread : threads) thread.join();
+    for (std::size_t op = 0; op < kOps; ++op) {
+      wrong_ += !holds(made[op], number * kOps + op);
+      session_.release(made[op]);
+    }
+    session_.step_end();
+  }
+
+  std::size_t wrong() const { return wrong_; }
+
+ private:
+  std::uint64_t* allocate() {
+    return static_cast<std::uint64_t*>(session_.allocate(kWords * sizeof(std::uint64_t)));
+  }
+
+  std::uint64_t* run(std::size_t op, std::size_t step) {
+    session_.op_start(names_[op].c_str(), Phase::forward,
+                      op % 6 == 0 ? names_[op].c_str() : nullptr);
+    if (session_.wants_tensors())
+      session_.op_tensor(weights_[op], kWords * sizeof(std::uint64_t),
+                         SENTINEL_READ | SENTINEL_WRITE);
+    session_.op_run();
+    wrong_ += !holds(weights_[op], step * kOps + op);
+    auto* made = allocate();
+    fill(made, step * kOps + op);
+    fill(weights_[op], (step + 1) * kOps + op);
+    session_.op_end();
+    return made;
+  }
+
+  Session& session_;
+  std::vector<std::string> names_;
+  std::vector<std::uint64_t*> weights_;
+  std::atomic<std::size_t> wrong_ = 0;
+};
+
+TEST(SessionInAnyOrder, WhatThreadsWriteIsWhatTheyFind) {
+  const auto summary =
+      std::filesystem::path(testing::TempDir()) / ("session-" + std::to_string(getpid()) + ".json");
+  SessionOptions options = options_from_environment();
+  options.mode = Mode::run;
+  options.summary = summary;
+  options.machine = "a100-g10";
+  options.counting.source = "ops";
+  options.quiet = true;
+  options.tiers.arena_bytes = 16_GiB;
+  options.fast.percent = 40;
+  Session* session = nullptr;  // never destroyed: a session lives as long as its process
+  try {
+    session = new Session(std::move(options), "test", OpOrder::any);
+  } catch (const Error& error) {
+    GTEST_SKIP() << error.what();
+  }
+  Training training(*session);
+  for (std::size_t step = 0; step < kSteps; ++step) training.step(step);
+  session->finish("the test ended");
+  EXPECT_EQ(training.wrong(), 0u);
+
+  const auto written = nlohmann::json::parse(std::ifstream(summary));
+  std::filesystem::remove(summary);
+  EXPECT_LE(written["peak_fast_bytes"], written["fast_limit_bytes"]);
+  const auto& last = written["steps"].back();
+  EXPECT_EQ(last["phase"], "steady");
+  EXPECT_GT(last["promoted_bytes"], 0);
+  EXPECT_GT(last["demoted_bytes"], 0);
+  EXPECT_EQ(written["plans"], 1) << "the order is no kind of step";
+}
+
+}  // namespace
+}  // namespace sentinel

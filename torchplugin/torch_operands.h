@@ -1,0 +1,118 @@
+// The dispatcher's side of an op: its kind by its schema, and the tensors that it reads and writes.
+// It begins and ends no op.
+//
+// A part of adaptor.cpp, included there and nowhere else: PyTorch's headers take half a minute to
+// compile, so there is one unit.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/record_function.h>
+
+#include <string>
+#include <unordered_map>
+
+#include "torch_device.h"
+
+namespace {
+
+struct Kind {
+  std::string name;
+  bool op = false;        // of its own: neither a composite nor a mere mark
+  bool node = false;      // the mark of all that autograd does for a node, and not only its kernels
+  bool computes = false;  // makes something new, and is no look at a value
+  bool fills = false;     // writes its first operand whole, whatever that held
+  bool collective = false;  // between processes
+};
+
+constexpr char kCollective[] = "c10d::";
+
+bool makes_something(const c10::OperatorHandle& op) {
+  const auto& name = op.operator_name().name;
+  if (name == "aten::detach" || name == "aten::_local_scalar_dense") return false;
+  if (!op.hasSchema()) return true;
+  for (const auto& argument : op.schema().arguments())
+    if (argument.alias_info() != nullptr && argument.alias_info()->isWrite()) return false;
+  return true;
+}
+
+// By the name's address; marks ("autograd::engine::…") have temporary names, so an entry is good
+// only while its text is the same.
+const Kind& kind_of(const at::RecordFunction& fn) {
+  static thread_local std::unordered_map<const char*, Kind> known;
+  auto& entry = known[fn.name()];
+  if (entry.name == fn.name()) return entry;
+  entry = {fn.name()};
+  if (const auto name = fn.operator_name())
+    if (const auto op = c10::Dispatcher::singleton().findSchema(*name)) {
+      entry.op = !op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) ||
+                 (gpu >= 0 && op->hasKernelForDispatchKey(kGpuKernel));
+      entry.fills = name->name == "aten::zero_";
+      entry.computes = entry.op && makes_something(*op);
+    }
+  entry.collective = entry.name.rfind(kCollective, 0) == 0;
+  entry.node = entry.name.rfind("autograd::engine::evaluate_function", 0) == 0;
+  return entry;
+}
+
+void name_tensor(const at::Tensor& tensor, int access) {
+  if (!tensor.defined() || !tensor.has_storage() || !managed(tensor)) return;
+  const auto& storage = tensor.storage();
+  if (storage.nbytes() != 0) sentinel_op_tensor(storage.data(), storage.nbytes(), access);
+}
+
+// What stands between the dispatcher and a kernel that fills a tensor, and lets it pass.
+constexpr c10::DispatchKeySet kPlain{c10::DispatchKey::CPU, c10::DispatchKey::ADInplaceOrView,
+                                     c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutocastCPU,
+                                     c10::DispatchKey::BackendSelect};
+
+// Whether the op, which fills its operand, is certain to write each byte of a storage of ours and
+// to read none: nobody stands between the dispatcher and the kernel (a mode, a transform or a
+// subclass may read first, or refuse), autograd and inference mode let it, and the operand is all
+// of the storage.
+bool fills_storage(const at::Tensor& tensor) {
+  if (!tensor.defined() || gpu >= 0) return false;
+  for (const c10::DispatchKey key :
+       tensor.key_set() | c10::impl::tls_local_dispatch_key_set().included_)
+    if (!kPlain.has(key)) return false;
+  if (!tensor.has_storage() || tensor.is_inference()) return false;
+  if (at::GradMode::is_enabled() && tensor.requires_grad()) return false;
+  const auto& storage = tensor.storage();
+  return storage.data_ptr().get_deleter() == &deallocate && tensor.is_non_overlapping_and_dense() &&
+         tensor.storage_offset() == 0 &&
+         static_cast<std::size_t>(tensor.numel()) * tensor.itemsize() == storage.nbytes();
+}
+
+void name_tensors(const c10::IValue& value, int access) {
+  if (value.isTensor()) return name_tensor(value.toTensor(), access);
+  if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) name_tensor(tensor, access);
+  } else if (value.isList()) {
+    for (const c10::IValue& element : value.toListRef()) name_tensors(element, access);
+  }
+}
+
+// What the op's schema says it writes is written; the rest is read.
+void name_inputs(const at::RecordFunction& fn) {
+  const auto op = fn.operator_name() ? c10::Dispatcher::singleton().findSchema(*fn.operator_name())
+                                     : c10::nullopt;
+  std::size_t i = 0;
+  for (const auto& input : fn.inputs()) {
+    bool written = false;
+    if (op && op->hasSchema() && i < op->schema().arguments().size())
+      if (const auto* alias = op->schema().arguments()[i].alias_info()) written = alias->isWrite();
+    name_tensors(input, written ? SENTINEL_READ | SENTINEL_WRITE : SENTINEL_READ);
+    ++i;
+  }
+}
+
+bool is_managed(const c10::IValue& value) {
+  if (value.isTensor())
+    return value.toTensor().defined() && value.toTensor().has_storage() &&
+           managed(value.toTensor());
+  if (!value.isList()) return false;
+  for (const c10::IValue& element : value.toListRef())
+    if (is_managed(element)) return true;
+  return false;
+}
+
+}  // namespace
