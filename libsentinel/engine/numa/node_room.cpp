@@ -45,10 +45,12 @@ bool NodeRoom::make_for(Run run, Guard& guard) noexcept {
     const auto under_way = queues_.making_room();
     return under_way != 0 && held_ + needed() <= budget_ + under_way;
   };
-  if (has(needed())) return true;
-  retry_refused();
-  if (!enough()) return false;
-  queues_.stall(guard, [&] { return has(needed()) || !enough(); });
+  // Again where it was just refused: it may have become free to leave while it was asked.
+  for (int round = 0; round < 2 && !has(needed()); ++round) {
+    retry_refused();
+    if (!enough()) return false;
+    queues_.stall(guard, [&] { return has(needed()) || !enough(); });
+  }
   return held_ + needed() <= budget_;
 }
 

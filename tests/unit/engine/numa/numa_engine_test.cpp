@@ -400,6 +400,24 @@ TEST_P(NodeFaultTest, WhatCouldNotLeaveIsAskedAgainWhenRoomIsLacking) {
   EXPECT_TRUE(intact(1) && intact(2));
 }
 
+// A birth that waits for a granule to leave asks once more when the kernel refuses that.
+TEST_P(NodeFaultTest, WhatIsRefusedWhileABirthWaitsIsAskedAgain) {
+  std::atomic<bool> waits = false;
+  std::map<std::uintptr_t, int> asked;
+  fake->answer = [&](std::uintptr_t page, int) {
+    while (!waits) usleep(1000);
+    if (asked.empty()) usleep(50000);
+    return ++asked[page] == 1 ? EACCES : 0;
+  };
+  engine->set_budget(2 * kTensor);
+  born(0), born(1);
+  demote(0);
+  waits = true;
+  EXPECT_TRUE(born(3));
+  EXPECT_EQ(fast(0), 0u);
+  EXPECT_TRUE(intact(0) && intact(1));
+}
+
 // Where it stays so, nobody waits for it for ever, and it is not asked for ever.
 TEST_P(NodeFaultTest, WhatNeverLeavesIsAskedOnceAnOp) {
   fake->answer = [](std::uintptr_t, int) { return EACCES; };
