@@ -28,20 +28,23 @@ def build():
 
 @pytest.fixture(scope="session")
 def python():
-    for candidate in ("/usr/bin/python3", shutil.which("python3"), shutil.which("python")):
-        if candidate and subprocess.run([candidate, "-c", "import torch, sklearn"], capture_output=True).returncode == 0:
-            return candidate
-    pytest.skip("no Python here has PyTorch and scikit-learn (python3-torch, python3-sklearn)")
-
-
-@pytest.fixture(scope="session")
-def torch2():
+    """A Python with PyTorch 2.x, as pip installs it."""
     interpreter, reason = os.environ.get("SENTINEL_TORCH2_PYTHON"), None
     if not interpreter:
         interpreter, reason = training.python_with("torch2")
     if reason:
         pytest.skip(reason)
     return interpreter
+
+
+@pytest.fixture(scope="session")
+def torch1():
+    """A Python with PyTorch 1.13, as Debian 12 has it."""
+    for candidate in ("/usr/bin/python3", shutil.which("python3"), shutil.which("python")):
+        asked = [candidate, "-c", "import torch, sklearn; raise SystemExit(torch.__version__ >= '2')"]
+        if candidate and subprocess.run(asked, capture_output=True).returncode == 0:
+            return candidate
+    pytest.skip("no Python here has PyTorch 1.13 and scikit-learn (python3-torch, python3-sklearn)")
 
 
 @pytest.fixture(scope="session")
@@ -52,10 +55,10 @@ def device(build, python, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def device2(build, torch2, tmp_path_factory):
-    """With PyTorch 2.x."""
+def device1(build, torch1, tmp_path_factory):
+    """With PyTorch 1.13."""
     from test_torch_gpu import device_of
-    return device_of(torch2, build, tmp_path_factory.mktemp("adaptor2"))
+    return device_of(torch1, build, tmp_path_factory.mktemp("adaptor1"))
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,11 @@
 """Training under Sentinel gives the numbers of the plain training, to the last bit, whatever the
-budget; and it is in its steady phase by the sixth step."""
+budget; and it is in its steady phase by the sixth step. Operators have two threads. Torchvision's models are trained by
+Debian's PyTorch 1.13, which comes with them, the others by PyTorch 2.x."""
 import pytest
 
 import training
 
-STEPS = ("--steps", "7")
+STEPS = ("--steps", "7", "--threads", "2")
 TRAININGS = {
     "resnet": ("resnet_cifar.py", "--depth", "20", "--batch", "160"),
     "bert": ("bert_mlm.py", "--layers", "2", "--hidden", "256", "--heads", "4", "--batch", "16", "--seq", "128",
@@ -26,18 +27,19 @@ LARGER = {  # once each: their plain runs take long
 
 @pytest.fixture(scope="module", params=TRAININGS)
 def reference(request, plain):
-    """A training and its plain run; one that differs from itself can be compared with nothing."""
+    """A training, its interpreter and its plain run; one that differs from itself can be compared with nothing."""
     script, *flags = *TRAININGS[request.param], *STEPS
-    first, second = plain(script, *flags), plain(script, *flags, again=True)
+    interpreter = request.getfixturevalue("torch1" if script == "torchvision_models.py" else "python")
+    first, second = (plain(script, *flags, interpreter=interpreter, again=again) for again in (False, True))
     difference = training.compare(first, second)
     if difference:
         pytest.skip(f"not comparable: two plain runs differ ({difference.strip()})")
-    return first, script, flags
+    return first, interpreter, script, flags
 
 
 def test_unlimited(reference, under, expect_same):
-    first, script, flags = reference
-    outcome = under(None, script, *flags)
+    first, interpreter, script, flags = reference
+    outcome = under(None, script, *flags, interpreter=interpreter)
     expect_same(first, outcome)
     assert outcome.phases()[5:] == ["steady"] * 2
     assert sum(step["demoted_bytes"] for step in outcome.summary["steps"]) == 0
@@ -45,8 +47,8 @@ def test_unlimited(reference, under, expect_same):
 
 @pytest.mark.parametrize("fast", ["20%", "40%"])
 def test_share_of_the_peak(reference, fast, under, expect_same):
-    first, script, flags = reference
-    outcome = under(fast, script, *flags)
+    first, interpreter, script, flags = reference
+    outcome = under(fast, script, *flags, interpreter=interpreter)
     expect_same(first, outcome)
     assert outcome.phases()[5:] == ["steady"] * 2
     assert outcome.phases().count("profile") == 1
@@ -58,6 +60,6 @@ def test_share_of_the_peak(reference, fast, under, expect_same):
 
 
 @pytest.mark.parametrize("model", LARGER)
-def test_larger_models(model, plain, under, expect_same):
+def test_larger_models(model, torch1, plain, under, expect_same):
     script, *flags = *LARGER[model], *STEPS
-    expect_same(plain(script, *flags), under("40%", script, *flags))
+    expect_same(plain(script, *flags, interpreter=torch1), under("40%", script, *flags, interpreter=torch1))

@@ -17,12 +17,13 @@ def prefix(build, tmp_path_factory):
     return path
 
 
-def test_the_command_records(prefix, python, tmp_path):
+def test_the_command_records(prefix, torch1, tmp_path):
+    """An adaptor for the PyTorch that the build has found is installed with it."""
     script = ("import torch\nweight = torch.ones(9000, requires_grad=True)\n"
               "optimizer = torch.optim.SGD([weight], 0.1)\n"
               "for _ in range(5): (weight * weight).sum().backward(); optimizer.step()\n")
     profile = tmp_path / "profile"
-    outcome = training.finish([prefix / "bin" / "sentinel", "record", "-o", profile, "--", python, "-c", script])
+    outcome = training.finish([prefix / "bin" / "sentinel", "record", "-o", profile, "--", torch1, "-c", script])
     assert outcome.status == 0, outcome.err
     assert "building the adaptor" not in outcome.err
     assert training.finish([prefix / "bin" / "sentinel", "report", profile]).status == 0

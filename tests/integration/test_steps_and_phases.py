@@ -25,7 +25,7 @@ def compared(sentinel, python, tmp_path):
 
 
 @pytest.mark.parametrize("case", ["manual_sgd.py", "word_model.py", "functional.py"])
-@pytest.mark.parametrize("framework", ["python", "torch2"])
+@pytest.mark.parametrize("framework", ["python", "torch1"])
 def test_steps_without_an_optimizer(case, framework, compared, request):
     summary = compared(case, interpreter=request.getfixturevalue(framework))
     assert len(summary["steps"]) == STEPS - 1  # the last is not followed by another forward pass
@@ -34,7 +34,7 @@ def test_steps_without_an_optimizer(case, framework, compared, request):
     assert 0 < summary["peak_fast_bytes"] <= summary["fast_limit_bytes"]
 
 
-@pytest.mark.parametrize("framework", ["python", "torch2"])
+@pytest.mark.parametrize("framework", ["python", "torch1"])
 def test_gradients_that_are_added_up(framework, compared, request):
     summary = compared("accumulating.py", interpreter=request.getfixturevalue(framework))
     assert len(summary["steps"]) == STEPS and summary["plans"] == 1
@@ -51,7 +51,7 @@ def phases_of(sentinel, profile):
 
 
 @pytest.mark.parametrize("how", ["lbfgs", "adam"])
-@pytest.mark.parametrize("framework", ["python", "torch2"])
+@pytest.mark.parametrize("framework", ["python", "torch1"])
 def test_passes_within_the_optimizers_step(how, framework, compared, sentinel, request, tmp_path):
     interpreter = request.getfixturevalue(framework)
     summary = compared("closures.py", how, interpreter=interpreter)

@@ -36,7 +36,7 @@ def test_missing_packages_are_named(script, place):
     assert "install them as root" in outcome.err and outcome.err.rstrip().endswith("no-such-package")
 
 
-def test_counting_without_the_right_to(build, python, place):
+def test_counting_without_the_right_to(build, torch1, place):
     settings = ("/proc/sys/vm/unprivileged_userfaultfd", "/dev/userfaultfd")
     if pathlib.Path(settings[0]).read_text().strip() == "1":
         pytest.skip(f"{settings[0]} lets everybody handle faults")
@@ -45,6 +45,6 @@ def test_counting_without_the_right_to(build, python, place):
     if subprocess.run([*NOBODY, build / "bin" / "sentinel", "--version"], capture_output=True).returncode != 0:
         pytest.skip("the build is not readable by others")
     outcome = training.finish([*NOBODY, build / "bin" / "sentinel", "record", "-o", place / "profile", "--",
-                               python, "-c", "import torch; print('trained')"], env={"HOME": str(place)}, cwd=place)
+                               torch1, "-c", "import torch; print('trained')"], env={"HOME": str(place)}, cwd=place)
     assert outcome.status == 125 and "trained" not in outcome.out
     assert "vm.unprivileged_userfaultfd=1" in outcome.err and "no training step" not in outcome.err

@@ -36,7 +36,7 @@ def options(description, batch, steps=10):
     parser.add_argument("--batch", type=int, default=batch, help="samples a step")
     parser.add_argument("--steps", type=int, default=steps, help="training steps, from 0")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)),
+    parser.add_argument("--threads", type=int, default=int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0))),
                         help="threads of PyTorch's operators")
     parser.add_argument("--json", metavar="FILE", help="write the record of the run here")
 

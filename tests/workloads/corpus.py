@@ -1,6 +1,7 @@
 """The data of all trainings; nothing is downloaded. NumPy's arrays and Python's lists only."""
 
 import collections
+import importlib.util
 import pathlib
 import re
 import sysconfig
@@ -14,10 +15,18 @@ TEXT_BYTES = 4 << 20
 def digits(held_out=False):
     """scikit-learn's 1797 handwritten digits, 8 x 8, in [-1, 1], and their labels. One image in six is
     held out for evaluation."""
-    from sklearn.datasets import load_digits
-    data = load_digits()
-    chosen = (np.arange(len(data.target)) % 6 == 0) == held_out
-    return (data.images[chosen] / 8 - 1).astype(np.float32), data.target[chosen]
+    rows = np.loadtxt(_digits_file(), delimiter=",", dtype=np.int64)
+    chosen = (np.arange(len(rows)) % 6 == 0) == held_out
+    images, labels = rows[chosen, :-1].reshape(-1, 8, 8), rows[chosen, -1]
+    return (images / 8 - 1).astype(np.float32), labels
+
+
+def _digits_file():
+    """That of scikit-learn, which need not be imported: that takes a second."""
+    package = importlib.util.find_spec("sklearn")
+    if package is None:
+        raise ModuleNotFoundError("No module named 'sklearn'", name="sklearn")
+    return pathlib.Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
 
 
 def text(words, vocab):

@@ -25,7 +25,7 @@ def options(description, batch, steps=10):
     parser.add_argument("--batch", type=int, default=batch, help="samples a step")
     parser.add_argument("--steps", type=int, default=steps, help="training steps")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)),
+    parser.add_argument("--threads", type=int, default=int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0))),
                         help="threads of one operator")
     parser.add_argument("--inter-op", type=int, default=1, help="operators at the same time")
     parser.add_argument("--images", type=int, help="images or passages an epoch; repeated where fewer")

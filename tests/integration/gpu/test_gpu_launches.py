@@ -14,17 +14,17 @@ from torch_libraries import compiled
 
 
 @pytest.fixture(scope="module")
-def extension(torch2, tmp_path_factory):
+def extension(python, tmp_path_factory):
     """A folder in which there is gpu_extension."""
     folder = tmp_path_factory.mktemp("extension")
-    compiled(torch2, "gpu_extension.cpp", folder / "gpu_extension.so", extension=True)
+    compiled(python, "gpu_extension.cpp", folder / "gpu_extension.so", extension=True)
     return dict(PYTHONPATH=str(folder))
 
 
 @pytest.mark.parametrize("way, share", [("function", 0.3), ("inner", 0.3), ("static", 0.3), ("method", 0.6)])
-def test_an_extensions_functions_find_what_they_use(way, share, torch2, device2, extension, tmp_path):
+def test_an_extensions_functions_find_what_they_use(way, share, python, device, extension, tmp_path):
     """Its module's, those of a module within it, a class's; and what an object of it keeps stays."""
-    outcome = expect_same(torch2, device2, extension, way, share, tmp_path)
+    outcome = expect_same(python, device, extension, way, share, tmp_path)
     assert outcome.err.count("a tensor's address was asked for") == (way == "method")
 
 
@@ -50,9 +50,9 @@ thread.join()
 """
 
 
-def test_functions_of_what_is_linked_with_pytorch_are_told(torch2, device2, extension):
+def test_functions_of_what_is_linked_with_pytorch_are_told(python, device, extension):
     """And of nothing else that is imported. What is given no tensors may be called in any thread."""
-    outcome = training.finish([torch2, "-c", IMPORTED, TRAINING], env=dict(device2, **extension))
+    outcome = training.finish([python, "-c", IMPORTED, TRAINING], env=dict(device, **extension))
     assert outcome.status == 0, outcome.err
     told, name, refused = outcome.out.splitlines()
     assert told == "True True False" and name == "gpu_extension"
@@ -135,13 +135,13 @@ except torch.cuda.OutOfMemoryError as error:
 
 @pytest.mark.parametrize("way", ["data_ptr", "const_data_ptr", "storage", "__cuda_array_interface__", "to_dlpack",
                                  "__dlpack__", "from_dlpack"])
-def test_what_gave_its_address_away_stays(way, torch2, device2):
+def test_what_gave_its_address_away_stays(way, python, device):
     """One line says so. What did not may leave."""
     if way == "const_data_ptr" and subprocess.run(
-            [torch2, "-c", "import torch; torch.Tensor.const_data_ptr"], capture_output=True,
+            [python, "-c", "import torch; torch.Tensor.const_data_ptr"], capture_output=True,
             env=dict(os.environ, SENTINEL_FRAMEWORK="none")).returncode:
         pytest.skip("this PyTorch has no const_data_ptr()")
-    outcome = training.finish([torch2, "-c", GIVEN, TRAINING, way], env=dict(device2, SENTINEL_FAST="64M"))
+    outcome = training.finish([python, "-c", GIVEN, TRAINING, way], env=dict(device, SENTINEL_FAST="64M"))
     assert outcome.status == 0, outcome.err
     read, refused = outcome.out.splitlines()[:2]
     assert read == "True True"
@@ -156,9 +156,9 @@ print(hasattr(torch.Tensor, "__dlpack_c_exchange_api__"), hasattr(torch.Tensor, 
 """
 
 
-def test_no_address_is_given_where_python_is_not_asked(torch2, device2):
+def test_no_address_is_given_where_python_is_not_asked(python, device):
     """DLPack's table of C functions has no tensor's address pass by Python."""
-    outcome = training.finish([torch2, "-c", EXCHANGED, TRAINING], env=device2)
+    outcome = training.finish([python, "-c", EXCHANGED, TRAINING], env=device)
     assert outcome.out == "False True\n", outcome.err
 
 
@@ -191,9 +191,9 @@ for name in NAMES:
 """
 
 
-def test_collectives_of_one_process_are_refused(torch2, device2):
+def test_collectives_of_one_process_are_refused(python, device):
     """DataParallel's, and torch.cuda.nccl's."""
-    outcome = training.finish([torch2, "-c", BROADCAST, TRAINING], env=device2)
+    outcome = training.finish([python, "-c", BROADCAST, TRAINING], env=device)
     assert outcome.status == 0, outcome.err
     lines = outcome.out.splitlines()
     reason = (" cannot be used on a GPU under Sentinel: a collective reads and writes tensors where no op is seen, and they "

@@ -52,11 +52,20 @@ BACKWARD = ("--thread", "backward")
                               "out of memory"])
 def test_training_is_the_same_in_a_share_of_the_memory(flags, policy, python, device, plain_training, tmp_path):
     """In a second thread, as autograd's is on a device, what it adds up beside its nodes' kernels is seen, too."""
-    summary = tmp_path / "summary.json"
-    outcome = training.finish([python, TRAINING, *flags], env=dict(
+    trains_the_same_in_a_share(python, device, plain_training, flags, policy, tmp_path / "summary.json")
+
+
+def test_the_same_with_pytorch_1(torch1, device1, tmp_path):
+    plain = training.finish([torch1, TRAINING])
+    assert plain.status == 0, plain.err
+    trains_the_same_in_a_share(torch1, device1, plain.out, BACKWARD, "sentinel", tmp_path / "summary.json")
+
+
+def trains_the_same_in_a_share(interpreter, device, plain, flags, policy, summary):
+    outcome = training.finish([interpreter, TRAINING, *flags], env=dict(
         device, SENTINEL_FAST="30%", SENTINEL_POLICY=policy, SENTINEL_SUMMARY=str(summary)))
     assert outcome.status == 0, outcome.err
-    assert outcome.out == plain_training
+    assert outcome.out == plain
     assert ("refused twice" in outcome.err) == ("--out-of-memory-in" in flags)
     told = training.read_json(summary)
     assert told["peak_fast_bytes"] <= told["fast_limit_bytes"] < told["peak_unlimited_bytes"] / 3
@@ -216,14 +225,14 @@ def test_an_op_whose_tensors_cannot_be_told_does_not_run(what, words, python, de
 
 
 @pytest.mark.parametrize("optimizer", ["adamw-fused", "adam-foreach", "sgd-foreach"])
-def test_an_optimizer_of_all_weights_at_once_trains_in_a_share(optimizer, torch2, device2, tmp_path):
+def test_an_optimizer_of_all_weights_at_once_trains_in_a_share(optimizer, python, device, tmp_path):
     """Weights, gradients and moments together are more than the budget: one op that names all of them would end
     training. Gradients are clipped by their norm, too, all of them at once."""
-    words = [torch2, TRAINING, "--width", "1024", "--batch", "64", "--optimizer", optimizer]
+    words = [python, TRAINING, "--width", "1024", "--batch", "64", "--optimizer", optimizer]
     plain = training.finish(words)
     assert plain.status == 0, plain.err
     summary = tmp_path / "summary.json"
-    outcome = training.finish(words, env=dict(device2, SENTINEL_FAST="40%", SENTINEL_SUMMARY=str(summary)))
+    outcome = training.finish(words, env=dict(device, SENTINEL_FAST="40%", SENTINEL_SUMMARY=str(summary)))
     assert outcome.status == 0, outcome.err
     assert outcome.out == plain.out
     told = training.read_json(summary)
@@ -259,9 +268,9 @@ for words in (dict(foreach=True), dict(fused=True), dict(), dict(foreach=False))
 """
 
 
-def test_where_groups_have_another_shape_it_is_refused_too(torch2, device2):
+def test_where_groups_have_another_shape_it_is_refused_too(python, device):
     """As in PyTorch 2.0; there what is not said is foreach on a GPU."""
-    outcome = training.finish([torch2, "-c", OTHER_GROUPS, TRAINING], env=device2)
+    outcome = training.finish([python, "-c", OTHER_GROUPS, TRAINING], env=device)
     assert outcome.status == 0, outcome.err
     *refused, made = outcome.out.splitlines()
     assert made == "made {'foreach': False}" and len(refused) == 3
@@ -446,9 +455,9 @@ print("reduced")
 """
 
 
-def test_collectives_are_refused(torch2, device2):
+def test_collectives_are_refused(python, device):
     """Before a group of the device's is made; and what a group of the processor's is given."""
-    outcome = training.finish([torch2, "-c", GROUPS, TRAINING], env=device2)
+    outcome = training.finish([python, "-c", GROUPS, TRAINING], env=device)
     lines = outcome.out.splitlines()
     assert [line.split(" cannot be used on a GPU under Sentinel")[0] for line in lines[:-1]] == [
         *(f"init_process_group(): the backend {wrong}" for wrong in ("nccl", "cuda:nccl", "cuda:gloo", "mpi",

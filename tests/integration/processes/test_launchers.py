@@ -25,20 +25,20 @@ def steps_of(summary):
     return len(training.read_json(summary)["steps"])
 
 
-def test_a_module(sentinel, torch2, tmp_path):
-    outcome = sentinel("run", "--fast", "40M", "--summary", tmp_path / "s.json", "--", torch2, "-m", "two_ranks",
+def test_a_module(sentinel, python, tmp_path):
+    outcome = sentinel("run", "--fast", "40M", "--summary", tmp_path / "s.json", "--", python, "-m", "two_ranks",
                        cwd=CASES)
     assert outcome.status == 0, outcome.err
-    assert outcome.out == plain_of(torch2, "-m", "two_ranks", cwd=CASES)
+    assert outcome.out == plain_of(python, "-m", "two_ranks", cwd=CASES)
     assert steps_of(tmp_path / "s.json") == 8
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_torchrun(ranks, sentinel, torch2, tmp_path):
+def test_torchrun(ranks, sentinel, python, tmp_path):
     outcome = sentinel("run", "--fast", "40M", "--summary", tmp_path / "s.json", "-o", tmp_path / "p.sentinel", "--",
-                       torch2, *torchrun(ranks), timeout=300)
+                       python, *torchrun(ranks), timeout=300)
     assert outcome.status == 0, outcome.err
-    assert outcome.out == plain_of(torch2, *torchrun(ranks))
+    assert outcome.out == plain_of(python, *torchrun(ranks))
     ends = [""] if ranks == 1 else [".rank0", ".rank1"]
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted(
         [f"s{end}.json" for end in ends] + [f"p{end}.sentinel" for end in ends])
@@ -50,26 +50,26 @@ def test_torchrun(ranks, sentinel, torch2, tmp_path):
         assert limits == [40 << 20] * 2  # BYTES are each rank's
 
 
-def test_a_name_with_the_rank(sentinel, torch2, tmp_path):
-    outcome = sentinel("run", "--fast", "40M", "--summary", tmp_path / "s-%r.json", "--", torch2, *torchrun(2),
+def test_a_name_with_the_rank(sentinel, python, tmp_path):
+    outcome = sentinel("run", "--fast", "40M", "--summary", tmp_path / "s-%r.json", "--", python, *torchrun(2),
                        timeout=300)
     assert outcome.status == 0 and "would all write" not in outcome.err, outcome.err
     assert sorted(file.name for file in tmp_path.iterdir()) == ["s-0.json", "s-1.json"]
 
 
-def test_record_of_two_ranks(sentinel, torch2, tmp_path):
+def test_record_of_two_ranks(sentinel, python, tmp_path):
     """`record` finds what each of them has written."""
-    outcome = sentinel("record", "-o", tmp_path / "p.sentinel", "--", torch2, *torchrun(2), timeout=300)
+    outcome = sentinel("record", "-o", tmp_path / "p.sentinel", "--", python, *torchrun(2), timeout=300)
     assert outcome.status == 0, outcome.err
     assert sorted(file.name for file in tmp_path.iterdir()) == ["p.rank0.sentinel", "p.rank1.sentinel"]
 
 
 @pytest.fixture(scope="session")
-def beside_torch2(torch2, tmp_path_factory):
-    """beside_torch2("accelerate", ...): a folder with packages that PyTorch 2's environment does not have."""
+def beside_torch(python, tmp_path_factory):
+    """beside_torch("accelerate", ...): a folder with packages that the tests' environment does not have."""
     def install(*packages):
         folder = tmp_path_factory.mktemp("packages")
-        done = subprocess.run([torch2, "-m", "pip", "install", "--quiet", "--no-deps", "--target", folder, *packages],
+        done = subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", "--target", folder, *packages],
                               capture_output=True, text=True)
         if done.returncode != 0:
             pytest.skip(f"{packages[0]} cannot be installed: {done.stderr.strip().splitlines()[-1]}")
@@ -86,10 +86,10 @@ IPYTHON = ("ipykernel", "ipython", "jupyter_client", "jupyter_core", "traitlets"
            "stack_data", "executing", "asttokens", "pure_eval", "ipython_pygments_lexers")
 
 
-def test_accelerate(sentinel, torch2, beside_torch2, tmp_path):
-    command = [torch2, "-m", "accelerate.commands.launch", "--cpu", "--num_machines", "1", "--mixed_precision", "no",
+def test_accelerate(sentinel, python, beside_torch, tmp_path):
+    command = [python, "-m", "accelerate.commands.launch", "--cpu", "--num_machines", "1", "--mixed_precision", "no",
                "--dynamo_backend", "no", "--num_processes", "1", "--num_cpu_threads_per_process", "1", SCRIPT]
-    env = {"PYTHONPATH": str(beside_torch2(*ACCELERATE)), "HF_HOME": str(tmp_path / "hf")}
+    env = {"PYTHONPATH": str(beside_torch(*ACCELERATE)), "HF_HOME": str(tmp_path / "hf")}
     plain = training.finish(command, env=env)
     assert plain.status == 0, plain.err
     outcome = sentinel("run", "--fast", "40M", "--summary", tmp_path / "s.json", "--", *command, env=env,
@@ -99,12 +99,12 @@ def test_accelerate(sentinel, torch2, beside_torch2, tmp_path):
     assert steps_of(tmp_path / "s.json") == 8
 
 
-def test_uv(sentinel, torch2, tmp_path, beside_torch2):
-    uv = shutil.which("uv") or beside_torch2("uv") / "bin" / "uv"
+def test_uv(sentinel, python, tmp_path, beside_torch):
+    uv = shutil.which("uv") or beside_torch("uv") / "bin" / "uv"
     outcome = sentinel("run", "--fast", "40M", "--summary", tmp_path / "s.json", "--", uv, "run", "--no-project",
-                       "--python", torch2, "python", SCRIPT, env={"UV_CACHE_DIR": str(tmp_path / "cache")})
+                       "--python", python, "python", SCRIPT, env={"UV_CACHE_DIR": str(tmp_path / "cache")})
     assert outcome.status == 0, outcome.err
-    assert outcome.out == plain_of(torch2, SCRIPT)
+    assert outcome.out == plain_of(python, SCRIPT)
     assert steps_of(tmp_path / "s.json") == 8
 
 
@@ -124,12 +124,12 @@ sys.exit(reply["content"]["status"] != "ok")
 """
 
 
-def test_an_ipython_kernel(sentinel, torch2, beside_torch2, tmp_path):
+def test_an_ipython_kernel(sentinel, python, beside_torch, tmp_path):
     """The kernel runs below the program that asks it, in a session of its own."""
-    env = {"PYTHONPATH": str(beside_torch2(*IPYTHON)), "IPYTHONDIR": str(tmp_path / "i"),
+    env = {"PYTHONPATH": str(beside_torch(*IPYTHON)), "IPYTHONDIR": str(tmp_path / "i"),
            "JUPYTER_RUNTIME_DIR": str(tmp_path / "j")}
-    outcome = sentinel("run", "--fast", "40M", "--summary", tmp_path / "s.json", "--", torch2, "-c", KERNEL, SCRIPT,
+    outcome = sentinel("run", "--fast", "40M", "--summary", tmp_path / "s.json", "--", python, "-c", KERNEL, SCRIPT,
                        env=env)
     assert outcome.status == 0, outcome.err
-    assert outcome.out == plain_of(torch2, SCRIPT)
+    assert outcome.out == plain_of(python, SCRIPT)
     assert steps_of(tmp_path / "s.json") == 8
