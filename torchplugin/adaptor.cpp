@@ -29,7 +29,10 @@ EXPORT int sentinel_torch_attach(int on_gpu) {
           .needsOutputs(gpu >= 0)
           .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION,
                    at::RecordScope::USER_SCOPE}));
-  if (gpu < 0) return 0;
+  if (gpu < 0) {
+    observers.add(told);
+    return 0;
+  }
   observers.add(told, at::addGlobalCallback(at::RecordFunctionCallback(&start_untold, &end_untold)
                                                 .scopes({at::RecordScope::FUNCTION,
                                                          at::RecordScope::BACKWARD_FUNCTION})));
@@ -99,6 +102,12 @@ EXPORT int sentinel_torch_pin(const void* storage) {
   return sentinel_pin(storage);
 }
 
+// From Python, where that may have changed: whether ops and layers are told from now on.
+EXPORT int sentinel_torch_tells() {
+  observers.choose();
+  return observers.tell() ? 1 : 0;
+}
+
 // From Python, before a process group is made: what collectives are given has to be seen.
 EXPORT void sentinel_torch_tell_always() { observers.tell_always(); }
 
@@ -122,11 +131,12 @@ EXPORT void sentinel_torch_model(const char* name, std::size_t batch) {
 // From Python, when the program makes an optimizer.
 EXPORT void sentinel_torch_optimizer() { unmarked.optimizer_made(); }
 
-EXPORT void sentinel_torch_step() {
-  if (in_child) return;
+// 1: the next step's ops and layers are told; 0: nothing is wanted of them.
+EXPORT int sentinel_torch_step() {
+  if (in_child) return 0;
   thread.trains = true;
   unmarked.marked();
   next_step();
   sentinel_step();
-  if (gpu >= 0) observers.choose();
+  return sentinel_torch_tells();
 }

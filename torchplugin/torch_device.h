@@ -26,6 +26,8 @@ EXPORT void sentinel_torch_gpu_free(void* address, ssize_t bytes, int device, vo
 
 namespace {
 
+void made_memory();  // torch_observers.h
+
 // Tests build with it: there the processor's PyTorch takes the device's part, in the memory of a
 // driver's library of their own.
 #ifdef SENTINEL_TORCH_FAKE_GPU
@@ -76,6 +78,7 @@ class Allocator final : public c10::Allocator {
                              : sentinel_malloc(bytes);
     if (address == nullptr && bytes != 0) throw std::bad_alloc();
     if (address != nullptr) c10::profiledCPUMemoryReporter().New(address, bytes);
+    if (!kFakeGpu) made_memory();
     return {address, address, &deallocate, c10::Device(c10::DeviceType::CPU)};
   }
 };

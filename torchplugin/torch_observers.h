@@ -13,6 +13,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -202,34 +203,42 @@ void end_untold(const at::RecordFunction& fn, at::ObserverContext*) {
   if (--thread.inside == 0) sentinel_op_untold(0);
 }
 
-// One of the two observers is on. They are exchanged at a step's border, and when memory gets short
-// in between, for what begins next. Meanwhile both may see an op.
+// One of the two observers is on; on the processor nobody observes what is not told. They are
+// exchanged at a step's border, and when memory gets short in between, for what begins next.
+// Meanwhile both may see an op.
 class Observers {
  public:
   void tell_always() {
     always_ = true;
     choose();
   }
+  void add(at::CallbackHandle told) { told_ = told; }
   void add(at::CallbackHandle told, at::CallbackHandle untold) {
     told_ = told, untold_ = untold;
-    at::disableCallback(untold_);
+    at::disableCallback(*untold_);
   }
+  bool tell() const { return tells_.load(std::memory_order_relaxed); }
   void choose() {
     const bool told = always_ || sentinel_wants_ops() != 0;
     if (told == tells_.load(std::memory_order_relaxed)) return;
     const std::lock_guard guard(lock_);
-    if (told == tells_) return;
-    at::reenableCallback(told ? told_ : untold_);
-    at::disableCallback(told ? untold_ : told_);
+    if (told == tells_ || !told_) return;
+    if (told || untold_) at::reenableCallback(told ? *told_ : *untold_);
+    if (!told || untold_) at::disableCallback(told ? *untold_ : *told_);
     tells_ = told;
   }
 
  private:
   std::mutex lock_;
   std::atomic<bool> tells_ = true, always_ = false;
-  at::CallbackHandle told_ = 0, untold_ = 0;
+  std::optional<at::CallbackHandle> told_, untold_;
 };
 Observers observers;
+
+// On the processor, after each allocation: it may be the one by which memory gets short.
+void made_memory() {
+  if (!observers.tell()) observers.choose();
+}
 
 std::unique_ptr<at::ObserverContext> start(const at::RecordFunction& fn) {
   if (in_child) return nullptr;

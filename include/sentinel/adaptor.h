@@ -34,10 +34,11 @@ SENTINEL_API int sentinel_attach(const char* framework, int order);
  * are overwritten may always be named. */
 SENTINEL_API int sentinel_wants_tensors(void);
 
-/* 0, on a GPU, from a sentinel_step() on: nothing leaves fast memory, so ops need not be told but
- * for sentinel_compute_on() and that one begins (1) and ends (0), which takes no lock. It may be 1
- * again after any allocation: the ops that begin after that have to be told. sentinel_op_untold(1)
- * answers 0, or -EAGAIN where that has come true already: the op has to be told, or must not run.
+/* 0, from a sentinel_step() on: nothing leaves fast memory, so ops and layers need not be told. It
+ * may be 1 again after any allocation, and from a profile's start on: the ops that begin after that
+ * have to be told. On a GPU, for an op that is not, sentinel_compute_on() is called, and that it
+ * begins (1) and ends (0), which takes no lock. sentinel_op_untold(1) answers 0, or -EAGAIN where
+ * that has come true already: the op has to be told, or must not run.
  */
 SENTINEL_API int sentinel_wants_ops(void);
 SENTINEL_API int sentinel_op_untold(int begins);

@@ -21,37 +21,6 @@ void DeviceLane::computed() {
   if (--computing_ == 0) engine_.launching(false);
 }
 
-void DeviceLane::rest(bool settled) {
-  const bool told =
-      still_ || !std::exchange(untold_, false);  // whole steps before, of a known kind
-  if (device_ == nullptr || !settled || !told) return stir();
-  if (!still_) still_ = keeps_all_ = device_->keep_all(true);
-  untold_ = still_;
-}
-
-// An untold op counts itself and then asks whether all is kept; this says that it is not and then
-// asks for the count. In one order of all four, at least one of the two sees the other.
-void DeviceLane::keep_all_no_more() {
-  keeps_all_ = false;
-  if (untold_ops_ != 0)
-    keeps_all_ = true;
-  else
-    device_->keep_all(false);
-}
-
-bool DeviceLane::untold(bool begins, std::mutex& lock) noexcept {
-  if (!begins) {
-    --untold_ops_;
-    return true;
-  }
-  ++untold_ops_;
-  if (keeps_all_) return true;
-  const std::lock_guard guard(lock);  // op_is_told() may be about to find this op
-  if (keeps_all_) return true;
-  --untold_ops_;
-  return false;
-}
-
 void DeviceLane::hold(LiveTensor& tensor) {
   tensor.held = true;
   device_->pin(tensor.address, tensor.bytes);

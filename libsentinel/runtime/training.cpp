@@ -39,6 +39,7 @@ Training::Training(const SessionOptions& options, std::string framework, OpOrder
       space_(engine),
       limit_(options_, engine, driver, summary_, voice_),
       lane_(engine),
+      stillness_(engine),
       recording_(order),
       counting_(options_, engine, driver, recording_.recorder(), voice_),
       profile_(options_, std::move(framework), recording_.recorder(), counting_, summary_, voice_),
@@ -89,17 +90,29 @@ void Training::end_step() {
     end_profile_step();
   else if (phases_.is(State::warmup))
     end_warmup_step();
-  else if (phases_.is(State::steady) && lane_.step_was_untold())
+  else if (phases_.is(State::steady) && stillness_.step_was_untold())
     log_.step_ended("steady", follower_.accesses(), true);
   else if (phases_.is(State::steady))
     end_steady_step();
   phases_.step_over();
   follower_.take_over();
-  lane_.rest(phases_.is(State::steady) && follower_.moves_nothing() && !phases_.paged() &&
-             !follower_.diverged() && !recording_.on() && !counting_.active() &&
-             !phases_.counts_next());
+  stillness_.rest(may_rest());
   begin_step();
   if (phases_.take_count()) count_step();
+}
+
+// Nothing moves, and nobody wants to know of the next step. On the processor, besides: within a
+// limit there is room to spare, and no op's end has to look at the memory cgroup. Where slow memory
+// is used in place, each op's accesses are counted.
+bool Training::may_rest() const {
+  if (recording_.on() || counting_.active() || phases_.counts_next() || phases_.paged())
+    return false;
+  const bool planned =
+      phases_.is(State::steady) && follower_.moves_nothing() && !follower_.diverged();
+  if (!engine_.guarded()) return planned;
+  if (engine_.in_place() != nullptr || limit_.within_cgroup()) return false;
+  return (planned || phases_.is(State::idle)) &&
+         Stillness::has_room(space_.most_live_bytes(), limit_.bytes());
 }
 
 void Training::end_warmup_step() {
@@ -254,7 +267,7 @@ void Training::adopt_plan(Profile profile, Plan plan) {
 
 int Training::start_profile() {
   if (phases_.manual()) return -EALREADY;
-  lane_.stir();
+  stillness_.stir();
   counting_.end();  // of a step that was chosen by itself
   log_.stop_watching();
   phases_.begin_by_hand();
@@ -281,7 +294,7 @@ int Training::end_profile() {
 
 void Training::give_up(const std::string& why) {
   if (phases_.is(State::idle)) return;
-  lane_.stir();
+  stillness_.stir();
   counting_.end();
   log_.tally().gives_up();
   voice_.say(why);

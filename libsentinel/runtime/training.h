@@ -27,6 +27,7 @@
 #include "runtime/step/space.h"
 #include "runtime/step_log.h"
 #include "runtime/step_phases.h"
+#include "runtime/stillness.h"
 
 namespace sentinel {
 
@@ -39,7 +40,8 @@ class Training {
   Space& space() { return space_; }
   FastLimit& limit() { return limit_; }
   DeviceLane& lane() { return lane_; }
-  const DeviceLane& lane() const { return lane_; }
+  Stillness& stillness() { return stillness_; }
+  const Stillness& stillness() const { return stillness_; }
   Recording& recording() { return recording_; }
   const Recording& recording() const { return recording_; }
   Counting& counting() { return counting_; }
@@ -70,6 +72,7 @@ class Training {
   void forget_files(bool alike);
   void count_step();
   void plan_another();
+  bool may_rest() const;
   bool manages() const { return phases_.paged() || follower_.has_plans(); }
   void adopt(Profile);  // plans, and goes on under the plan
   void adopt_plan(Profile, Plan);
@@ -81,6 +84,7 @@ class Training {
   Summary summary_;
   FastLimit limit_;
   DeviceLane lane_;
+  Stillness stillness_;
   Recording recording_;
   Counting counting_;
   StepProfile profile_;

@@ -13,6 +13,7 @@ import sys
 import weakref
 
 _before, _after = {}, {}
+profile_begins = []  # called when the program begins a profile
 
 
 def before(name, callback):

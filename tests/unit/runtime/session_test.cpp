@@ -1,4 +1,5 @@
-// A session whose ops run at the same time, in an order of each step's own.
+// A session on the processor: ops that run at the same time, in an order of each step's own; and ops
+// that nobody wants to know of.
 #include "runtime/session.h"
 
 #include <gtest/gtest.h>
@@ -93,16 +94,21 @@ class Training {
   std::atomic<std::size_t> wrong_ = 0;
 };
 
-TEST(SessionInAnyOrder, WhatThreadsWriteIsWhatTheyFind) {
-  const auto summary =
-      std::filesystem::path(testing::TempDir()) / ("session-" + std::to_string(getpid()) + ".json");
+SessionOptions quiet_run() {
   SessionOptions options = options_from_environment();
   options.mode = Mode::run;
-  options.summary = summary;
   options.machine = "a100-g10";
   options.counting.source = "ops";
   options.quiet = true;
   options.tiers.arena_bytes = 16_GiB;
+  return options;
+}
+
+TEST(SessionInAnyOrder, WhatThreadsWriteIsWhatTheyFind) {
+  const auto summary =
+      std::filesystem::path(testing::TempDir()) / ("session-" + std::to_string(getpid()) + ".json");
+  SessionOptions options = quiet_run();
+  options.summary = summary;
   options.fast.percent = 40;
   Session* session = nullptr;  // never destroyed: a session lives as long as its process
   try {
@@ -123,6 +129,94 @@ TEST(SessionInAnyOrder, WhatThreadsWriteIsWhatTheyFind) {
   EXPECT_GT(last["promoted_bytes"], 0);
   EXPECT_GT(last["demoted_bytes"], 0);
   EXPECT_EQ(written["plans"], 1) << "the order is no kind of step";
+}
+
+// --- ops that need not be told
+
+class SessionAtRest : public testing::Test {
+ protected:
+  void begin(SessionOptions options) {
+    try {
+      session_ = new Session(std::move(options), "test", OpOrder::sequence);
+    } catch (const Error& error) {
+      GTEST_SKIP() << error.what();
+    }
+    weights_ = made();
+    fill(weights_, 0);
+  }
+
+  // Its ops make a tensor each, and update the weights.
+  void step() {
+    std::vector<std::uint64_t*> all;
+    for (std::size_t op = 0; op < kOps; ++op) {
+      session_->op_start("op", Phase::forward, nullptr);
+      if (session_->wants_tensors())
+        session_->op_tensor(weights_, kBytes, SENTINEL_READ | SENTINEL_WRITE);
+      session_->op_run();
+      EXPECT_TRUE(holds(weights_, updates_));
+      fill(all.emplace_back(made()), op);
+      fill(weights_, ++updates_);
+      session_->op_end();
+    }
+    for (std::size_t op = 0; op < kOps; ++op) {
+      EXPECT_TRUE(holds(all[op], op));
+      session_->release(all[op]);
+    }
+    session_->step_end();
+  }
+
+  // Until ops are told no more; false: they still are.
+  bool rests_within(int steps) {
+    while (steps-- > 0 && session_->wants_ops()) step();
+    return !session_->wants_ops();
+  }
+
+  std::uint64_t* made() { return static_cast<std::uint64_t*>(session_->allocate(kBytes)); }
+
+  static constexpr std::size_t kBytes = kWords * sizeof(std::uint64_t);
+  Session* session_ = nullptr;  // never destroyed: a session lives as long as its process
+  std::uint64_t* weights_ = nullptr;
+  std::uint64_t updates_ = 0;
+};
+
+TEST_F(SessionAtRest, NobodyIsToldWhereNothingCanLeave) {
+  begin(quiet_run());
+  ASSERT_TRUE(rests_within(8));
+  EXPECT_FALSE(session_->wants_tensors());
+  for (int i = 0; i < 3; ++i) step();
+  EXPECT_FALSE(session_->wants_ops());
+}
+
+TEST_F(SessionAtRest, AProfileThatTheProgramBeginsIsTold) {
+  begin(quiet_run());
+  ASSERT_TRUE(rests_within(8));
+  ASSERT_EQ(session_->start_profile(), 0);
+  EXPECT_TRUE(session_->wants_ops());
+  step();
+  ASSERT_EQ(session_->end_profile(), 0);
+  EXPECT_TRUE(rests_within(4));
+}
+
+TEST_F(SessionAtRest, OpsAreToldAgainBeforeMemoryGetsShort) {
+  auto options = quiet_run();
+  options.fast.bytes = 256_MiB;  // a step has 24 tensors of 4 MiB, and the weights
+  begin(std::move(options));
+  ASSERT_TRUE(rests_within(8));
+  std::vector<std::uint64_t*> kept;
+  for (; !session_->wants_ops() && kept.size() < 64; fill(kept.back(), kept.size()))
+    kept.push_back(made());
+  EXPECT_GE(kept.size() + 1, 7 * 256 / 8 / 4);
+  EXPECT_LT(kept.size() + 1, 256 / 4);
+  for (int i = 0; i < 3; ++i) step();
+  EXPECT_TRUE(session_->wants_ops());
+  for (std::size_t i = 0; i < kept.size(); ++i) EXPECT_TRUE(holds(kept[i], i + 1));
+}
+
+TEST_F(SessionAtRest, StepsThatMoveAreTold) {
+  auto options = quiet_run();
+  options.fast.percent = 50;
+  begin(std::move(options));
+  EXPECT_FALSE(rests_within(8));
 }
 
 }  // namespace

@@ -53,42 +53,55 @@ def attach(torch):
         _torch_gpu.manage(torch, core, adaptor)
     if not watched:  # an allocator and nothing else
         return
-    hooks = [_find_layers(torch, adaptor), _find_steps(adaptor)]
+    layers = _Layers(torch, adaptor)
+    _attach.profile_begins.append(lambda: layers.listen(adaptor.sentinel_torch_tells()))
+    hooks = [layers, _find_steps(adaptor, layers)]
     _refuse_compile(torch, core, hooks)
 
 
-def _find_layers(torch, adaptor):
+class _Layers:
     """A layer begins at a module that owns a weight of two or more dimensions, and lasts until the
-    next begins. Its name is the module's path in the model that was called."""
-    names = weakref.WeakKeyDictionary()
-    heavy = weakref.WeakKeyDictionary()
-    adaptor.sentinel_torch_layer.argtypes = [ctypes.c_char_p]
-    adaptor.sentinel_torch_model.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
-    known = False
+    next begins. Its name is the module's path in the model that was called. Where nothing is told, nobody listens."""
 
-    def owns_weight(module):
-        return any(p is not None and p.dim() >= 2 for p in module.parameters(recurse=False))
+    def __init__(self, torch, adaptor):
+        self._register = torch.nn.modules.module.register_module_forward_pre_hook
+        self._adaptor = adaptor
+        self._names, self._heavy = weakref.WeakKeyDictionary(), weakref.WeakKeyDictionary()
+        self._known = self._gone = False
+        self._hook = None
+        adaptor.sentinel_torch_layer.argtypes = [ctypes.c_char_p]
+        adaptor.sentinel_torch_model.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+        self.listen(True)
 
-    def before(module, inputs):
-        nonlocal known
-        if not known:  # the first module called is the model, its input's first dimension the batch
-            known = True
+    def listen(self, wanted):
+        if wanted and self._hook is None and not self._gone:
+            self._hook = self._register(self._begins)
+        elif not wanted and self._hook is not None:
+            self._hook.remove()
+            self._hook = None
+
+    def remove(self):
+        """For good."""
+        self.listen(False)
+        self._gone = True
+
+    def _begins(self, module, inputs):
+        if not self._known:  # the first module called is the model, its input's first dimension the batch
+            self._known = True
             shape = getattr(inputs[0], "shape", None) if inputs else None
-            adaptor.sentinel_torch_model(type(module).__name__.encode(), shape[0] if shape else 0)
-        if module not in names:
+            self._adaptor.sentinel_torch_model(type(module).__name__.encode(), shape[0] if shape else 0)
+        if module not in self._names:
             prefix = type(module).__name__
             for path, child in module.named_modules():
-                names.setdefault(child, f"{path or prefix}")
-        if module not in heavy:
-            heavy[module] = owns_weight(module)
-        if heavy[module]:
-            adaptor.sentinel_torch_layer(names[module].encode())
-
-    return torch.nn.modules.module.register_module_forward_pre_hook(before)
+                self._names.setdefault(child, f"{path or prefix}")
+        if module not in self._heavy:
+            self._heavy[module] = any(p is not None and p.dim() >= 2 for p in module.parameters(recurse=False))
+        if self._heavy[module]:
+            self._adaptor.sentinel_torch_layer(self._names[module].encode())
 
 
-def _find_steps(adaptor):
-    steps = _attach.Steps(adaptor.sentinel_torch_step)
+def _find_steps(adaptor, layers):
+    steps = _attach.Steps(lambda: layers.listen(adaptor.sentinel_torch_step()))
     optim = sys.modules["torch.optim.optimizer"]  # the package hides the module behind its class
     make = optim.Optimizer.__init__
 
