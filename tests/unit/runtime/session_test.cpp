@@ -1,5 +1,5 @@
-// A session on the processor: ops that run at the same time, in an order of each step's own; and ops
-// that nobody wants to know of.
+// A session on the processor: ops that run at the same time, in an order of each step's own; and
+// ops that nobody wants to know of.
 #include "runtime/session.h"
 
 #include <gtest/gtest.h>
