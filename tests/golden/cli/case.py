@@ -1,6 +1,7 @@
 """All cases have this in common: a folder, the command, its screens, and small inputs."""
 import os
 import pathlib
+import resource
 import subprocess
 import sys
 import tempfile
@@ -53,6 +54,12 @@ def chain(layers=12, size=1 << 20):
         reads = [layers - 1 - k] + ([layers + k - 1] if k else [])
         lines.append(op % (layers + k, "backward", reads, layers + k, "backward"))
     return "\n".join(lines) + "\n"
+
+
+def processor_s():
+    """Processor seconds of the commands that have ended. What else runs meanwhile makes nothing of it."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 class Case(unittest.TestCase):

@@ -12,9 +12,8 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import time
 
-from case import Case, MACHINE, SENTINEL, TRACE
+from case import Case, MACHINE, SENTINEL, TRACE, processor_s
 
 
 class Hostile(Case):
@@ -218,9 +217,9 @@ class Hostile(Case):
                 database.execute("UPDATE sqlite_schema SET sql = ? WHERE name = 'layers'",
                                  (f"CREATE TABLE layers (id INTEGER PRIMARY KEY, {columns})",))
                 database.close()
-                began = time.monotonic()
+                began = processor_s()
                 self.fails(1, "its tables are not those of a profile", "report", "computed")
-                self.assertLess(time.monotonic() - began, 5)
+                self.assertLess(processor_s() - began, 5)
 
     def test_doctor_takes_no_module_from_the_current_folder(self):
         for name in ("torch/__init__", "torch/version", "csv", "email", "os", "importlib"):
@@ -400,11 +399,11 @@ class Hostile(Case):
                                for k in range(ops)], backward=0.5)
         for policy in ("superneurons", "capuchin", "auto"):
             with self.subTest(policy):
-                began = time.monotonic()
+                began = processor_s()
                 result = self.run_it("simulate", trace, "--machine", "a100-g10", "--fast", "40%", "--policy", policy,
                                      "--time-limit", "1", "--steps", "1", "--json")
                 row = json.loads(result.stdout)["results"][0]
-                self.assertLess(time.monotonic() - began, 5)  # reading and simulating take one
+                self.assertLess(processor_s() - began, 5)  # reading and simulating take one
                 self.assertTrue(row["feasible"] or "its time ended" in row["reason"], row)
 
     def test_a_program_without_a_choice_prints_nothing(self):
