@@ -6,6 +6,23 @@ GPU = pathlib.Path(__file__).resolve().parents[2] / "gpu"
 sys.path.insert(0, str(GPU))  # its modules
 
 
+# As much of Triton's package as PyTorch asks for, where one can be imported.
+TRITON_PACKAGE = """import types
+__version__ = "3.0.0"
+language = types.SimpleNamespace(dtype=type("dtype", (), {}))
+"""
+
+
+def write_triton(folder, module, text):
+    """A stand-in that has one module of Triton's. Returns the environment in which it is found."""
+    module = folder / "triton" / module
+    module.parent.mkdir(parents=True)
+    (folder / "triton" / "__init__.py").write_text(TRITON_PACKAGE)
+    (module.parent / "__init__.py").touch()
+    module.write_text(text)
+    return dict(PYTHONPATH=str(folder))
+
+
 def write_program(path, text, interpreter=sys.executable):
     path.write_text(f"#!{interpreter}\n{text}")
     path.chmod(0o755)

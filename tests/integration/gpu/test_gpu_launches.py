@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 import training
+from gpu_stand_ins import write_triton
 from test_torch_gpu import TRAINING, expect_same
 from torch_libraries import compiled
 
@@ -79,11 +80,7 @@ class CompiledKernel:
 @pytest.fixture
 def triton(tmp_path):
     """Where a stand-in for it lies."""
-    (tmp_path / "triton" / "compiler").mkdir(parents=True)
-    for package in ("triton", "triton/compiler"):
-        (tmp_path / package / "__init__.py").touch()
-    (tmp_path / "triton" / "compiler" / "compiler.py").write_text(COMPILER)
-    return dict(PYTHONPATH=str(tmp_path))
+    return write_triton(tmp_path, "compiler/compiler.py", COMPILER)
 
 
 def test_a_compiled_kernel_of_triton_finds_what_it_uses(python, device, triton, tmp_path):

@@ -35,7 +35,7 @@ def test_plain_pytorch_looks_for_its_largest_batch(python):
 def cases(python, sentinel, *names):
     words = [sys.executable, GPU / "torch_test.py", "--sentinel", sentinel, "--python", python, "--device", "cpu",
              "--cases", ",".join(names)]
-    return subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=140)
+    return subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=300)
 
 
 def test_programs_print_the_same_in_a_share_of_their_memory(python, build):

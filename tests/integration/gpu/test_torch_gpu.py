@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 import training
+from gpu_stand_ins import write_triton
 
 TRAINING = pathlib.Path(__file__).resolve().parents[1] / "scripts" / "gpu_training.py"
 LAUNCHES = TRAINING.with_name("gpu_launches.py")
@@ -241,13 +242,13 @@ def test_an_optimizer_of_all_weights_at_once_trains_in_a_share(optimizer, python
     assert len(steady) >= 3 and all(step["promoted_bytes"] > 0 for step in steady)
 
 
-def test_where_nobody_groups_an_optimizer_of_all_weights_is_refused(python, device):
+def test_where_nobody_groups_an_optimizer_of_all_weights_is_refused(torch1, device1):
     """PyTorch 1.13 has no such function to ask."""
-    words = [python, TRAINING, "--batch", "64", "--steps", "1"]
-    outcome = training.finish([*words, "--optimizer", "adam-foreach"], env=device)
+    words = [torch1, TRAINING, "--batch", "64", "--steps", "1"]
+    outcome = training.finish([*words, "--optimizer", "adam-foreach"], env=device1)
     assert outcome.status == 1 and "Adam: how PyTorch 1.13" in outcome.err, outcome.err
     assert "give foreach=False and fused=False" in outcome.err
-    outcome = training.finish([*words, "--optimizer", "sgd"], env=device)
+    outcome = training.finish([*words, "--optimizer", "sgd"], env=device1)
     assert outcome.status == 0, outcome.err
 
 
@@ -295,13 +296,7 @@ class JITFunction:
 @pytest.fixture
 def triton(tmp_path):
     """triton(its launcher's text): where a stand-in lies."""
-    def make(text=TRITON):
-        for package in ("triton", "triton/runtime"):
-            (tmp_path / package).mkdir()
-            (tmp_path / package / "__init__.py").touch()
-        (tmp_path / "triton" / "runtime" / "jit.py").write_text(text)
-        return dict(PYTHONPATH=str(tmp_path))
-    return make
+    return lambda text=TRITON: write_triton(tmp_path, "runtime/jit.py", text)
 
 
 def expect_same(interpreter, device, place, way, share, tmp_path):
