@@ -30,7 +30,7 @@ std::pair<GpuEngine::Index, GpuEngine::Index> GpuEngine::blocks_of(std::uintptr_
 GpuEngine::GpuEngine(Driver& driver, const PoolOptions& options)
     : driver_(driver),
       monitor_(driver),
-      streams_(driver),
+      streams_(driver, options.queued),
       blocks_(round_up(options.granule_bytes, driver.granularity()), options.arena_bytes, clock_),
       chunks_(driver, monitor_, blocks_.granule(), options.spare_bytes, clock_),
       places_(streams_),
@@ -55,6 +55,7 @@ GpuEngine::GpuEngine(Driver& driver, const PoolOptions& options)
   streams_.open();
   thread_ = start(&pool::Helpers::see_copies_out);
   end_thread_ = start(&pool::Helpers::see_dead_out);
+  queue_thread_ = start(&pool::Helpers::see_queue_drain);
 }
 
 HostStore::Events GpuEngine::store_events() {
@@ -91,8 +92,7 @@ GpuEngine::~GpuEngine() {
     monitor_.engine_ends();
     monitor_.wake_helpers();
   }
-  thread_.join();
-  end_thread_.join();
+  for (auto* thread : {&thread_, &end_thread_, &queue_thread_}) thread->join();
   places_.store().stop();
   checked([this] {
     streams_.synchronize();

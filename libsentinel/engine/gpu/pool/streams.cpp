@@ -6,7 +6,8 @@
 namespace sentinel::gpu::pool {
 
 void Streams::open() {
-  for (Stream* stream : {&in_, &out_, &join_}) *stream = driver_.make_stream();
+  for (OwnStream* stream : {&in_, &out_}) stream->open(driver_.make_stream());
+  join_ = driver_.make_stream();
 }
 
 void Streams::synchronize() {
@@ -15,11 +16,12 @@ void Streams::synchronize() {
 }
 
 void Streams::destroy_events() {
+  for (OwnStream* stream : {&in_, &out_}) stream->forget_marks();
   for (Event event : events_) driver_.destroy_event(event);
 }
 
 void Streams::destroy_streams() {
-  for (Stream stream : {in_, out_, join_}) driver_.destroy_stream(stream);
+  for (Stream stream : {in_.get(), out_.get(), join_}) driver_.destroy_stream(stream);
 }
 
 // For what is launched next. A stream that is new here begins behind all that was launched on
@@ -38,8 +40,31 @@ void Streams::forget(Stream stream) {
   forgot_ = !computing_.empty();  // else who comes next begins behind it
 }
 
-void Streams::bring_back(std::uintptr_t address, std::uint64_t bytes, Stream stream, Mark& mark) {
-  if (driver_.bring_back(address, bytes, stream)) mark = record(stream);
+bool Streams::has_room(OwnStream& stream, bool demanded) {
+  const auto most = demanded ? 2 * most_ : most_;
+  if (stream.commands() < most) return true;
+  while (const Mark oldest = stream.oldest()) {
+    if (!done(oldest)) break;
+    stream.oldest_has_happened();
+  }
+  return stream.commands() < most;
+}
+
+void Streams::copy(void* to, const void* from, std::uint64_t bytes, OwnStream& stream) {
+  driver_.copy(to, from, bytes, stream.get());
+  stream.given();
+}
+
+void Streams::wait(OwnStream& stream, const Mark& mark) {
+  driver_.wait(stream.get(), mark.get());
+  stream.given();
+}
+
+void Streams::bring_back(std::uintptr_t address, std::uint64_t bytes, OwnStream& stream,
+                         Mark& mark) {
+  if (!driver_.bring_back(address, bytes, stream.get())) return;
+  stream.given();
+  mark = record(stream);
 }
 
 void Streams::await(Mark& mark) {
@@ -50,17 +75,26 @@ void Streams::await(Mark& mark) {
 
 // Happens when all that was launched until now, and a block's copy in, `its`, are over. For blocks
 // without one that is the same, `now`, which a caller with several keeps from one to the next.
+// Where one stream computes, its own event tells: the stream that joins is given nothing for that.
 Mark Streams::last_use(Mark& its, Mark& now) {
   if (!now) now = all_until_now();
   if (its && driver_.done(its.get())) its.reset();
   if (!its) return now;
+  if (one_computes()) driver_.wait(join_, now.get());
   driver_.wait(join_, its.get());
   return record(join_);
 }
 
 Mark Streams::all_until_now() {
+  if (one_computes()) return record(computing_.front());
   for (Stream stream : computing_) driver_.wait(join_, record(stream).get());
   return record(join_);
+}
+
+Mark Streams::record(OwnStream& stream) {
+  Mark mark = record(stream.get());
+  stream.marked(mark);
+  return mark;
 }
 
 Mark Streams::record(Stream stream) {

@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "engine/gpu/device/thread_streams.h"
-#include "engine/gpu/pool/block.h"
+#include "engine/gpu/pool/own_stream.h"
 
 namespace sentinel::gpu::pool {
 
 class Streams {
  public:
-  explicit Streams(Driver& driver) : driver_(driver) {}
+  // `most`: commands that one of the engine's own may have in its queue before others wait.
+  Streams(Driver& driver, std::uint64_t most) : driver_(driver), most_(most) {}
   void open();         // makes the engine's own
   void synchronize();  // the calling thread waits for all that they were given
   void destroy_events();
@@ -27,16 +28,16 @@ class Streams {
   // Whether all that is computed runs one after the other.
   bool in_one_order() const { return computing_.size() <= 1 && !forgot_; }
 
-  Stream in() const { return in_; }
-  Stream out() const { return out_; }
-  void copy(void* to, const void* from, std::uint64_t bytes, Stream stream) {
-    driver_.copy(to, from, bytes, stream);
-  }
-  void wait(Stream stream, const Mark& mark) { driver_.wait(stream, mark.get()); }
+  OwnStream& in() { return in_; }
+  OwnStream& out() { return out_; }
+  // Whether the stream's queue has room for some more. What an op demands may fill twice as much.
+  bool has_room(OwnStream&, bool demanded = false);
+  void copy(void* to, const void* from, std::uint64_t bytes, OwnStream&);
+  void wait(OwnStream&, const Mark&);
   // Where the range was sent to the host all the same: what the mark stands for is its way back.
-  void bring_back(std::uintptr_t address, std::uint64_t bytes, Stream, Mark&);
+  void bring_back(std::uintptr_t address, std::uint64_t bytes, OwnStream&, Mark&);
 
-  Mark record(Stream);
+  Mark record(OwnStream&);
   Mark record_here() { return record(threads_.here()); }
   bool done(const Mark& mark) { return driver_.done(mark.get()); }
   // What this thread computes on waits for what the mark stands for.
@@ -45,12 +46,17 @@ class Streams {
   Mark all_until_now();
 
  private:
+  Mark record(Stream);
+  bool one_computes() const { return computing_.size() == 1 && !forgot_; }
+
   Driver& driver_;
+  const std::uint64_t most_;
   ThreadStreams threads_;
   std::vector<Event> events_;      // of no use now
   std::vector<Stream> computing_;  // all that were ever computed on
   bool forgot_ = false;            // one of them, while there were others
-  Stream in_ = nullptr, out_ = nullptr, join_ = nullptr;
+  OwnStream in_, out_;
+  Stream join_ = nullptr;
 };
 
 }  // namespace sentinel::gpu::pool

@@ -79,7 +79,7 @@ class VirtualTraining {
         at_(profile.tensors.size()),
         born_(profile.ops.size()),
         freed_(profile.ops.size()) {
-    gpu_.await_others(2);
+    gpu_.await_others(3);
     waits_us.resize(profile_.ops.size());
     engine_->compute_on(stream_);
     for (std::uint32_t t = 0; t < at_.size(); ++t) {
@@ -117,7 +117,8 @@ class VirtualTraining {
                         .mapped = gpu_.counts.mapped - counts.mapped,
                         .copies = gpu_.counts.copies - counts.copies,
                         .events = gpu_.counts.events - counts.events,
-                        .created = gpu_.counts.created - counts.created};
+                        .created = gpu_.counts.created - counts.created,
+                        .held_up = gpu_.counts.held_up - counts.held_up};
     }
     outcome.complaints = gpu_.complaints();
     return outcome;
