@@ -30,7 +30,7 @@ std::pair<GpuEngine::Index, GpuEngine::Index> GpuEngine::blocks_of(std::uintptr_
 GpuEngine::GpuEngine(Driver& driver, const PoolOptions& options)
     : driver_(driver),
       monitor_(driver),
-      streams_(driver, options.queued),
+      streams_(driver, options.queued, clock_),
       blocks_(round_up(options.granule_bytes, driver.granularity()), options.arena_bytes, clock_),
       chunks_(driver, monitor_, blocks_.granule(), options.spare_bytes, clock_),
       places_(streams_),
@@ -153,6 +153,13 @@ bool GpuEngine::share(int device) {
   return driver_.share(device, blocks_.mapped(), granule_);
 }
 
+// Before the calling thread launches more: so far ahead of the device its launches would wait soon,
+// too, and what else it queues would do so with the lock held.
+void GpuEngine::keep_pace(Guard& guard) {
+  if (in_child_) return;
+  while (const pool::Mark mark = streams_.too_far_ahead()) monitor_.wait_for(mark, guard);
+}
+
 void GpuEngine::no_calls(Guard& guard) {
   while (monitor_.calling() > 0 || places_.store().growing()) monitor_.await_room(guard);
 }
@@ -212,6 +219,7 @@ bool GpuEngine::on_allocate(std::uintptr_t address, std::uint64_t bytes) noexcep
   bool fits = true;
   checked([&] {
     Guard guard = monitor_.hold();
+    keep_pace(guard);
     const auto [first, past] = blocks_of(address, bytes);
     Index index = first;
     while (fits && index < past) {
@@ -312,6 +320,7 @@ void GpuEngine::promote(std::uintptr_t address, std::uint64_t bytes) noexcept {
 void GpuEngine::await(std::uintptr_t address, std::uint64_t bytes) noexcept {
   checked([&] {
     Guard guard = monitor_.hold();
+    keep_pace(guard);
     for_blocks(address, bytes, [&](Index index) {
       demand_.count_fault(index);
       prefetches_.touched(index);

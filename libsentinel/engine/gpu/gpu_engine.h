@@ -126,6 +126,7 @@ class GpuEngine final : public Engine, public DeviceMemory, public DemandPaging 
   HostStore::Events store_events();
   std::thread start(void (pool::Helpers::*work)());
   void no_calls(Guard&);  // waits until there are none
+  void keep_pace(Guard&);
   void send_away(std::uintptr_t address, std::uint64_t bytes, bool sinks) noexcept;
   void change_pools(std::uintptr_t address, std::uint64_t bytes, int change) noexcept;
 

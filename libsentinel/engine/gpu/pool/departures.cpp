@@ -62,9 +62,8 @@ void Departures::copy_out() {
 void Departures::copy_together(std::vector<Departure>& together) {
   std::erase_if(together, [this](const Departure& departure) { return was_recalled(departure); });
   if (together.empty()) return;
-  Mark before;  // what the copies are behind already
   for (const Departure& departure : together) {
-    if (departure.mark != before) streams_.wait(streams_.out(), before = departure.mark);
+    streams_.wait(streams_.out(), departure.mark);
     const ChunkBlock& b = blocks_[departure.index];
     if (b.live == 0) continue;
     streams_.copy(places_.store().memory(b.lies), blocks_.memory(departure.index),

@@ -2,12 +2,12 @@
 #include "engine/gpu/pool/streams.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace sentinel::gpu::pool {
 
 void Streams::open() {
-  for (OwnStream* stream : {&in_, &out_}) stream->open(driver_.make_stream());
-  join_ = driver_.make_stream();
+  for (StreamQueue* queue : {&in_, &out_, &join_}) *queue = StreamQueue(driver_.make_stream());
 }
 
 void Streams::synchronize() {
@@ -16,60 +16,91 @@ void Streams::synchronize() {
 }
 
 void Streams::destroy_events() {
-  for (OwnStream* stream : {&in_, &out_}) stream->forget_marks();
+  for (StreamQueue* queue : {&in_, &out_, &join_}) queue->forget_marks();
+  computing_.clear();
   for (Event event : events_) driver_.destroy_event(event);
 }
 
 void Streams::destroy_streams() {
-  for (Stream stream : {in_.get(), out_.get(), join_}) driver_.destroy_stream(stream);
+  for (const StreamQueue* queue : {&in_, &out_, &join_}) driver_.destroy_stream(queue->stream());
 }
 
 // For what is launched next. A stream that is new here begins behind all that was launched on
-// others until now: what is known of events is known for those.
+// others until now: what is known of events is known for those. Ops that were given no event for
+// long get one: it tells how many of them are over.
 void Streams::join() {
   const Stream stream = threads_.here();
   threads_.compute_here();
-  if (std::ranges::find(computing_, stream) != computing_.end()) return;
+  if (StreamQueue* queue = computing_on(stream)) {
+    note_ops(*queue);
+    if (queue->unmarked() >= most_ / 4 + 1) record(*queue);
+    return;
+  }
   driver_.wait(stream, all_until_now().get());
-  computing_.push_back(stream);
+  computing_.emplace_back(stream);
+  computing_.back().given();
 }
 
 void Streams::forget(Stream stream) {
-  if (std::erase(computing_, stream) == 0) return;
-  driver_.wait(join_, record(stream).get());
+  StreamQueue* queue = computing_on(stream);
+  if (queue == nullptr) return;
+  wait(join_, record(*queue));
+  computing_.erase(computing_.begin() + (queue - computing_.data()));
   forgot_ = !computing_.empty();  // else who comes next begins behind it
 }
 
-bool Streams::has_room(OwnStream& stream, bool demanded) {
+StreamQueue* Streams::computing_on(Stream stream) {
+  const auto at = std::ranges::find(computing_, stream, &StreamQueue::stream);
+  return at == computing_.end() ? nullptr : &*at;
+}
+
+// Each is one kernel at least.
+void Streams::note_ops(StreamQueue& queue) {
+  const auto now = clock_.load(std::memory_order_relaxed);
+  queue.given(now - std::exchange(noted_, now));
+}
+
+bool Streams::has_room(StreamQueue& queue, bool demanded) {
   const auto most = demanded ? 2 * most_ : most_;
-  if (stream.commands() < most) return true;
-  while (const Mark oldest = stream.oldest()) {
+  if (queue.commands() < most) return true;
+  while (const Mark oldest = queue.oldest()) {
     if (!done(oldest)) break;
-    stream.oldest_has_happened();
+    queue.oldest_has_happened();
   }
-  return stream.commands() < most;
+  return queue.commands() < most;
 }
 
-void Streams::copy(void* to, const void* from, std::uint64_t bytes, OwnStream& stream) {
-  driver_.copy(to, from, bytes, stream.get());
-  stream.given();
+Mark Streams::too_far_ahead() {
+  if (!has_room(join_, true)) return join_.oldest();
+  StreamQueue* queue = computing_on(threads_.here());
+  return queue == nullptr || has_room(*queue, true) ? nullptr : queue->oldest();
 }
 
-void Streams::wait(OwnStream& stream, const Mark& mark) {
-  driver_.wait(stream.get(), mark.get());
-  stream.given();
+void Streams::copy(void* to, const void* from, std::uint64_t bytes, StreamQueue& queue) {
+  driver_.copy(to, from, bytes, queue.stream());
+  queue.given();
 }
 
-void Streams::bring_back(std::uintptr_t address, std::uint64_t bytes, OwnStream& stream,
+void Streams::wait(StreamQueue& queue, const Mark& mark) {
+  if (queue.waits_again(mark)) return;
+  driver_.wait(queue.stream(), mark.get());
+  queue.given();
+}
+
+void Streams::bring_back(std::uintptr_t address, std::uint64_t bytes, StreamQueue& queue,
                          Mark& mark) {
-  if (!driver_.bring_back(address, bytes, stream.get())) return;
-  stream.given();
-  mark = record(stream);
+  if (!driver_.bring_back(address, bytes, queue.stream())) return;
+  queue.given();
+  mark = record(queue);
 }
 
 void Streams::await(Mark& mark) {
   if (!mark) return;
-  driver_.wait(threads_.here(), mark.get());
+  const Stream here = threads_.here();
+  if (StreamQueue* queue = computing_on(here))
+    wait(*queue, mark);
+  else
+    driver_.wait(here, mark.get());
   if (driver_.done(mark.get())) mark.reset();
 }
 
@@ -80,20 +111,20 @@ Mark Streams::last_use(Mark& its, Mark& now) {
   if (!now) now = all_until_now();
   if (its && driver_.done(its.get())) its.reset();
   if (!its) return now;
-  if (one_computes()) driver_.wait(join_, now.get());
-  driver_.wait(join_, its.get());
+  if (one_computes()) wait(join_, now);
+  wait(join_, its);
   return record(join_);
 }
 
 Mark Streams::all_until_now() {
   if (one_computes()) return record(computing_.front());
-  for (Stream stream : computing_) driver_.wait(join_, record(stream).get());
+  for (StreamQueue& queue : computing_) wait(join_, record(queue));
   return record(join_);
 }
 
-Mark Streams::record(OwnStream& stream) {
-  Mark mark = record(stream.get());
-  stream.marked(mark);
+Mark Streams::record(StreamQueue& queue) {
+  Mark mark = record(queue.stream());
+  queue.marked(mark);
   return mark;
 }
 

@@ -67,11 +67,12 @@ struct StepOutcome {
 class VirtualTraining {
  public:
   VirtualTraining(const Profile& profile, const Plan& plan, const gpu::VirtualCosts& costs,
-                  std::uint64_t granule)
+                  std::uint64_t granule, std::uint64_t queued = gpu::PoolOptions().queued)
       : gpu_(costs),
         engine_(std::make_unique<gpu::GpuEngine>(
             gpu_,
-            gpu::PoolOptions{.arena_bytes = arena_for(profile, plan), .granule_bytes = granule})),
+            gpu::PoolOptions{.arena_bytes = arena_for(profile, plan), .granule_bytes = granule,
+                             .queued = queued})),
         space_(*engine_),
         stream_(gpu_.make_stream()),
         bucket_(profile, plan, OpOrder::any, space_),

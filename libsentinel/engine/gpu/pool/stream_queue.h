@@ -1,7 +1,6 @@
-// A stream of the engine's own, and how much of its queue it fills. A device's queue holds some
-// 1,024 commands; whoever gives it one more waits inside the driver, and would do so under the
-// engine's lock. So whoever has much to give asks first whether there is room, and otherwise leaves
-// the rest to a helper thread, which waits for the oldest event without the lock.
+// A stream, and how much of its queue on the device the engine knows to be filled. A device's queue
+// holds some 1,024 commands; whoever gives it one more waits inside the driver, and would do so
+// under the engine's lock. So whoever has much to give asks first whether there is room.
 //
 // It counts, and calls no driver: Streams does. The engine's lock guards it.
 #pragma once
@@ -14,19 +13,20 @@
 
 namespace sentinel::gpu::pool {
 
-class OwnStream {
+class StreamQueue {
  public:
-  Stream get() const { return stream_; }
-  void open(Stream stream) { stream_ = stream; }
+  explicit StreamQueue(Stream stream = nullptr) : stream_(stream) {}
+  Stream stream() const { return stream_; }
 
-  // It was given a command; then an event, behind all that it was given before.
-  void given() { ++unmarked_; }
+  // It was given so many commands; then an event, behind all that it was given before.
+  void given(std::uint64_t commands = 1) { unmarked_ += commands; }
   void marked(const Mark& mark) {
     parts_.push_back({mark, unmarked_ + 1});
     commands_ += std::exchange(unmarked_, 0) + 1;
   }
   // Commands that may still be in the queue.
   std::uint64_t commands() const { return commands_ + unmarked_; }
+  std::uint64_t unmarked() const { return unmarked_; }
 
   // The oldest of its events that may not have happened yet; null: all have.
   Mark oldest() const { return parts_.empty() ? nullptr : parts_.front().mark; }
@@ -34,7 +34,12 @@ class OwnStream {
     commands_ -= parts_.front().commands;
     parts_.pop_front();
   }
-  void forget_marks() { parts_.clear(); }
+  // Whether it has just been told to wait for the same: neighbours that came together share a mark.
+  bool waits_again(const Mark& mark) { return std::exchange(awaited_, mark) == mark; }
+  void forget_marks() {
+    parts_.clear();
+    awaited_.reset();
+  }
 
  private:
   struct Part {
@@ -42,9 +47,10 @@ class OwnStream {
     std::uint64_t commands;
   };
 
-  Stream stream_ = nullptr;
+  Stream stream_;
   std::deque<Part> parts_;  // oldest first
   std::uint64_t commands_ = 0, unmarked_ = 0;
+  Mark awaited_;  // last
 };
 
 }  // namespace sentinel::gpu::pool
