@@ -3,12 +3,14 @@
 // device whose copies, maps and unmaps take stated times. docs/results/gpu-overlap.md.
 //
 //   overlap_bench [--share N] [--policy NAME] [--time-limit S] [--granule MIB] [--faster N]
-//                 [--map US] [--unmap US] [--per-chunk US] [--ahead N] [--waits] FILE...
+//                 [--map US] [--unmap US] [--per-chunk US] [--ahead N] [--queue N] [--queued N]
+//                 [--waits] FILE...
 //
 // FILE: a profile or a trace. --faster: its op times are divided by that, for a profile of a
 // processor; --larger: what is made within the step, and then op times, too, are so many times
 // larger, for a batch that fills a GPU. --per-chunk: what each chunk after the first adds to a call
-// that maps or unmaps.
+// that maps or unmaps. --ahead: kernels that a stream's queue holds; --queue: commands of any
+// kind; --queued: those that the engine gives one of its own streams ahead of need.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -29,7 +31,8 @@ namespace {
 
 struct Settings {
   double share = 40, time_limit_s = 10, faster = 1, larger = 1, per_chunk_us = 0;
-  std::uint64_t granule_mib = 2, ahead = 1000;
+  std::uint64_t granule_mib = 2, ahead = 1000, queue = 1024,
+                queued = gpu::PoolOptions().queued;
   double map_us = 45, unmap_us = 35;
   std::string policy = "sentinel";
   bool waits = false;
@@ -52,7 +55,8 @@ void run(const Settings& settings, const std::string& file) {
   const gpu::VirtualCosts costs{.map_us = settings.map_us,
                                 .unmap_us = settings.unmap_us,
                                 .map_more_us = settings.per_chunk_us,
-                                .ahead = settings.ahead};
+                                .ahead = settings.ahead,
+                                .queue = settings.queue};
   const auto granule = settings.granule_mib << 20;
   const auto machine = rig::virtual_machine(costs, granule);
   const auto peak = peak_live_bytes(profile);
@@ -71,7 +75,7 @@ void run(const Settings& settings, const std::string& file) {
                simple = rig::simple_bound_us(profile, budget, costs.bytes_per_us),
                least = plan::lower_bound(profile, machine, {.fast_bytes = budget}).step_us,
                fluid = sim::judge()(profile, machine, plan).step_us;
-  rig::VirtualTraining training(profile, plan, costs, granule);
+  rig::VirtualTraining training(profile, plan, costs, granule, settings.queued);
   const auto step = training.train(4);
   const auto gib = [](std::uint64_t bytes) { return static_cast<double>(bytes) / (1ull << 30); };
   fmt::print(
@@ -87,6 +91,7 @@ void run(const Settings& settings, const std::string& file) {
     for (const auto& move : plan.moves)
       (move.direction == Direction::promote ? in : out) +=
           gib(profile.tensors[move.tensor.index()].bytes);
+    fmt::print("  {} calls found a queue full\n", step.counts.held_up);
     fmt::print("  plan: {:.2f} GiB in, {:.2f} out, {} moves, {} streamed\n", in, out,
                plan.moves.size(), plan.streamed_ops.size());
   }
@@ -113,6 +118,8 @@ int main(int argc, char** argv) {
   app.add_option("--larger", settings.larger);
   app.add_option("--per-chunk", settings.per_chunk_us);
   app.add_option("--ahead", settings.ahead);
+  app.add_option("--queue", settings.queue);
+  app.add_option("--queued", settings.queued);
   app.add_option("--map", settings.map_us);
   app.add_option("--unmap", settings.unmap_us);
   app.add_flag("--waits", settings.waits, "ops that waited");

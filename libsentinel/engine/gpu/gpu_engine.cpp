@@ -30,7 +30,7 @@ std::pair<GpuEngine::Index, GpuEngine::Index> GpuEngine::blocks_of(std::uintptr_
 GpuEngine::GpuEngine(Driver& driver, const PoolOptions& options)
     : driver_(driver),
       monitor_(driver),
-      streams_(driver),
+      streams_(driver, options.queued, clock_),
       blocks_(round_up(options.granule_bytes, driver.granularity()), options.arena_bytes, clock_),
       chunks_(driver, monitor_, blocks_.granule(), options.spare_bytes, clock_),
       places_(streams_),
@@ -55,6 +55,7 @@ GpuEngine::GpuEngine(Driver& driver, const PoolOptions& options)
   streams_.open();
   thread_ = start(&pool::Helpers::see_copies_out);
   end_thread_ = start(&pool::Helpers::see_dead_out);
+  queue_thread_ = start(&pool::Helpers::see_queue_drain);
 }
 
 HostStore::Events GpuEngine::store_events() {
@@ -91,8 +92,7 @@ GpuEngine::~GpuEngine() {
     monitor_.engine_ends();
     monitor_.wake_helpers();
   }
-  thread_.join();
-  end_thread_.join();
+  for (auto* thread : {&thread_, &end_thread_, &queue_thread_}) thread->join();
   places_.store().stop();
   checked([this] {
     streams_.synchronize();
@@ -151,6 +151,13 @@ bool GpuEngine::share(int device) {
   Guard guard = monitor_.hold();
   no_calls(guard);
   return driver_.share(device, blocks_.mapped(), granule_);
+}
+
+// Before the calling thread launches more: so far ahead of the device its launches would wait soon,
+// too, and what else it queues would do so with the lock held.
+void GpuEngine::keep_pace(Guard& guard) {
+  if (in_child_) return;
+  while (const pool::Mark mark = streams_.too_far_ahead()) monitor_.wait_for(mark, guard);
 }
 
 void GpuEngine::no_calls(Guard& guard) {
@@ -212,6 +219,7 @@ bool GpuEngine::on_allocate(std::uintptr_t address, std::uint64_t bytes) noexcep
   bool fits = true;
   checked([&] {
     Guard guard = monitor_.hold();
+    keep_pace(guard);
     const auto [first, past] = blocks_of(address, bytes);
     Index index = first;
     while (fits && index < past) {
@@ -312,6 +320,7 @@ void GpuEngine::promote(std::uintptr_t address, std::uint64_t bytes) noexcept {
 void GpuEngine::await(std::uintptr_t address, std::uint64_t bytes) noexcept {
   checked([&] {
     Guard guard = monitor_.hold();
+    keep_pace(guard);
     for_blocks(address, bytes, [&](Index index) {
       demand_.count_fault(index);
       prefetches_.touched(index);

@@ -52,6 +52,9 @@ struct PoolOptions {
   // Left free on the device for what the program's libraries ask of it themselves (code, handles),
   // which would fail where nothing is. An op that cannot do without takes of it all the same.
   std::uint64_t spare_bytes = 0;
+  // Commands that a stream of the engine's own may have in its queue, before a helper thread has to
+  // wait for the oldest. Four times as many have to fit into a device's: it holds some 1,024.
+  std::uint64_t queued = 256;
   HostOptions host = {};
 };
 
@@ -123,6 +126,7 @@ class GpuEngine final : public Engine, public DeviceMemory, public DemandPaging 
   HostStore::Events store_events();
   std::thread start(void (pool::Helpers::*work)());
   void no_calls(Guard&);  // waits until there are none
+  void keep_pace(Guard&);
   void send_away(std::uintptr_t address, std::uint64_t bytes, bool sinks) noexcept;
   void change_pools(std::uintptr_t address, std::uint64_t bytes, int change) noexcept;
 
@@ -144,7 +148,7 @@ class GpuEngine final : public Engine, public DeviceMemory, public DemandPaging 
   pool::DemandFetches demand_;
   pool::Helpers helpers_;
   bool in_child_ = false;
-  std::thread thread_, end_thread_;
+  std::thread thread_, end_thread_, queue_thread_;
 };
 
 }  // namespace sentinel::gpu

@@ -28,6 +28,7 @@ bool Arrivals::lies_on_host(Index index) const {
 
 std::optional<Index> Arrivals::fetch(Index first, Index count, bool now, Guard& guard) {
   if (!lies_on_host(first)) return fetch_below(first, now, guard);
+  if (now && !streams_.has_room(streams_.in(), true)) return await_queue(guard), 0;
   Chunks::List chunks;
   if (!room_.find(chunks, count, now, guard)) return std::nullopt;
   Index fit = 0;
@@ -59,6 +60,24 @@ std::optional<Index> Arrivals::fetch_below(Index index, bool now, Guard& guard) 
   blocks_.begins_to_arrive();
   store.fill(b.lies, blocks_.memory(index), now);
   return 1;
+}
+
+bool Arrivals::may_copy_ahead() {
+  if (streams_.has_room(streams_.in())) return true;
+  full_ = true;
+  monitor_.wake_helpers();
+  return false;
+}
+
+void Arrivals::await_queue(Guard& guard) {
+  full_ = true;
+  monitor_.wake_helpers();
+  monitor_.wait_for_room(guard);
+}
+
+void Arrivals::drain_queue(Guard& guard) {
+  full_ = false;
+  if (const Mark oldest = streams_.in().oldest()) monitor_.wait_for(oldest, guard);
 }
 
 void Arrivals::map(Index first, const Chunks::List& chunks, Guard& guard) {

@@ -21,6 +21,14 @@ class Arrivals {
   // the first has to be looked at again, for the lock was released; nothing where there is no room.
   std::optional<Index> fetch(Index first, Index count, bool now, Guard&);
   void filled(Index);  // by the device
+
+  // Whether the stream in has room for copies that nobody waits for. If not, a helper is to wait.
+  bool may_copy_ahead();
+  void await_queue(Guard&);  // what an op demands waits until a helper has
+  // The helper's.
+  bool queue_is_full() const { return full_; }
+  void drain_queue(Guard&);
+
   // Whoever looks at them until this returns finds them `coming`.
   void map(Index first, const Chunks::List&, Guard&);
 
@@ -41,6 +49,7 @@ class Arrivals {
   Unwanted& unwanted_;
   Room& room_;
   std::uint64_t promoted_bytes_ = 0;
+  bool full_ = false;  // the stream in, and somebody has more for it
 };
 
 }  // namespace sentinel::gpu::pool

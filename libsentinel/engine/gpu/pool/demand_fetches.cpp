@@ -79,6 +79,7 @@ Index DemandFetches::make_resident(Index first, Index most, Guard& guard) {
     if (count == 0) continue;  // it was another's while the lock was released
     arrivals_.map(first, chunks, guard);
     for (Index index = first; index < first + count; ++index) {
+      while (!streams_.has_room(streams_.in(), true)) arrivals_.await_queue(guard);
       Mark& mark = blocks_[index].mark;
       blocks_.enter(index);
       streams_.bring_back(blocks_.at(index), blocks_.granule(), streams_.in(), mark);

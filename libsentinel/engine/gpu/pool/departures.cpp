@@ -17,7 +17,8 @@ Departures::Departures(Driver& driver, Monitor& monitor, Streams& streams, Block
       queue_(queue),
       keep_all_(keep_all) {}
 
-// The copy out waits for all that was launched until now, and for its copy in.
+// The copy out waits for all that was launched until now, and for its copy in. Until it is on its
+// stream, the departure's mark is that last use.
 void Departures::leave(Index index, HostStore::Place* place, Together& together) {
   ChunkBlock& b = blocks_[index];
   if (b.live == 0 && !b.mark) b.mark = streams_.last_use(b.mark, together.now);
@@ -37,23 +38,42 @@ void Departures::leave(Index index, HostStore::Place* place, Together& together)
     (place == nullptr ? ends_ : departures_).push_back(departure);
     return monitor_.wake_helpers();
   }
-  if (departure.mark != together.before) streams_.wait(streams_.out(), departure.mark);
-  together.before = departure.mark;
-  streams_.copy(memory, blocks_.memory(index), blocks_.granule(), streams_.out());
   together.leaving.push_back(std::move(departure));
   if (together.leaving.size() == neighbours(blocks_.granule())) see_off(together);
 }
 
-// Their copies out have one event: behind few of them, so that their chunks are free soon.
+// Few of them together, so that their chunks are free soon.
 void Departures::see_off(Together& together) {
   if (together.leaving.empty()) return;
+  uncopied_.push_back(std::exchange(together.leaving, {}));
+  copy_out();
+  monitor_.wake_helpers();
+}
+
+void Departures::copy_out() {
+  while (!uncopied_.empty() && streams_.has_room(streams_.out())) {
+    copy_together(uncopied_.front());
+    uncopied_.pop_front();
+  }
+}
+
+// Their copies out have one event. What was recalled meanwhile is not copied, nor is what
+// died.
+void Departures::copy_together(std::vector<Departure>& together) {
+  std::erase_if(together, [this](const Departure& departure) { return was_recalled(departure); });
+  if (together.empty()) return;
+  for (const Departure& departure : together) {
+    streams_.wait(streams_.out(), departure.mark);
+    const ChunkBlock& b = blocks_[departure.index];
+    if (b.live == 0) continue;
+    streams_.copy(places_.store().memory(b.lies), blocks_.memory(departure.index),
+                  blocks_.granule(), streams_.out());
+  }
   const Mark copied = streams_.record(streams_.out());
-  for (Departure& departure : together.leaving) {
+  for (Departure& departure : together) {
     blocks_[departure.index].mark = departure.mark = copied;
     departures_.push_back(std::move(departure));
   }
-  together.leaving.clear();
-  monitor_.wake_helpers();
 }
 
 void Departures::die(Index index, Together& together) {
@@ -102,6 +122,13 @@ bool Departures::take_back(Index index) {
   return true;
 }
 
+void Departures::copied_gone(Guard& guard) {
+  if (!departures_.empty()) return gone(departures_, guard);
+  // What fills the stream is the way back of what was recalled.
+  if (const Mark oldest = streams_.out().oldest()) monitor_.wait_for(oldest, guard);
+  copy_out();
+}
+
 // Waits for the next, and takes with it the neighbours behind it that are over by then: none where
 // copies take longer than unmapping, all that may where that is what takes long.
 void Departures::gone(std::deque<Departure>& mine, Guard& guard) {
@@ -112,6 +139,7 @@ void Departures::gone(std::deque<Departure>& mine, Guard& guard) {
   };
   Departure departure = take();
   monitor_.wait_for(departure.mark, guard);
+  copy_out();  // before the calls that take long
   const Index first = departure.index;
   Index count = 0;
   while (has_left(departure)) {
@@ -124,14 +152,17 @@ void Departures::gone(std::deque<Departure>& mine, Guard& guard) {
   if (count > 0) let_go(first, count, guard);
 }
 
+bool Departures::was_recalled(const Departure& departure) {
+  if (blocks_[departure.index].ticket == departure.ticket) return false;
+  --under_way_;
+  if (departure.place != nullptr) places_.store().give(departure.place);
+  return true;
+}
+
 // False: it was recalled, or the device has yet to write it into the file.
 bool Departures::has_left(const Departure& departure) {
+  if (was_recalled(departure)) return false;
   ChunkBlock& b = blocks_[departure.index];
-  if (b.ticket != departure.ticket) {
-    --under_way_;
-    if (departure.place != nullptr) places_.store().give(departure.place);
-    return false;
-  }
   b.ticket = 0;
   b.mark.reset();
   const bool below = b.live > 0 && places_.store().memory(b.lies) == nullptr;
@@ -174,6 +205,7 @@ void Departures::not_filled(Index index, Guard& guard) {
 void Departures::clear() {
   departures_.clear();
   ends_.clear();
+  uncopied_.clear();
 }
 
 }  // namespace sentinel::gpu::pool

@@ -3,7 +3,8 @@
 // decide whether a block should leave.
 //
 // Unmapping is not stream-ordered, so each departure has a mark, and a helper thread waits for it:
-// one for what is copied out and one for what died.
+// one for what is copied out and one for what died. The copies themselves begin once the stream out
+// has room for them: the helper that waits for those before gives them to it.
 //
 // The engine's lock guards it. Each function that is given a Guard may let that go.
 #pragma once
@@ -33,8 +34,7 @@ struct Departure {
 
 // What ends or leaves while the lock is held: it shares events. see_off() ends that.
 struct Together {
-  Mark now;     // all that was launched until now
-  Mark before;  // what the copies out are behind already
+  Mark now;  // all that was launched until now
   std::vector<Departure> leaving;
 };
 
@@ -52,8 +52,8 @@ class Departures {
   bool take_back(Index);  // false: the device writes it already
 
   // A helper's: the next of those that are copied out, or died.
-  bool any_copied() const { return !departures_.empty(); }
-  void copied_gone(Guard& guard) { gone(departures_, guard); }
+  bool any_copied() const { return !departures_.empty() || !uncopied_.empty(); }
+  void copied_gone(Guard&);
   bool any_dead() const { return !ends_.empty(); }
   void dead_gone(Guard& guard) { gone(ends_, guard); }
   void written(Index, Guard&);     // by the device
@@ -64,7 +64,10 @@ class Departures {
   void clear();
 
  private:
+  void copy_out();
+  void copy_together(std::vector<Departure>&);
   void gone(std::deque<Departure>& mine, Guard&);
+  bool was_recalled(const Departure&);
   bool has_left(const Departure&);
   void let_go(Index first, Index count, Guard&);
 
@@ -77,6 +80,7 @@ class Departures {
   FetchQueue& queue_;
   const KeepAll& keep_all_;
   std::deque<Departure> departures_, ends_;    // of what lives, by copies, and of what died
+  std::deque<std::vector<Departure>> uncopied_;  // together, for which the stream has no room yet
   std::uint64_t tickets_ = 0, under_way_ = 0;  // departures: ever; that have not ended
   std::uint64_t demoted_bytes_ = 0;
 };

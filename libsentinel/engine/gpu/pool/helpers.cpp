@@ -47,6 +47,16 @@ void Helpers::see_dead_out() {
   }
 }
 
+void Helpers::see_queue_drain() {
+  Guard guard = monitor_.hold();
+  while (true) {
+    while (!monitor_.over() && !arrivals_.queue_is_full()) monitor_.await_work(guard);
+    if (monitor_.over()) return;
+    arrivals_.drain_queue(guard);
+    look_again(guard);
+  }
+}
+
 // What is asked for may have room now, and so may whoever waits.
 void Helpers::look_again(Guard& guard) {
   prefetches_.fetch(guard);

@@ -1,5 +1,5 @@
 // The work of the threads that are not the program's. Two helper threads wait for departures, and
-// give their memory away. The store's thread calls when bytes of a file have moved. The engine
+// give their memory away; the third waits for copies in where their stream can take no more. The store's thread calls when bytes of a file have moved. The engine
 // starts the threads, not this.
 //
 // The engine's lock guards it; the helpers' loops take that, and let it go while they wait.
@@ -17,6 +17,7 @@ class Helpers {
   // A helper thread's: until the engine ends.
   void see_copies_out();
   void see_dead_out();
+  void see_queue_drain();
 
   // The store's thread's.
   void has_room();

@@ -48,7 +48,8 @@ void Prefetches::fetch(Guard& guard) {
     take_commands();
     room_.make_ahead(guard);
   }
-  while (!monitor_.over() && !queue_.empty() && !room_.wanted() && !store.wanted()) {
+  while (!monitor_.over() && !queue_.empty() && !room_.wanted() && !store.wanted() &&
+         arrivals_.may_copy_ahead()) {
     const Index first = queue_.take();
     const ChunkBlock& b = blocks_[first];
     if (!b.queued || b.state != State::absent) continue;

@@ -65,6 +65,21 @@ class FakeGpu : public Driver {
     go_.notify_all();
   }
   bool is_waited_for() const { return waiting_ > 0; }
+  // From now on a stream's queue holds so many commands: whoever gives it one more waits until the
+  // device has done the oldest, and is noted.
+  void hold_at_most(std::size_t commands) {
+    const std::lock_guard guard(lock_);
+    queue_ = commands;
+  }
+  // Streams that were full, and by whom one was found so.
+  std::set<std::pair<Stream, std::thread::id>> found_full() const {
+    const std::lock_guard guard(lock_);
+    return found_full_;
+  }
+  std::size_t queued(Stream stream) const {
+    const std::lock_guard guard(lock_);
+    return streams_.at(stream).size();
+  }
   // Of the calls of this name, all that follow are refused.
   void refuse(std::string call) {
     const std::lock_guard guard(lock_);
@@ -361,7 +376,11 @@ class FakeGpu : public Driver {
   }
   std::deque<Item>& of(Stream stream) {
     if (!streams_.contains(stream)) complain("a stream is used after its end");
-    return streams_[stream];
+    auto& items = streams_[stream];
+    if (items.size() >= queue_) found_full_.emplace(stream, std::this_thread::get_id());
+    while (items.size() >= queue_ && advance()) {
+    }
+    return items;
   }
   // One item of a stream that can go on; false: there is none.
   bool advance() {
@@ -443,6 +462,8 @@ class FakeGpu : public Driver {
   std::uint64_t recorded_ = 0;
   std::map<Stream, std::uint64_t> waits_;
   std::set<std::thread::id> waited_;
+  std::size_t queue_ = SIZE_MAX;
+  std::set<std::pair<Stream, std::thread::id>> found_full_;
   std::vector<std::string> complaints_;
   std::string refused_;
 };

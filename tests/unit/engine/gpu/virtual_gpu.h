@@ -6,7 +6,8 @@
 // Of the threads that use it one runs at a time, the one whose clock is behind all others'; calls
 // that take long, and waits, are where the next has its turn. Such calls have to be made without
 // the engine's lock, or nobody else gets on; what is queued on streams takes its thread's time and
-// no turn ends.
+// no turn ends. A queue that is full makes whoever gives it a command wait, under the engine's lock:
+// no thread gets on before.
 //
 // It watches what it is asked for: a kernel whose memory is not mapped, or not copied in yet,
 // memory that is unmapped while kernels or copies use it, and copies out of what is still computed
@@ -20,6 +21,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -39,6 +41,7 @@ struct VirtualCosts {                 // of the host's threads in us
   double wake_us = 10;         // until a thread that waited runs
   double bytes_per_us = 50e3;  // each way
   std::size_t ahead = 1000;    // kernels that a stream's queue holds
+  std::size_t queue = 1024;    // commands of any kind that it holds
 };
 
 class VirtualGpu final : public Driver {
@@ -76,9 +79,14 @@ class VirtualGpu final : public Driver {
       s.kernels.pop_front();
       pass();
     }
+    if (const auto free = room_in(s)) {
+      here().now = *free;
+      pass();
+    }
     const double begin = std::max(s.end, here().now), idle = begin - s.computed;
     s.computed = s.end = begin + us;
     s.kernels.push_back(s.end);
+    s.commands.push_back(s.end);
     computed_us_ += us;
     for (const auto& [address, bytes] : uses)
       each_mapping(address, bytes, [&](Mapping& m) {
@@ -90,11 +98,14 @@ class VirtualGpu final : public Driver {
   double end_of(Stream stream) { return streams_[stream].end; }
   double now() { return here().now; }
   double computed_us() const { return computed_us_; }
+  // Those of the calls that give the stream copies, records and waits.
+  std::uint64_t held_up_by(Stream stream) { return streams_[stream].held_up; }
   // Whatever the thread does beside calls of the driver.
   void spend(double us) { here().now += us; }
 
   struct Counts {
     std::uint64_t maps = 0, unmaps = 0, mapped = 0, copies = 0, events = 0, created = 0;
+    std::uint64_t held_up = 0;  // calls that found a queue full
   };
   Counts counts;
   std::vector<std::string> complaints() const { return complaints_; }
@@ -158,7 +169,7 @@ class VirtualGpu final : public Driver {
   void copy(void* to, const void* from, std::uint64_t bytes, Stream stream) override {
     spend(costs_.queue_us);
     ++counts.copies;
-    auto& s = streams_[stream];
+    auto& s = give(stream);
     const double begin = std::max(s.end, here().now);
     s.end = begin + static_cast<double>(bytes) / costs_.bytes_per_us;
     const bool in = of_device(to);
@@ -167,18 +178,22 @@ class VirtualGpu final : public Driver {
         complain(in ? "copied into what is in use" : "copied out of what is still computed");
       (in ? m.ready : m.read) = s.end;
     });
+    s.commands.push_back(s.end);
   }
   Event make_event() override { return new double(0); }
   void destroy_event(Event event) override { delete static_cast<double*>(event); }
   void record(Event event, Stream stream) override {
     spend(costs_.queue_us);
     ++counts.events;
-    *static_cast<double*>(event) = std::max(streams_[stream].end, here().now);
+    auto& s = give(stream);
+    *static_cast<double*>(event) = std::max(s.end, here().now);
+    s.commands.push_back(std::max(s.end, here().now));
   }
   void wait(Stream stream, Event event) override {
     spend(costs_.queue_us);
-    auto& s = streams_[stream];
+    auto& s = give(stream);
     s.end = std::max(s.end, *static_cast<double*>(event));
+    s.commands.push_back(s.end);
   }
   bool done(Event event) override { return free_ || *static_cast<double*>(event) <= here().now; }
   void synchronize(Event event) override {
@@ -226,6 +241,8 @@ class VirtualGpu final : public Driver {
   struct Queue {
     double end = 0, computed = 0;  // of what it was given, of its kernels
     std::deque<double> kernels;    // ends of those that may be queued still
+    std::deque<double> commands;   // of all
+    std::uint64_t held_up = 0;
   };
   struct Mapping {
     std::uint64_t bytes;
@@ -252,6 +269,23 @@ class VirtualGpu final : public Driver {
     for (const auto& thread : threads_)
       if (!thread->parked && (next == nullptr || thread->now < next->now)) next = thread.get();
     if (next != nullptr) running_ = next;
+  }
+  // When there is room for one more, if that is not now.
+  std::optional<double> room_in(Queue& s) {
+    while (!s.commands.empty() && s.commands.front() <= here().now) s.commands.pop_front();
+    if (s.commands.size() < costs_.queue) return std::nullopt;
+    return s.commands[s.commands.size() - costs_.queue];
+  }
+  // For a command that is given under the engine's lock.
+  Queue& give(Stream stream) {
+    auto& s = streams_[stream];
+    const auto free = room_in(s);
+    if (!free || free_) return s;
+    ++counts.held_up;
+    ++s.held_up;
+    const std::lock_guard guard(lock_);
+    for (const auto& thread : threads_) thread->now = std::max(thread->now, *free);
+    return s;
   }
   // Whoever is behind goes on.
   void pass() {

@@ -67,11 +67,12 @@ struct StepOutcome {
 class VirtualTraining {
  public:
   VirtualTraining(const Profile& profile, const Plan& plan, const gpu::VirtualCosts& costs,
-                  std::uint64_t granule)
+                  std::uint64_t granule, std::uint64_t queued = gpu::PoolOptions().queued)
       : gpu_(costs),
         engine_(std::make_unique<gpu::GpuEngine>(
             gpu_,
-            gpu::PoolOptions{.arena_bytes = arena_for(profile, plan), .granule_bytes = granule})),
+            gpu::PoolOptions{.arena_bytes = arena_for(profile, plan), .granule_bytes = granule,
+                             .queued = queued})),
         space_(*engine_),
         stream_(gpu_.make_stream()),
         bucket_(profile, plan, OpOrder::any, space_),
@@ -79,7 +80,7 @@ class VirtualTraining {
         at_(profile.tensors.size()),
         born_(profile.ops.size()),
         freed_(profile.ops.size()) {
-    gpu_.await_others(2);
+    gpu_.await_others(3);
     waits_us.resize(profile_.ops.size());
     engine_->compute_on(stream_);
     for (std::uint32_t t = 0; t < at_.size(); ++t) {
@@ -117,7 +118,8 @@ class VirtualTraining {
                         .mapped = gpu_.counts.mapped - counts.mapped,
                         .copies = gpu_.counts.copies - counts.copies,
                         .events = gpu_.counts.events - counts.events,
-                        .created = gpu_.counts.created - counts.created};
+                        .created = gpu_.counts.created - counts.created,
+                        .held_up = gpu_.counts.held_up - counts.held_up};
     }
     outcome.complaints = gpu_.complaints();
     return outcome;
