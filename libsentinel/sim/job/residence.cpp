@@ -84,6 +84,7 @@ void Residence::forget_copy(StorageId s) {
 
 void Residence::set_place(StorageId s, Whereabouts place) {
   Body& b = body(s);
+  if (b.place == Whereabouts::fast && place != Whereabouts::fast && b.pins > 0) ++pinned_left_;
   b.place = place;
   if (place == Whereabouts::fast)
     unused_.use(s.value);

@@ -57,6 +57,8 @@ class Residence {
   // An operand of the op that is starting or running; never a victim.
   void pin(StorageId, bool on);
   bool pinned(StorageId s) const { return body(s).pins > 0; }
+  // How often a pinned tensor has left fast memory all the same.
+  std::uint64_t pinned_left() const { return pinned_left_; }
   double last_use_us(StorageId s) const { return body(s).last_use; }
   // The unpinned tensor in fast memory that was unused the longest; kNone if there is none.
   StorageId longest_unused() const;
@@ -112,6 +114,7 @@ class Residence {
   std::vector<StorageId> of_;
   std::vector<Lanes> lanes_;  // per tier
   Recency unused_;            // in fast memory
+  std::uint64_t pinned_left_ = 0;
 };
 
 }  // namespace sentinel::sim

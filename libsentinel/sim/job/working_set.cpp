@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "plan/step/rates.h"
 #include "sentinel/error.h"
@@ -19,21 +20,34 @@ WorkingSet::WorkingSet(Controller& controller, Commons& commons, Account& accoun
       residence_(residence),
       uses_(uses),
       orders_(orders),
-      record_(record) {}
+      record_(record),
+      is_streamed_(residence.size(), false) {}
 
 void WorkingSet::begin(const Task& task) {
   task_ = &task;
   begin_us_ = commons_.now_us();
+  for (const Operand& o : streamed_) is_streamed_[o.storage.index()] = false;
   streamed_.clear();
   in_place_us_ = 0;
   scratch_held_ = task.scratch_bytes == 0;
   for (const Operand& o : task.operands) residence_.pin(o.storage, true);
+  look_at_all();
+}
+
+void WorkingSet::look_at_all() {
+  left_ = residence_.pinned_left();
+  missing_.resize(task_->operands.size());
+  std::iota(missing_.begin(), missing_.end(), 0u);
+}
+
+void WorkingSet::stream(const Operand& o) {
+  streamed_.push_back(o);
+  is_streamed_[o.storage.index()] = true;
 }
 
 // Whether the task can start as far as this operand goes.
 bool WorkingSet::ready(const Operand& o) const {
-  if (residence_.place(o.storage) == Whereabouts::fast) return true;
-  return std::ranges::any_of(streamed_, [&](const Operand& s) { return s.storage == o.storage; });
+  return residence_.place(o.storage) == Whereabouts::fast || is_streamed_[o.storage.index()];
 }
 
 void WorkingSet::make(const Operand& o) {
@@ -56,7 +70,7 @@ bool WorkingSet::use_in_place(const Operand& o) {
   const std::uint32_t tier = residence_.tier(o.storage);
   if (!machine_.tiers[tier].byte_addressable) return false;
   in_place_us_ += uses_.in_place_us(task_->op, o, machine_, tier);
-  streamed_.push_back(o);
+  stream(o);
   return true;
 }
 
@@ -83,17 +97,23 @@ void WorkingSet::fetch(StorageId s) {
 }
 
 bool WorkingSet::acquire() {
+  if (left_ != residence_.pinned_left()) look_at_all();
   std::uint64_t claim = 0;
-  for (const Operand& o : task_->operands) {
-    if (ready(o)) continue;
+  std::erase_if(missing_, [&](std::uint32_t i) {
+    const Operand& o = task_->operands[i];
+    if (ready(o)) return true;
     if (!residence_.demanded(o.storage)) need(o);
-    if (!ready(o)) claim += residence_.missing(o.storage);
-  }
+    if (ready(o)) return true;
+    claim += residence_.missing(o.storage);
+    return false;
+  });
   if (!scratch_held_) scratch_held_ = commons_.take(account_, task_->scratch_bytes);
   commons_.claim(account_, claim);
   orders_.issue();
-  return scratch_held_ &&
-         std::ranges::all_of(task_->operands, [&](const Operand& o) { return ready(o); });
+  if (left_ != residence_.pinned_left()) look_at_all();
+  return scratch_held_ && std::ranges::all_of(missing_, [&](std::uint32_t i) {
+           return ready(task_->operands[i]);
+         });
 }
 
 void WorkingSet::stream_rest() {
@@ -102,7 +122,7 @@ void WorkingSet::stream_rest() {
     if (ready(o)) continue;
     residence_.demote(o.storage, 1);
     if (use_in_place(o)) continue;
-    streamed_.push_back(o);
+    stream(o);
     streams = true;
   }
   // Scratch that finds no room is written out and read back.
@@ -134,9 +154,7 @@ double WorkingSet::compute_us(double alone_us) const {
 void WorkingSet::note_uses() const {
   Timeline::Use use{begin_us_, commons_.now_us()};
   for (const Operand& o : task_->operands) {
-    const bool slow =
-        std::ranges::any_of(streamed_, [&](const Operand& s) { return s.storage == o.storage; });
-    (slow ? use.slow_bytes : use.fast_bytes) += uses_.bytes(task_->op, o);
+    (is_streamed_[o.storage.index()] ? use.slow_bytes : use.fast_bytes) += uses_.bytes(task_->op, o);
   }
   account_.timeline.uses.push_back(use);
 }

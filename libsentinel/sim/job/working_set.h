@@ -32,6 +32,8 @@ class WorkingSet {
 
  private:
   bool ready(const Operand&) const;
+  void stream(const Operand&);
+  void look_at_all();
   void need(const Operand&);
   void make(const Operand&);
   bool use_in_place(const Operand&);
@@ -49,6 +51,9 @@ class WorkingSet {
   const Task* task_ = nullptr;
   double begin_us_ = 0;
   std::vector<Operand> streamed_;
+  std::vector<bool> is_streamed_;       // per storage
+  std::vector<std::uint32_t> missing_;  // operands that were not ready when last looked at
+  std::uint64_t left_ = 0;              // Residence::pinned_left(), as of then
   double in_place_us_ = 0;  // use of tensors left in a slow tier
   bool scratch_held_ = false;
   std::uint64_t scratch_streamed_ = 0;  // of the current op, held nowhere
