@@ -57,8 +57,10 @@ class Residence {
   // An operand of the op that is starting or running; never a victim.
   void pin(StorageId, bool on);
   bool pinned(StorageId s) const { return body(s).pins > 0; }
-  // How often a pinned tensor has left fast memory all the same.
-  std::uint64_t pinned_left() const { return pinned_left_; }
+  // Pinned tensors whose place has changed since this was last called, each as often as it has.
+  std::vector<StorageId> take_stirred() { return std::exchange(stirred_, {}); }
+  // Changes whenever a granule comes to be held, or is no more: missing() is what it was until then.
+  std::uint64_t holdings() const { return holdings_; }
   double last_use_us(StorageId s) const { return body(s).last_use; }
   // The unpinned tensor in fast memory that was unused the longest; kNone if there is none.
   StorageId longest_unused() const;
@@ -114,7 +116,8 @@ class Residence {
   std::vector<StorageId> of_;
   std::vector<Lanes> lanes_;  // per tier
   Recency unused_;            // in fast memory
-  std::uint64_t pinned_left_ = 0;
+  std::vector<StorageId> stirred_;
+  std::uint64_t holdings_ = 0;
 };
 
 }  // namespace sentinel::sim

@@ -21,7 +21,8 @@ WorkingSet::WorkingSet(Controller& controller, Commons& commons, Account& accoun
       uses_(uses),
       orders_(orders),
       record_(record),
-      is_streamed_(residence.size(), false) {}
+      is_streamed_(residence.size(), false),
+      wakeful_(residence.size()) {}
 
 void WorkingSet::begin(const Task& task) {
   task_ = &task;
@@ -31,13 +32,11 @@ void WorkingSet::begin(const Task& task) {
   in_place_us_ = 0;
   scratch_held_ = task.scratch_bytes == 0;
   for (const Operand& o : task.operands) residence_.pin(o.storage, true);
-  look_at_all();
-}
-
-void WorkingSet::look_at_all() {
-  left_ = residence_.pinned_left();
-  missing_.resize(task_->operands.size());
-  std::iota(missing_.begin(), missing_.end(), 0u);
+  residence_.take_stirred();  // what others did
+  wakeful_.begin(task.operands);
+  is_ready_.assign(task.operands.size(), false);
+  unready_ = task.operands.size();
+  claim_.reset();
 }
 
 void WorkingSet::stream(const Operand& o) {
@@ -96,24 +95,40 @@ void WorkingSet::fetch(StorageId s) {
   record_.count_faults(batches);
 }
 
+// Notes whether it is ready. One that now passes through the op, or has left, changes the claim;
+// what has come holds its granules, so it lacked none.
+void WorkingSet::look_at(std::uint32_t operand) {
+  const Operand& o = task_->operands[operand];
+  const bool now = ready(o);
+  if (now == is_ready_[operand]) return;
+  is_ready_[operand] = now;
+  now ? --unready_ : ++unready_;
+  if (!now || is_streamed_[o.storage.index()]) claim_.reset();
+}
+
+std::uint64_t WorkingSet::claim() {
+  if (claim_ && holdings_ == residence_.holdings()) return *claim_;
+  holdings_ = residence_.holdings();
+  claim_ = 0;
+  for (std::size_t i = 0; i < task_->operands.size(); ++i)
+    if (!is_ready_[i]) *claim_ += residence_.missing(task_->operands[i].storage);
+  return *claim_;
+}
+
 bool WorkingSet::acquire() {
-  if (left_ != residence_.pinned_left()) look_at_all();
-  std::uint64_t claim = 0;
-  std::erase_if(missing_, [&](std::uint32_t i) {
+  wakeful_.wake(residence_.take_stirred());
+  wakeful_.visit([&](std::uint32_t i) {
     const Operand& o = task_->operands[i];
-    if (ready(o)) return true;
-    if (!residence_.demanded(o.storage)) need(o);
-    if (ready(o)) return true;
-    claim += residence_.missing(o.storage);
-    return false;
+    if (!ready(o) && !residence_.demanded(o.storage)) need(o);
+    look_at(i);
+    return !is_ready_[i] && !residence_.demanded(o.storage);
   });
   if (!scratch_held_) scratch_held_ = commons_.take(account_, task_->scratch_bytes);
-  commons_.claim(account_, claim);
+  commons_.claim(account_, claim());
   orders_.issue();
-  if (left_ != residence_.pinned_left()) look_at_all();
-  return scratch_held_ && std::ranges::all_of(missing_, [&](std::uint32_t i) {
-           return ready(task_->operands[i]);
-         });
+  wakeful_.wake(residence_.take_stirred());
+  for (const std::uint32_t i : wakeful_.awake()) look_at(i);
+  return scratch_held_ && unready_ == 0;
 }
 
 void WorkingSet::stream_rest() {
@@ -125,6 +140,7 @@ void WorkingSet::stream_rest() {
     stream(o);
     streams = true;
   }
+  wakeful_.wake_all();
   // Scratch that finds no room is written out and read back.
   if (!scratch_held_) {
     const double bytes = static_cast<double>(task_->scratch_bytes);
