@@ -86,6 +86,7 @@ Planner::Outcome Planner::decide(const Profile& profile) {
   auto plan = planned.plan(profile, machine_, plan_options);
   if (!plan.moves.empty())  // a policy's own cost model is coarser
     plan.predicted_step_us = plan_options.judge(profile, machine_, plan).step_us;
+  require_valid(plan, profile);
   const auto bytes = plan.fast_bytes;
   return {.plan = std::move(plan), .pager = nullptr, .fast_bytes = bytes};
 }

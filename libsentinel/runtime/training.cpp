@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/clock.h"
 #include "engine/io/slow_file.h"
 #include "runtime/limit/gpu_counting.h"
 #include "runtime/limit/workable.h"
@@ -36,7 +37,7 @@ Training::Training(const SessionOptions& options, std::string framework, OpOrder
     : options_(options),
       engine_(engine),
       voice_(voice),
-      space_(engine),
+      space_(engine, options.fast.bytes),
       limit_(options_, engine, driver, summary_, voice_),
       lane_(engine),
       stillness_(engine),
@@ -139,6 +140,7 @@ void Training::end_warmup_step() {
 void Training::start_from_files() {
   if (!options_.plan.empty()) {
     auto [profile, plan] = planner_.stored_plan();
+    planner_.require_valid(plan, profile);
     adopt_plan(std::move(profile), std::move(plan));
   } else if (!options_.profile.empty()) {
     adopt(planner_.stored_profile());
@@ -185,9 +187,11 @@ void Training::end_profile_step() {
     counting_.discard();
   }
   log_.step_ended("profile", follower_.accesses(), false);
+  const auto since = Clock::now();
   auto profile = profile_.take(true, "");
   counting_.profiled();
   profile_.store(profile);
+  summary_.no_step(since);
   const bool wanted =
       options_.mode == Mode::run && !phases_.paged() && !follower_.knows(profile.meta.signature);
   if (wanted && follower_.plans() < kMostPlans)
@@ -235,7 +239,9 @@ void Training::plan_another() {
 
 void Training::adopt(Profile profile) {
   limit_.settle(profile);
+  const auto since = Clock::now();
   auto decision = planner_.decide(profile);
+  summary_.no_step(since);
   if (decision.plan) return adopt_plan(std::move(profile), std::move(*decision.plan));
   if (engine_.paging() == nullptr) throw Error("page faults decide on a GPU's memory only");
   engine_.tick();  // the step's last op is over
@@ -249,7 +255,6 @@ void Training::adopt(Profile profile) {
 }
 
 void Training::adopt_plan(Profile profile, Plan plan) {
-  planner_.require_valid(plan, profile);
   const bool first = !follower_.has_plans();
   auto& adopted =
       follower_.add(std::move(profile), std::move(plan), parse_late(options_.moves.late));

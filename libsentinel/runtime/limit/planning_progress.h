@@ -1,4 +1,4 @@
-// Tells a person that a plan is still being made: after 5 s, then every 10 s. A plan that is made
+// Tells a person that a plan is still being made: after 2 s, then every 10 s. A plan that is made
 // sooner is not mentioned.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace sentinel {
 class PlanningProgress {
  public:
   struct Pace {
-    std::chrono::milliseconds first{5000}, next{10'000};
+    std::chrono::milliseconds first{2000}, next{10'000};
   };
   // `say` is called from a thread of this object's own, never after its end. `subject` is a part of
   // each line: "66674 ops and 100009 tensors".

@@ -17,7 +17,7 @@
 namespace sentinel {
 
 StepRow& Summary::step_ended(const char* phase, const EngineCounters& now) {
-  const auto end = std::chrono::steady_clock::now();
+  const auto end = Clock::now();
   const std::chrono::duration<double, std::milli> ms = end - std::exchange(began_, end);
   const auto before = std::exchange(before_, now);
   steps.push_back({.step = static_cast<std::uint32_t>(steps.size()),
@@ -31,6 +31,12 @@ StepRow& Summary::step_ended(const char* phase, const EngineCounters& now) {
                    .reading = now.reading - before.reading,
                    .writing = now.writing - before.writing});
   return steps.back();
+}
+
+void Summary::no_step(Clock::time_point since) {
+  const auto took = Clock::now() - since;
+  planning_ms += std::chrono::duration<double, std::milli>(took).count();
+  began_ += took;
 }
 
 namespace {
@@ -151,7 +157,8 @@ void Summary::write(const std::string& path,
             {"plans", plans},
             {"predicted_ms", predicted_us / 1e3},
             {"planned_promoted_bytes", planned_promoted_bytes},
-            {"planned_demoted_bytes", planned_demoted_bytes}};
+            {"planned_demoted_bytes", planned_demoted_bytes},
+            {"planning_ms", planning_ms}};
   if (const double days = drive_days(); days > 0)
     json["wear"] = {
         {"written_bytes_per_step", std::llround(steady_written_bytes())},

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "engine/engine.h"
 #include "engine/numa/numa_maps.h"
 #include "runtime/limit/watch.h"
@@ -49,6 +50,7 @@ struct Summary {
       0;  // kinds of step that have one; the figures above are the largest of them
   double predicted_us = 0;
   std::uint64_t planned_promoted_bytes = 0, planned_demoted_bytes = 0;  // in a step of the first
+  double planning_ms = 0;  // in which profiles were taken and stored, and plans made
   std::optional<TierNames> tiers;                                       // none: memory over drives
   std::uint64_t granule_bytes = 0;
   Drives drives;
@@ -59,6 +61,8 @@ struct Summary {
   void forget_plans();
   // The step that ends now, against the counters at its start.
   StepRow& step_ended(const char* phase, const EngineCounters& now);
+  // What has been done since then was for a plan, between two steps: it is no step's time.
+  void no_step(Clock::time_point since);
   // Milliseconds, median over the steady steps; 0 where there are none.
   double steady_ms() const;
   // Bytes written to the slow tier in a step, median over the steady steps.
@@ -70,7 +74,7 @@ struct Summary {
   void write(const std::string& path, const std::vector<std::vector<IntervalRow>>& intervals) const;
 
  private:
-  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  Clock::time_point began_ = Clock::now();
   EngineCounters before_;
 };
 

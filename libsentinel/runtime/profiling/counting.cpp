@@ -199,7 +199,7 @@ void Counting::failed(Refused& of, int code) {
   not_counted(of, words.empty() ? std::strerror(-code) : words);
 }
 
-void Counting::not_counted(Refused& of, const std::string& reason) {
+void Counting::not_counted(Refused& of, std::string_view reason) {
   of.refused = std::min(of.refused + 1, of.asked);  // of a tensor, both may be refused
   if (of.reason.empty()) of.reason = reason;
 }

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "alloc/address_table.h"
@@ -70,7 +71,7 @@ class Counting {
   bool whole() const;
   void arm_all(AddressTable&);
   void failed(Refused&, int code);
-  void not_counted(Refused&, const std::string& reason);
+  void not_counted(Refused&, std::string_view reason);
   std::string uncounted() const;  // empty: all were counted
 
   const SessionOptions& options_;

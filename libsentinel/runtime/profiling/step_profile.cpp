@@ -63,15 +63,17 @@ Profile StepProfile::take(bool complete, const std::string& reason) const {
 }
 
 void StepProfile::snapshot() {
-  constexpr std::chrono::seconds kEvery{1};
-  const auto now = std::chrono::steady_clock::now();
-  if (options_.output.empty() || now < snapshot_ + kEvery) return;
+  constexpr Clock::duration kLeast = std::chrono::seconds(1);
+  constexpr int kShare = 20;  // of the time at most one part in so many is spent on them
+  const auto begin = Clock::now();
+  if (options_.output.empty() || begin < next_snapshot_) return;
   try {
     write_profile(options_.output, take(false, "the program was killed during the profiling step"));
-    snapshot_ = std::chrono::steady_clock::now();
+    const auto end = Clock::now();
+    next_snapshot_ = end + std::max(kLeast, kShare * (end - begin));
   } catch (const Error& error) {  // the profile itself may still be written at the end
     voice_.say(error.what());
-    snapshot_ = std::chrono::steady_clock::time_point::max() - kEvery;
+    next_snapshot_ = Clock::time_point::max();
   }
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/clock.h"
 #include "capture/recorder.h"
 #include "options/options.h"
 #include "runtime/limit/summary.h"
@@ -31,9 +32,10 @@ class StepProfile {
   void forget_times() { times_.clear(); }
 
   Profile take(bool complete, const std::string& reason) const;
-  // Left behind by a program that is killed in the profiling step: the step so far, once a second.
+  // Left behind by a program that is killed in the profiling step: the step so far, once a second,
+  // or more seldom where it takes long to write.
   void snapshot();
-  void begin_snapshots() { snapshot_ = {}; }
+  void begin_snapshots() { next_snapshot_ = {}; }
   void store(const Profile&);  // throws Error
 
  private:
@@ -47,7 +49,7 @@ class StepProfile {
   StepRecorder::Times times_;  // of the last step that was not counted
   double us_ = 0;              // and how long it took
   std::uint64_t last_signature_ = 0;
-  std::chrono::steady_clock::time_point snapshot_;  // the last one
+  Clock::time_point next_snapshot_;  // not before
 };
 
 }  // namespace sentinel

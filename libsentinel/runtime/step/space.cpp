@@ -13,9 +13,16 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096;
 
-// Live tensors below a page that have one of their own, 16 MiB of pages. A model with tens of
-// thousands of them would otherwise need a hundred times the memory of its contents.
-constexpr std::size_t kMostSmallPages = 4096;
+// Live tensors below a page that have one of their own: 16 MiB of pages, and a sixteenth of the
+// budget. A model with tens of thousands of them would otherwise need a hundred times the memory of
+// its contents; and what is made before there is a plan keeps its page under the plan.
+constexpr std::uint64_t kMostSmallPages = 4096;
+constexpr std::uint64_t kSmallPagesOfBudget = 16;
+
+std::size_t most_small_pages(std::uint64_t budget) {
+  return budget == 0 ? kMostSmallPages
+                     : std::min(kMostSmallPages, budget / kSmallPagesOfBudget / kPage);
+}
 
 bool has_small_page(const LiveTensor& tensor) {
   return tensor.bytes < kPage && tensor.reserved == kPage;
@@ -35,7 +42,10 @@ bool for_words(std::uint64_t first, std::uint64_t last, F&& f) {
 
 }  // namespace
 
-Space::Space(Engine& engine) : engine_(engine), heap_(engine.arena(), engine.arena_bytes()) {}
+Space::Space(Engine& engine, std::uint64_t budget)
+    : engine_(engine),
+      heap_(engine.arena(), engine.arena_bytes()),
+      most_small_pages_(most_small_pages(budget)) {}
 
 std::uint32_t Space::add_plan(std::vector<PlannedSlot> slots, std::uint64_t region_bytes) {
   Planned planned;
@@ -160,7 +170,7 @@ LiveTensor* Space::allocate(std::uint64_t bytes, std::uint32_t slot, bool own_pa
   } else {
     const auto alignment =
         std::max(natural_alignment(bytes, engine_.granule()), engine_.alignment());
-    own_pages = own_pages && (bytes >= kPage || small_pages_ < kMostSmallPages);
+    own_pages = own_pages && (bytes >= kPage || small_pages_ < most_small_pages_);
     tensor.reserved = own_pages ? round_up(bytes, kPage) : bytes;
     tensor.address =
         heap_.allocate(tensor.reserved, own_pages ? std::max(kPage, alignment) : alignment);

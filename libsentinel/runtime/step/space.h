@@ -29,7 +29,8 @@ struct PlannedSlot {
 
 class Space {
  public:
-  explicit Space(Engine&);
+  // `budget`: bytes of fast memory that tensors will have; 0: not known.
+  explicit Space(Engine&, std::uint64_t budget = 0);
 
   // Reserves addresses for a plan's placements; they are kept for the life of the process, since
   // tensors may lie there when another plan becomes the active one. Throws Error.
@@ -95,6 +96,7 @@ class Space {
   AddressTable table_;
   std::uint64_t births_ = 0, live_bytes_ = 0, most_live_bytes_ = 0;
   std::size_t small_pages_ = 0;  // live tensors below a page that have one of their own
+  std::size_t most_small_pages_;
   bool out_of_addresses_ = false;
   std::vector<Planned> plans_;
   std::uint32_t active_ = LiveTensor::kUnplanned;

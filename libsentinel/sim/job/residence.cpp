@@ -32,15 +32,19 @@ std::uint64_t Residence::missing(StorageId s) const {
 
 bool Residence::hold(StorageId s) {
   if (body(s).held) return true;
-  if (!commons_.take(account_, missing(s))) return false;
+  const auto bytes = missing(s);
+  if (!commons_.take(account_, bytes)) return false;
   holding_.hold(storage(s).tensor);
+  if (bytes != 0) ++holdings_;
   return body(s).held = true;
 }
 
 void Residence::let_go(StorageId s) {
   if (!body(s).held) return;
-  commons_.give(account_, holding_.sole(storage(s).tensor));
+  const auto bytes = holding_.sole(storage(s).tensor);
+  commons_.give(account_, bytes);
   holding_.drop(storage(s).tensor);
+  if (bytes != 0) ++holdings_;
   body(s).held = false;
 }
 
@@ -84,6 +88,7 @@ void Residence::forget_copy(StorageId s) {
 
 void Residence::set_place(StorageId s, Whereabouts place) {
   Body& b = body(s);
+  if (b.pins > 0) stirred_.push_back(s);
   b.place = place;
   if (place == Whereabouts::fast)
     unused_.use(s.value);

@@ -57,6 +57,10 @@ class Residence {
   // An operand of the op that is starting or running; never a victim.
   void pin(StorageId, bool on);
   bool pinned(StorageId s) const { return body(s).pins > 0; }
+  // Pinned tensors whose place has changed since this was last called, each as often as it has.
+  std::vector<StorageId> take_stirred() { return std::exchange(stirred_, {}); }
+  // Changes whenever a granule comes to be held, or is no more: missing() is what it was until then.
+  std::uint64_t holdings() const { return holdings_; }
   double last_use_us(StorageId s) const { return body(s).last_use; }
   // The unpinned tensor in fast memory that was unused the longest; kNone if there is none.
   StorageId longest_unused() const;
@@ -112,6 +116,8 @@ class Residence {
   std::vector<StorageId> of_;
   std::vector<Lanes> lanes_;  // per tier
   Recency unused_;            // in fast memory
+  std::vector<StorageId> stirred_;
+  std::uint64_t holdings_ = 0;
 };
 
 }  // namespace sentinel::sim

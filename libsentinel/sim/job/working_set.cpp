@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "plan/step/rates.h"
 #include "sentinel/error.h"
@@ -19,21 +20,33 @@ WorkingSet::WorkingSet(Controller& controller, Commons& commons, Account& accoun
       residence_(residence),
       uses_(uses),
       orders_(orders),
-      record_(record) {}
+      record_(record),
+      is_streamed_(residence.size(), false),
+      wakeful_(residence.size()) {}
 
 void WorkingSet::begin(const Task& task) {
   task_ = &task;
   begin_us_ = commons_.now_us();
+  for (const Operand& o : streamed_) is_streamed_[o.storage.index()] = false;
   streamed_.clear();
   in_place_us_ = 0;
   scratch_held_ = task.scratch_bytes == 0;
   for (const Operand& o : task.operands) residence_.pin(o.storage, true);
+  residence_.take_stirred();  // what others did
+  wakeful_.begin(task.operands);
+  is_ready_.assign(task.operands.size(), false);
+  unready_ = task.operands.size();
+  claim_.reset();
+}
+
+void WorkingSet::stream(const Operand& o) {
+  streamed_.push_back(o);
+  is_streamed_[o.storage.index()] = true;
 }
 
 // Whether the task can start as far as this operand goes.
 bool WorkingSet::ready(const Operand& o) const {
-  if (residence_.place(o.storage) == Whereabouts::fast) return true;
-  return std::ranges::any_of(streamed_, [&](const Operand& s) { return s.storage == o.storage; });
+  return residence_.place(o.storage) == Whereabouts::fast || is_streamed_[o.storage.index()];
 }
 
 void WorkingSet::make(const Operand& o) {
@@ -56,7 +69,7 @@ bool WorkingSet::use_in_place(const Operand& o) {
   const std::uint32_t tier = residence_.tier(o.storage);
   if (!machine_.tiers[tier].byte_addressable) return false;
   in_place_us_ += uses_.in_place_us(task_->op, o, machine_, tier);
-  streamed_.push_back(o);
+  stream(o);
   return true;
 }
 
@@ -82,18 +95,40 @@ void WorkingSet::fetch(StorageId s) {
   record_.count_faults(batches);
 }
 
+// Notes whether it is ready. One that now passes through the op, or has left, changes the claim;
+// what has come holds its granules, so it lacked none.
+void WorkingSet::look_at(std::uint32_t operand) {
+  const Operand& o = task_->operands[operand];
+  const bool now = ready(o);
+  if (now == is_ready_[operand]) return;
+  is_ready_[operand] = now;
+  now ? --unready_ : ++unready_;
+  if (!now || is_streamed_[o.storage.index()]) claim_.reset();
+}
+
+std::uint64_t WorkingSet::claim() {
+  if (claim_ && holdings_ == residence_.holdings()) return *claim_;
+  holdings_ = residence_.holdings();
+  claim_ = 0;
+  for (std::size_t i = 0; i < task_->operands.size(); ++i)
+    if (!is_ready_[i]) *claim_ += residence_.missing(task_->operands[i].storage);
+  return *claim_;
+}
+
 bool WorkingSet::acquire() {
-  std::uint64_t claim = 0;
-  for (const Operand& o : task_->operands) {
-    if (ready(o)) continue;
-    if (!residence_.demanded(o.storage)) need(o);
-    if (!ready(o)) claim += residence_.missing(o.storage);
-  }
+  wakeful_.wake(residence_.take_stirred());
+  wakeful_.visit([&](std::uint32_t i) {
+    const Operand& o = task_->operands[i];
+    if (!ready(o) && !residence_.demanded(o.storage)) need(o);
+    look_at(i);
+    return !is_ready_[i] && !residence_.demanded(o.storage);
+  });
   if (!scratch_held_) scratch_held_ = commons_.take(account_, task_->scratch_bytes);
-  commons_.claim(account_, claim);
+  commons_.claim(account_, claim());
   orders_.issue();
-  return scratch_held_ &&
-         std::ranges::all_of(task_->operands, [&](const Operand& o) { return ready(o); });
+  wakeful_.wake(residence_.take_stirred());
+  for (const std::uint32_t i : wakeful_.awake()) look_at(i);
+  return scratch_held_ && unready_ == 0;
 }
 
 void WorkingSet::stream_rest() {
@@ -102,9 +137,10 @@ void WorkingSet::stream_rest() {
     if (ready(o)) continue;
     residence_.demote(o.storage, 1);
     if (use_in_place(o)) continue;
-    streamed_.push_back(o);
+    stream(o);
     streams = true;
   }
+  wakeful_.wake_all();
   // Scratch that finds no room is written out and read back.
   if (!scratch_held_) {
     const double bytes = static_cast<double>(task_->scratch_bytes);
@@ -134,9 +170,7 @@ double WorkingSet::compute_us(double alone_us) const {
 void WorkingSet::note_uses() const {
   Timeline::Use use{begin_us_, commons_.now_us()};
   for (const Operand& o : task_->operands) {
-    const bool slow =
-        std::ranges::any_of(streamed_, [&](const Operand& s) { return s.storage == o.storage; });
-    (slow ? use.slow_bytes : use.fast_bytes) += uses_.bytes(task_->op, o);
+    (is_streamed_[o.storage.index()] ? use.slow_bytes : use.fast_bytes) += uses_.bytes(task_->op, o);
   }
   account_.timeline.uses.push_back(use);
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "sentinel/policy.h"
@@ -15,6 +16,7 @@
 #include "sim/job/residence.h"
 #include "sim/job/step_record.h"
 #include "sim/job/tasks.h"
+#include "sim/job/wakeful.h"
 
 namespace sentinel::sim {
 
@@ -32,6 +34,9 @@ class WorkingSet {
 
  private:
   bool ready(const Operand&) const;
+  void stream(const Operand&);
+  void look_at(std::uint32_t operand);
+  std::uint64_t claim();
   void need(const Operand&);
   void make(const Operand&);
   bool use_in_place(const Operand&);
@@ -49,6 +54,13 @@ class WorkingSet {
   const Task* task_ = nullptr;
   double begin_us_ = 0;
   std::vector<Operand> streamed_;
+  std::vector<bool> is_streamed_;  // per storage
+  Wakeful wakeful_;                // what is ready sleeps, too
+  std::vector<bool> is_ready_;     // per operand, when it was looked at
+  std::size_t unready_ = 0;
+  // Bytes that the unready ones lack, as of when Residence::holdings() was so.
+  std::optional<std::uint64_t> claim_;
+  std::uint64_t holdings_ = 0;
   double in_place_us_ = 0;  // use of tensors left in a slow tier
   bool scratch_held_ = false;
   std::uint64_t scratch_streamed_ = 0;  // of the current op, held nowhere

@@ -202,5 +202,23 @@ TEST_F(SpaceTest, WhereNothingGuardsWhatIsRefusedHasNotBegun) {
   EXPECT_EQ(space_.live_bytes(), 0u);
 }
 
+// Pages that hold a tensor smaller than themselves, one each.
+std::size_t small_pages(NoEngine& engine, std::uint64_t budget) {
+  Space space(engine, budget);
+  std::set<std::uintptr_t> pages;
+  std::size_t own = 0;
+  for (int i = 0; i < 6000; ++i) {
+    const auto* tensor = space.allocate(100, LiveTensor::kUnplanned, true);
+    own += tensor->reserved == 4096 && pages.insert(tensor->address / 4096).second ? 1 : 0;
+  }
+  return own;
+}
+
+TEST_F(SpaceTest, PagesOfSmallTensorsTakeASixteenthOfTheBudgetAtMost) {
+  EXPECT_EQ(small_pages(engine_, 0), 4096u);
+  EXPECT_EQ(small_pages(engine_, 32_MiB), 512u);
+  EXPECT_EQ(small_pages(engine_, 1_GiB), 4096u);
+}
+
 }  // namespace
 }  // namespace sentinel

@@ -30,5 +30,14 @@ TEST(Summary, NothingWearsWhereNothingIsWrittenToADrive) {
   EXPECT_EQ(nodes.drive_days(), 0);
 }
 
+TEST(Summary, PlanningIsNoStepsTime) {
+  Summary summary;
+  const auto hour = std::chrono::hours(1);
+  summary.step_ended("profile", {});
+  summary.no_step(Clock::now() - hour);
+  EXPECT_GE(summary.planning_ms, 3600e3);
+  EXPECT_LT(summary.step_ended("steady", {}).ms, 0) << "an hour less than it took";
+}
+
 }  // namespace
 }  // namespace sentinel

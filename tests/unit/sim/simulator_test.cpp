@@ -288,5 +288,22 @@ INSTANTIATE_TEST_SUITE_P(G10, RealTrace,
                          ::testing::Values("BERT_Base-256", "BERT_Base-256-warm", "ResNet152-1280",
                                            "ResNet152-1280-warm"));
 
+// An op of thousands of operands that are all away asks for each once, and waits for the last.
+TEST(Simulator, AnOpOfVeryManyOperandsFetchesEachOnce) {
+  constexpr std::uint32_t kMany = 3000;
+  ProfileBuilder b;
+  std::vector<TensorId> all;
+  for (std::uint32_t i = 0; i < kMany; ++i) all.push_back(b.persistent(kPage));
+  b.op(0, 10, {});
+  b.op(0, 10, all);
+  Silent silent;
+  const SimResult r = simulate(b.profile, slow_link(), silent,
+                               {.fast_bytes = kMany * kPage, .steps = 1, .absent = all});
+  EXPECT_EQ(r.demand_faults, kMany);
+  EXPECT_EQ(r.streamed_ops, 0u);
+  EXPECT_EQ(r.evictions, 0u);
+  EXPECT_NEAR(r.step_us, 20 + kMany * (10 + 10), 1e-3);
+}
+
 }  // namespace
 }  // namespace sentinel::sim
