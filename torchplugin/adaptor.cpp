@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "torch_observers.h"
+#include "torch_weights.h"
 
 // From Python. 0; 1 where no hooks are wanted; or a negative errno with sentinel_last_error().
 // `on_gpu`: the session is of a GPU's memory, which Python then registers the two functions below

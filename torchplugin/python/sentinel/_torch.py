@@ -7,14 +7,16 @@ import sys
 import weakref
 
 try:
-    from . import _attach, _torch_gpu
+    from . import _attach, _torch_gpu, _torch_weights
 except ImportError:
     import _attach
     import _torch_gpu
+    import _torch_weights
 
 
 # The unit that is compiled, and its parts: each belongs to the name of the result.
-_SOURCES = ["torch.cpp", "torch_device.h", "torch_frames.h", "torch_observers.h", "torch_operands.h", "torch_steps.h"]
+_SOURCES = ["torch.cpp", "torch_device.h", "torch_frames.h", "torch_observers.h", "torch_operands.h", "torch_steps.h",
+            "torch_weights.h"]
 
 
 def _build_for(torch):
@@ -53,11 +55,12 @@ def attach(torch):
         _torch_gpu.manage(torch, core, adaptor)
     if not watched:  # an allocator and nothing else
         return
-    hooks = [_find_layers(torch, adaptor), _find_steps(adaptor)]
+    weights = None if on_gpu else _torch_weights.Weights(torch, adaptor)
+    hooks = [_find_layers(torch, adaptor, weights), _find_steps(adaptor, weights)]
     _refuse_compile(torch, core, hooks)
 
 
-def _find_layers(torch, adaptor):
+def _find_layers(torch, adaptor, weights):
     """A layer begins at a module that owns a weight of two or more dimensions, and lasts until the
     next begins. Its name is the module's path in the model that was called."""
     names = weakref.WeakKeyDictionary()
@@ -76,6 +79,8 @@ def _find_layers(torch, adaptor):
             shape = getattr(inputs[0], "shape", None) if inputs else None
             adaptor.sentinel_torch_model(type(module).__name__.encode(), shape[0] if shape else 0)
         if module not in names:
+            if weights is not None:
+                weights.of_module(module)
             prefix = type(module).__name__
             for path, child in module.named_modules():
                 names.setdefault(child, f"{path or prefix}")
@@ -87,7 +92,7 @@ def _find_layers(torch, adaptor):
     return torch.nn.modules.module.register_module_forward_pre_hook(before)
 
 
-def _find_steps(adaptor):
+def _find_steps(adaptor, weights):
     steps = _attach.Steps(adaptor.sentinel_torch_step)
     optim = sys.modules["torch.optim.optimizer"]  # the package hides the module behind its class
     make = optim.Optimizer.__init__
@@ -96,6 +101,8 @@ def _find_steps(adaptor):
     def made(self, *args, **kwargs):
         adaptor.sentinel_torch_optimizer()
         make(self, *args, **kwargs)
+        if weights is not None:
+            weights.of_optimizer(self)
 
     optim.Optimizer.__init__ = made
     if hasattr(optim, "register_optimizer_step_post_hook"):
