@@ -117,7 +117,8 @@ class Weights:
                  and library.sentinel_torch_learn_object(tensor._cdata, id(buffer)))
         if "numpy" in sys.modules:
             array = sys.modules["numpy"].zeros(4)
-            known = known and library.sentinel_torch_learn_object(torch.from_numpy(array)._cdata, id(array))
+            tensor = torch.from_numpy(array)
+            known = known and library.sentinel_torch_learn_object(tensor._cdata, id(array))
         return bool(known)
 
     def _tells_apart(self):
