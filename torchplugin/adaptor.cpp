@@ -3,6 +3,7 @@
 // global op observers, and (from Python) module hooks. Works with 1.13 and 2.x; on a GPU, through
 // its interface for pluggable allocators, from 2.1 on.
 #include <pthread.h>
+#include <torch/csrc/autograd/variable.h>  // before a name of ours that it has as well
 
 #include <cerrno>
 

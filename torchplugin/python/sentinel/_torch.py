@@ -93,7 +93,12 @@ def _find_layers(torch, adaptor, weights):
 
 
 def _find_steps(adaptor, weights):
-    steps = _attach.Steps(adaptor.sentinel_torch_step)
+    def ended():
+        adaptor.sentinel_torch_step()
+        if weights is not None:
+            weights.tell()
+
+    steps = _attach.Steps(ended)
     optim = sys.modules["torch.optim.optimizer"]  # the package hides the module behind its class
     make = optim.Optimizer.__init__
 

@@ -53,46 +53,63 @@ class Weights:
         self._library.sentinel_torch_learn_object.argtypes = [address, address]
         self._library.sentinel_torch_bring.argtypes = [address, ctypes.c_size_t, ctypes.c_int]
         self._counts = None  # whether what holds a tensor can be counted; None: nobody needed it yet
+        self._by_optimizer = False
+        self._left = {}  # storage -> (reason, bytes), not told yet
         self._told = set()
 
     def of_module(self, module):
         self._found([*module.parameters(), *module.buffers()])
+        if not self._by_optimizer:
+            self.tell()
 
     def of_optimizer(self, optimizer):
+        self._by_optimizer = True
         self._found([one for group in optimizer.param_groups for one in group["params"]])
 
+    def tell(self):
+        """Each reason once. A module may bring what an optimizer that was made before it has left."""
+        sizes = collections.defaultdict(list)
+        for reason, size in self._left.values():
+            sizes[reason].append(size)
+        self._left = {}
+        for reason in sizes.keys() - self._told:
+            many, size = len(sizes[reason]), sum(sizes[reason]) / (1 << 20)
+            _attach.tell(f"weights of {size:.2f} MiB ({many} {'storage' if many == 1 else 'storages'}) stay outside of "
+                         f"the budget, in memory that is not Sentinel's: {reason}")
+        self._told |= sizes.keys()
+
     def _found(self, tensors):
-        is_foreign, left = self._library.sentinel_torch_is_foreign, {}
+        is_foreign = self._library.sentinel_torch_is_foreign
         try:
             with self._torch._C.DisableTorchFunction():  # a subclass's function is not to hear of this
                 weights = {one._cdata: one for one in tensors if is_foreign(one._cdata)}
-                left = self._bring(weights) if weights else {}
+                if weights and self._library.sentinel_torch_step_ended():
+                    self._left[None] = (_LATE, sum(one.numel() * one.element_size() for one in weights.values()))
+                    self.tell()
+                elif weights:
+                    self._bring(weights)
         except Exception as error:  # of a tensor of an unknown kind: the program goes on as it would
-            left = {f"{type(error).__name__}: {error}": [0]}
-        for reason, sizes in left.items():
-            if reason not in self._told:
-                self._told.add(reason)
-                _attach.tell(f"{len(sizes)} storages of weights, {sum(sizes)} bytes, stay outside of the budget, in "
-                             f"memory that is not Sentinel's: {reason}")
+            self._left[None] = (f"{type(error).__name__}: {error}", 0)
 
     def _bring(self, weights):
-        """Address -> tensor. Answers the bytes of each storage that is left alone, by the reason."""
-        left = collections.defaultdict(list)
-        late = self._library.sentinel_torch_step_ended()
-        if late and _LATE in self._told:
-            return left
-        counts = not late and self._can_count()
+        """By their addresses."""
+        counts = self._can_count()
+        for facts, reason, mapped in self._looked_at(weights, counts):
+            failed = not reason and self._library.sentinel_torch_bring(facts.storage, facts.storage_uses, mapped)
+            if failed:
+                reason = _NO_ROOM if failed == -errno.ENOMEM else _REACHABLE
+            if reason:
+                self._left[facts.storage] = (reason, facts.bytes)
+            else:
+                self._left.pop(facts.storage, None)
+
+    def _looked_at(self, weights, counts):
+        """Of each storage: facts, why it is left alone, whether a file is mapped there. Nothing of the census is kept:
+        it holds the objects whose memory is to go."""
         census, memory = Census(self._torch, self._library, weights), PrivateMemory()
         storages = {one.storage: one for one in map(census.facts.get, weights) if one.foreign}.values()
-        reasons = [_LATE if late else memory.why_not(one) or self._why_not(one, census, counts, weights)
-                   for one in storages]
-        for facts, reason in zip(storages, reasons):
-            failed = 0
-            if not reason:
-                failed = self._library.sentinel_torch_bring(facts.storage, facts.storage_uses, census.maps_file(facts))
-            if reason or failed:
-                left[reason or (_NO_ROOM if failed == -errno.ENOMEM else _REACHABLE)].append(facts.bytes)
-        return left
+        return [(one, memory.why_not(one) or self._why_not(one, census, counts, weights), census.maps_file(one))
+                for one in storages]
 
     @staticmethod
     def _why_not(facts, census, counts, weights):
@@ -170,6 +187,7 @@ class Census:
             if facts.foreign:
                 self._on[facts.storage].add(address)
                 self._of[facts.owner][facts.storage] = (facts.address, facts.address + facts.bytes)
+        self._objects = Objects({one.owner for one in self.facts.values() if one.memory == _OBJECT})
         self._holders = None
 
     def is_alone(self, facts, weights):
@@ -177,10 +195,18 @@ class Census:
         on = self._on[facts.storage]
         if len(on) != facts.storage_uses or not all(self._is_a_tensor_only(one, weights) for one in on):
             return False
-        return self._owner_is_silent(facts) and facts.storage not in _overlapping(self._of[facts.owner])
+        return self._owner_is_silent(facts) and facts.storage not in self._overlapping(facts)
 
     def maps_file(self, facts):
-        return bool(facts.owner_maps_file) if facts.memory == _SLICE else _last_owner(facts.owner) is mmap.mmap
+        if facts.memory == _SLICE:
+            return bool(facts.owner_maps_file)
+        return facts.memory == _OBJECT and self._objects.kind_of_root(facts.owner) is mmap.mmap
+
+    def _overlapping(self, facts):
+        if facts.memory == _SLICE:
+            return _overlapping(self._of[facts.owner])
+        return _overlapping({name: at for owner in self._objects.of_same_root(facts.owner)
+                             for name, at in self._of[owner].items()})
 
     def _is_a_tensor_only(self, address, weights):
         facts, wrapped = self.facts[address], address in self._tensors
@@ -211,10 +237,9 @@ class Census:
         return counts
 
     def _owner_is_silent(self, facts):
-        storages = len(self._of[facts.owner])
         if facts.memory == _SLICE:
-            return facts.owner_maps_file and facts.owner_uses == storages
-        return _last_owner(facts.owner, storages) is not None
+            return facts.owner_maps_file and facts.owner_uses == len(self._of[facts.owner])
+        return self._objects.are_held_by(facts.owner, self._of)
 
 
 def _overlapping(ranges):
@@ -228,28 +253,61 @@ def _overlapping(ranges):
     return found
 
 
-def _last_owner(address, holders=None):
-    """The type of the object that gave the memory: an array's own, or what the array is a view of. None: not known, or
-    held by others than `holders` (any number, if None) storages and each array by its view."""
-    numpy = sys.modules.get("numpy")
-    arrays = (numpy.ndarray, numpy.memmap) if numpy else ()
-    example, box, maps = [object()], [ctypes.cast(address, ctypes.py_object).value], 0
-    while True:
-        kind = type(box[0])
-        if holders is not None:
-            expected = holders + (maps if kind is mmap.mmap else 0)  # which an array keeps in its dict, too
-            held = sys.getrefcount(box[0]) - sys.getrefcount(example[0])
-            if held != expected or weakref.getweakrefcount(box[0]):
-                return None
-            holders = 1
-        if kind in (bytes, bytearray, mmap.mmap):
-            return kind
-        if kind not in arrays:
-            return None
-        if box[0].base is None:
-            return kind if box[0].flags.owndata else None
-        maps += kind is not numpy.ndarray
-        box[0] = box[0].base
+class Objects:
+    """Python objects that storages lie in, and the objects that these are views of: an array, what it is a view of, and
+    so on down to the root, which gave the memory."""
+
+    def __init__(self, addresses):
+        numpy = sys.modules.get("numpy")
+        self._arrays = (numpy.ndarray, numpy.memmap) if numpy else ()
+        self._boxes = {}  # by address: the only reference to it from here
+        self._below = {}  # array -> what it is a view of
+        self._views = collections.Counter()  # references from arrays above
+        for address in addresses:
+            self._boxes[address] = [ctypes.cast(address, ctypes.py_object).value]
+        waiting = list(addresses)
+        while waiting:
+            self._look_below(waiting.pop(), waiting)
+
+    def _look_below(self, address, waiting):
+        box = self._boxes[address]
+        if type(box[0]) not in self._arrays or box[0].base is None:
+            return
+        below = self._below[address] = id(box[0].base)
+        self._views[below] += 1
+        mapping = getattr(box[0], "_mmap", None)  # which numpy.memmap keeps in its dict
+        self._views[id(mapping)] += mapping is not None
+        if below not in self._boxes:
+            self._boxes[below] = [box[0].base]
+            waiting.append(below)
+
+    def _chain(self, address):
+        yield address
+        while address in self._below:
+            address = self._below[address]
+            yield address
+
+    def _root(self, address):
+        return collections.deque(self._chain(address), 1)[0]
+
+    def kind_of_root(self, address):
+        return type(self._boxes[self._root(address)][0])
+
+    def of_same_root(self, address):
+        root = self._root(address)
+        return [one for one in self._boxes if self._root(one) == root]
+
+    def are_held_by(self, address, storages):
+        """The object and those below it: by arrays above and by storages, and nothing else."""
+        root, kind = self._root(address), self.kind_of_root(address)
+        owns = kind in (bytes, bytearray, mmap.mmap) or (kind in self._arrays and self._boxes[root][0].flags.owndata)
+        return owns and all(self._holders(one) == self._views[one] + len(storages.get(one, ()))
+                            for one in self._chain(address))
+
+    def _holders(self, address):
+        """Of any kind; a weak reference may become one."""
+        example, box = [object()], self._boxes[address]
+        return sys.getrefcount(box[0]) - sys.getrefcount(example[0]) + weakref.getweakrefcount(box[0])
 
 
 class PrivateMemory:
