@@ -32,7 +32,7 @@ struct TensorFacts {
   const void* storage = nullptr;
   std::uintptr_t address = 0;
   std::size_t bytes = 0;
-  const void* owner = nullptr;            // the other storage, or the Python object
+  const void* owner = nullptr;                // the other storage, or the Python object
   const void* bases[2] = {nullptr, nullptr};  // tensors that it is a view of, and keeps
   std::size_t uses = 0, storage_uses = 0, owner_uses = 0;
   Memory memory = Memory::none;
@@ -68,8 +68,19 @@ std::size_t uses_of(c10::intrusive_ptr_target* target) {
   return c10::raw::intrusive_ptr::use_count(target);
 }
 
-// PyTorch's deleters of memory that is not ours have no names outside of it, so each is learned from
-// an example that Python makes.
+// Of a storage: without its Python object, where that is kept by the storage alone.
+template <class Storage>
+auto held_by(Storage* storage, int)
+    -> decltype(storage->pyobj_slot()->has_unique_reference(), std::size_t{}) {
+  return uses_of(storage) - (storage->pyobj_slot()->has_unique_reference() ? 1 : 0);
+}
+template <class Storage>
+std::size_t held_by(Storage* storage, long) {
+  return uses_of(storage);
+}
+
+// PyTorch's deleters of memory that is not ours have no names outside of it, so each is learned
+// from an example that Python makes.
 class ForeignMemory {
  public:
   bool learn_slice(const c10::StorageImpl& slice, const void* of) {
@@ -93,7 +104,7 @@ class ForeignMemory {
       auto* whole = static_cast<c10::StorageImpl*>(data.get_context());
       facts.memory = Memory::slice;
       facts.owner = whole;
-      facts.owner_uses = uses_of(whole);
+      facts.owner_uses = held_by(whole, 0);
       facts.owner_maps_file = at::MapAllocator::fromDataPtr(whole->data_ptr()) != nullptr;
     } else if (const auto* function = function_of(data)) {
       if (std::find(objects_.begin(), objects_.end(), function->target_type()) == objects_.end())
@@ -132,8 +143,7 @@ ForeignMemory foreign;
 void note_bases(const at::Tensor& tensor, TensorFacts& facts) {
   const auto* views = torch::autograd::impl::get_view_autograd_meta(tensor);
   if (views == nullptr) return;
-  if (views->has_bw_view())
-    facts.bases[0] = views->get_backward_view().base_.unsafeGetTensorImpl();
+  if (views->has_bw_view()) facts.bases[0] = views->get_backward_view().base_.unsafeGetTensorImpl();
   if (views->has_fw_view() && !views->shared_view_info())
     facts.bases[1] = views->get_forward_view().base_.unsafeGetTensorImpl();
 }
@@ -147,13 +157,13 @@ void note_tensor(c10::TensorImpl* impl, TensorFacts& facts) {
   facts.uses = uses_of(impl);
   facts.owns_wrapper = owns_wrapper(impl, 0);
   facts.storage = storage;
-  facts.storage_uses = uses_of(storage);
+  facts.storage_uses = held_by(storage, 0);
   facts.address = reinterpret_cast<std::uintptr_t>(storage->data_ptr().get());
   facts.bytes = storage->nbytes();
   foreign.classify(*storage, facts);
-  note_bases(at::Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(
-                 impl)),
-             facts);
+  note_bases(
+      at::Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(impl)),
+      facts);
 }
 
 // Kernels may compute in another way where operands begin at another place of a cache line. So the
@@ -196,8 +206,8 @@ EXPORT int sentinel_torch_tensor_facts(void* tensor, TensorFacts* facts) {
   }
 }
 
-// An example: the storage is a part of the storage `of`; the tensor lies in the memory of the Python
-// object `of`. 1: the likes of it are known from now on.
+// An example: the storage is a part of the storage `of`; the tensor lies in the memory of the
+// Python object `of`. 1: the likes of it are known from now on.
 EXPORT int sentinel_torch_learn_slice(void* storage, const void* of) {
   return foreign.learn_slice(*static_cast<c10::StorageImpl*>(storage), of);
 }
@@ -210,7 +220,7 @@ EXPORT int sentinel_torch_learn_object(void* tensor, const void* of) {
 // `mapped`: its pages are of a file that nobody else sees through this mapping.
 EXPORT int sentinel_torch_bring(void* storage, std::size_t uses, int mapped) {
   auto* impl = static_cast<c10::StorageImpl*>(storage);
-  if (in_child || gpu >= 0 || uses_of(impl) != uses) return -EBUSY;
+  if (in_child || gpu >= 0 || held_by(impl, 0) != uses) return -EBUSY;
   if (a_step_ended) return -EALREADY;
   const auto bytes = impl->nbytes();
   const auto from = reinterpret_cast<std::uintptr_t>(impl->data_ptr().get());
@@ -219,8 +229,8 @@ EXPORT int sentinel_torch_bring(void* storage, std::size_t uses, int mapped) {
   if (block == nullptr) return -ENOMEM;
   std::memcpy(block + lead, impl->data_ptr().get(), bytes);
   c10::profiledCPUMemoryReporter().New(block, lead + bytes);
-  const auto old = impl->set_data_ptr(
-      {block + lead, block, &deallocate, c10::Device(c10::DeviceType::CPU)});
+  const auto old =
+      impl->set_data_ptr({block + lead, block, &deallocate, c10::Device(c10::DeviceType::CPU)});
   if (mapped != 0) drop_pages(from, bytes);
   return 0;
 }

