@@ -3,10 +3,12 @@
 // global op observers, and (from Python) module hooks. Works with 1.13 and 2.x; on a GPU, through
 // its interface for pluggable allocators, from 2.1 on.
 #include <pthread.h>
+#include <torch/csrc/autograd/variable.h>  // before a name of ours that it has as well
 
 #include <cerrno>
 
 #include "torch_observers.h"
+#include "torch_weights.h"
 
 // From Python. 0; 1 where no hooks are wanted; or a negative errno with sentinel_last_error().
 // `on_gpu`: the session is of a GPU's memory, which Python then registers the two functions below

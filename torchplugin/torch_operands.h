@@ -57,7 +57,14 @@ const Kind& kind_of(const at::RecordFunction& fn) {
 void name_tensor(const at::Tensor& tensor, int access) {
   if (!tensor.defined() || !tensor.has_storage() || !managed(tensor)) return;
   const auto& storage = tensor.storage();
-  if (storage.nbytes() != 0) sentinel_op_tensor(storage.data(), storage.nbytes(), access);
+  if (storage.nbytes() == 0) return;
+  const auto& data = storage.data_ptr();
+  if (data.get_deleter() != &deallocate || data.get_context() == data.get())
+    return sentinel_op_tensor(storage.data(), storage.nbytes(), access);
+  // A weight that was brought (torch_weights.h) begins within its block.
+  const auto* block = static_cast<const char*>(data.get_context());
+  const auto lead = static_cast<std::size_t>(static_cast<const char*>(storage.data()) - block);
+  sentinel_op_tensor(block, lead + storage.nbytes(), access);
 }
 
 // What stands between the dispatcher and a kernel that fills a tensor, and lets it pass.

@@ -55,7 +55,10 @@ bool is_forward(const at::RecordFunction& fn, const Kind& kind) {
   return false;
 }
 
+std::atomic<bool> a_step_ended = false;
+
 void next_step() {
+  a_step_ended.store(true, std::memory_order_relaxed);
   thread.layer.clear();
   layers().clear();
 }

@@ -7,14 +7,16 @@ import sys
 import weakref
 
 try:
-    from . import _attach, _torch_gpu
+    from . import _attach, _torch_gpu, _torch_weights
 except ImportError:
     import _attach
     import _torch_gpu
+    import _torch_weights
 
 
 # The unit that is compiled, and its parts: each belongs to the name of the result.
-_SOURCES = ["torch.cpp", "torch_device.h", "torch_frames.h", "torch_observers.h", "torch_operands.h", "torch_steps.h"]
+_SOURCES = ["torch.cpp", "torch_device.h", "torch_frames.h", "torch_observers.h", "torch_operands.h", "torch_steps.h",
+            "torch_weights.h"]
 
 
 def _build_for(torch):
@@ -53,9 +55,10 @@ def attach(torch):
         _torch_gpu.manage(torch, core, adaptor)
     if not watched:  # an allocator and nothing else
         return
-    layers = _Layers(torch, adaptor)
+    weights = None if on_gpu else _torch_weights.Weights(torch, adaptor)
+    layers = _Layers(torch, adaptor, weights)
     _attach.profile_begins.append(lambda: layers.listen(adaptor.sentinel_torch_tells()))
-    hooks = [layers, _find_steps(adaptor, layers)]
+    hooks = [layers, _find_steps(adaptor, layers, weights)]
     _refuse_compile(torch, core, hooks)
 
 
@@ -63,9 +66,9 @@ class _Layers:
     """A layer begins at a module that owns a weight of two or more dimensions, and lasts until the
     next begins. Its name is the module's path in the model that was called. Where nothing is told, nobody listens."""
 
-    def __init__(self, torch, adaptor):
+    def __init__(self, torch, adaptor, weights):
         self._register = torch.nn.modules.module.register_module_forward_pre_hook
-        self._adaptor = adaptor
+        self._adaptor, self._weights = adaptor, weights
         self._names, self._heavy = weakref.WeakKeyDictionary(), weakref.WeakKeyDictionary()
         self._known = self._gone = False
         self._hook = None
@@ -91,6 +94,8 @@ class _Layers:
             shape = getattr(inputs[0], "shape", None) if inputs else None
             self._adaptor.sentinel_torch_model(type(module).__name__.encode(), shape[0] if shape else 0)
         if module not in self._names:
+            if self._weights is not None:
+                self._weights.of_module(module)
             prefix = type(module).__name__
             for path, child in module.named_modules():
                 self._names.setdefault(child, f"{path or prefix}")
@@ -100,8 +105,13 @@ class _Layers:
             self._adaptor.sentinel_torch_layer(self._names[module].encode())
 
 
-def _find_steps(adaptor, layers):
-    steps = _attach.Steps(lambda: layers.listen(adaptor.sentinel_torch_step()))
+def _find_steps(adaptor, layers, weights):
+    def ended():
+        layers.listen(adaptor.sentinel_torch_step())
+        if weights is not None:
+            weights.tell()
+
+    steps = _attach.Steps(ended)
     optim = sys.modules["torch.optim.optimizer"]  # the package hides the module behind its class
     make = optim.Optimizer.__init__
 
@@ -109,6 +119,8 @@ def _find_steps(adaptor, layers):
     def made(self, *args, **kwargs):
         adaptor.sentinel_torch_optimizer()
         make(self, *args, **kwargs)
+        if weights is not None:
+            weights.of_optimizer(self)
 
     optim.Optimizer.__init__ = made
     if hasattr(optim, "register_optimizer_step_post_hook"):
