@@ -57,6 +57,8 @@ struct Summary {
   // A kind of step has got its plan / they were of another model, and none counts.
   void planned(const Profile&, const Plan&);
   void forget_plans();
+  // A kind of step has outgrown its plan, which this one replaces.
+  void outgrown(const Profile&, const Plan&);
   // The step that ends now, against the counters at its start.
   StepRow& step_ended(const char* phase, const EngineCounters& now);
   // Milliseconds, median over the steady steps; 0 where there are none.
