@@ -130,7 +130,7 @@ class PlanFollower {
   StepMatcher::Cursor prelude_;  // of what no op of this step makes
   Running now_;
   StepSizes sizes_;
-  std::vector<Move> moves_;      // of one op, reused
+  std::vector<Move> moves_;  // of one op, reused
   KeptBorders borders_;
   Accesses accesses_;  // in this step
 };

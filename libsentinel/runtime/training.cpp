@@ -97,8 +97,8 @@ void Training::end_step() {
   phases_.step_over();
   follower_.take_over();
   lane_.rest(phases_.is(State::steady) && follower_.moves_nothing() && !phases_.paged() &&
-             !follower_.diverged() && !follower_.resized() && !recording_.on() && !counting_.active() &&
-             !phases_.counts_next());
+             !follower_.diverged() && !follower_.resized() && !recording_.on() &&
+             !counting_.active() && !phases_.counts_next());
   begin_step();
   if (phases_.take_count()) count_step();
 }

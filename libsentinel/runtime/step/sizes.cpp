@@ -13,8 +13,8 @@ StepSizes::Difference StepSizes::against(const StepMatcher& matcher, const Profi
   for (std::size_t first = 0, last = 0; first < made_.size(); first = last) {
     const auto op = made_[first].first;
     while (last < made_.size() && made_[last].first == op) all += made_[last++].second;
-    const auto expected = op < matcher.size() ? matcher.allocations(op)
-                                              : std::span<const StepMatcher::Expected>();
+    const auto expected =
+        op < matcher.size() ? matcher.allocations(op) : std::span<const StepMatcher::Expected>();
     if (expected.size() != last - first) continue;
     for (std::size_t i = 0; i < expected.size(); ++i) {
       const auto bytes = made_[first + i].second;

@@ -1,5 +1,6 @@
-// The sizes of what the running step allocates, held against a profiled step of the same ops. Batches
-// that are padded to their longest sample make such steps: the ops are the same, most sizes are not.
+// The sizes of what the running step allocates, held against a profiled step of the same ops.
+// Batches that are padded to their longest sample make such steps: the ops are the same, most sizes
+// are not.
 //
 // Where an op makes as many tensors as profiled, its nth one plays the role of the profiled nth,
 // whatever its size. Where it makes fewer or more, nothing is known of that op.
