@@ -29,6 +29,15 @@ Bucket& PlanFollower::add(Profile profile, Plan plan, std::optional<Choice> late
   return *buckets_.back();
 }
 
+Bucket& PlanFollower::replace_active(Profile profile, Plan plan, std::optional<Choice> late) {
+  auto larger = std::make_unique<Bucket>(std::move(profile), std::move(plan), order_, space_, late);
+  larger->growth() = active_->growth();
+  const auto at = std::ranges::find(buckets_, active_, &std::unique_ptr<Bucket>::get);
+  std::swap(*at, larger);
+  activate(**at);
+  return *active_;
+}
+
 void PlanFollower::forget_plans() {
   active_ = nullptr;
   buckets_.clear();
@@ -41,7 +50,8 @@ bool PlanFollower::knows(std::uint64_t signature) const {
 }
 
 bool PlanFollower::as_profiled(std::uint64_t signature) const {
-  return knows(signature) || (active_ != nullptr && !diverged_ && active_->matcher().resembles());
+  return knows(signature) ||
+         (active_ != nullptr && !now_.diverged && active_->matcher().resembles());
 }
 
 std::vector<std::vector<IntervalRow>> PlanFollower::intervals() const {
@@ -76,7 +86,19 @@ void PlanFollower::bring(Bucket& bucket) {
 
 Bucket* PlanFollower::bucket_of_prefix(std::uint64_t prefix) {
   for (const auto& bucket : buckets_)
-    if (bucket.get() != active_ && bucket->matcher().prefix(ops_) == prefix) return bucket.get();
+    if (bucket.get() != active_ && bucket->matcher().prefix(now_.ops) == prefix)
+      return bucket.get();
+  return nullptr;
+}
+
+// Of the same ops so far, this one included; the active one before all others.
+Bucket* PlanFollower::bucket_of_ops() {
+  const auto is = [&](const StepMatcher& matcher) {
+    return now_.ops < matcher.size() && matcher.ops_before(now_.ops + 1) == now_.ops_signature;
+  };
+  if (is(active_->matcher())) return active_;
+  for (const auto& bucket : buckets_)
+    if (is(bucket->matcher())) return bucket.get();
   return nullptr;
 }
 
@@ -90,7 +112,7 @@ Bucket* PlanFollower::bucket_of_allocation(std::uint64_t event) {
 
 // In mid-step: it turns out to be of that kind.
 void PlanFollower::change_to(Bucket& bucket) {
-  changed_ = true;
+  now_.changed = true;
   borders_.let_go_soon();
   active_ = &bucket;
   space_.activate(bucket.space_plan());
@@ -104,10 +126,9 @@ void PlanFollower::change_to(Bucket& bucket) {
 
 void PlanFollower::begin_step() {
   borders_.let_all_go();
-  changed_ = false;
-  hash_ = 0;
-  ops_ = 0;
-  if (std::exchange(diverged_, false)) reuse_frames();
+  if (now_.diverged || now_.resized) reuse_frames();
+  now_ = {};
+  sizes_.begin_step();
   accesses_ = {};
   prelude_ = {};
   if (active_ == nullptr) return;
@@ -122,8 +143,18 @@ void PlanFollower::take_over() {
 
 void PlanFollower::end_on_trial() {
   const auto& matcher = active_->matcher();
-  const bool whole = !diverged_ && (hash_ == matcher.signature() || matcher.resembles());
+  const bool whole =
+      !now_.diverged && (now_.signature == matcher.signature() || matcher.resembles());
   active_->trials().end_step(now_us(), whole);
+}
+
+std::optional<StepSizes::Difference> PlanFollower::difference() const {
+  if (active_ == nullptr || now_.diverged || order_ == OpOrder::any) return {};
+  const auto& matcher = active_->matcher();
+  const bool whole =
+      now_.ops + 1 == matcher.size() && now_.ops_signature == matcher.ops_before(matcher.size());
+  if (!whole || now_.signature == matcher.signature()) return {};
+  return sizes_.against(matcher, active_->profile());
 }
 
 // Without a budget dead blocks keep their frames. Where tensors will lie elsewhere than before they
@@ -141,10 +172,12 @@ void PlanFollower::before_first_op(Op& op) const {
 }
 
 bool PlanFollower::op_start(Op& op, std::uint64_t name) {
-  const auto prefix = hash_;
+  const auto prefix = now_.signature;
+  const bool misplaced = std::exchange(now_.misplaced, false);
   op.name = name;
-  hash_ = extended(hash_, op_event(name), order_);
-  ++ops_;
+  now_.signature = extended(now_.signature, op_event(name), order_);
+  now_.ops_signature = extended(now_.ops_signature, op_event(name), order_);
+  ++now_.ops;
   op.awaited.clear();
   op.died.clear();
   op.bucket = active_;
@@ -152,26 +185,37 @@ bool PlanFollower::op_start(Op& op, std::uint64_t name) {
   op.place = active_->matcher().op(name);
   const bool follows = follow(op, prefix);
   prepare(op);
-  return follows;
+  return follows && !misplaced;
 }
 
 // What happened before decides whether the step still is of the active bucket's kind at all, or of
 // another known one. In any order nothing is before: a step differs as soon as one of its ops does.
 bool PlanFollower::follow(Op& op, std::uint64_t prefix) {
-  if (diverged_) return true;
+  if (now_.diverged) return true;
   const auto position = op.place.position;
   if (position != StepMatcher::kLost &&
       (order_ == OpOrder::any || active_->matcher().prefix(position) == prefix))
     return true;
   if (auto* other = order_ == OpOrder::any ? nullptr : bucket_of_prefix(prefix)) {
-    change_to(*other);
-    op.bucket = other;
-    op.place = other->matcher().jump(ops_);
+    turn_to(op, *other);
+    now_.resized = false;
     return true;
   }
-  diverged_ = true;
+  if (auto* other = order_ == OpOrder::any ? nullptr : bucket_of_ops()) {
+    if (other != active_) turn_to(op, *other);
+    if (!std::exchange(now_.resized, true)) reuse_frames();
+    return true;
+  }
+  now_.diverged = true;
   reuse_frames();
   return false;
+}
+
+// At the beginning of an op: the step is of that kind.
+void PlanFollower::turn_to(Op& op, Bucket& other) {
+  change_to(other);
+  op.bucket = &other;
+  op.place = other.matcher().jump(now_.ops);
 }
 
 // Starts the moves that are due at the op, and notes what it has to wait for.
@@ -195,7 +239,7 @@ void PlanFollower::prepare(Op& running) {
 void PlanFollower::op_end(Op& op) {
   const auto position = op.place.position;
   if (active_ == nullptr || op.bucket != active_ || position == StepMatcher::kLost) return;
-  if (in_place_ != nullptr && !diverged_) count_accesses(op);
+  if (in_place_ != nullptr && !now_.diverged) count_accesses(op);
   if (!active_->moves_anything()) return;
   moves_.clear();
   active_->op_end(OpId(position), moves_);
@@ -253,14 +297,14 @@ bool PlanFollower::leaves(const Op& op, const LiveTensor& tensor) {
 // has been as profiled for a while. In any order each op is known by itself.
 bool PlanFollower::on_track() const {
   constexpr std::uint32_t kOps = 16;
-  return !diverged_ || order_ == OpOrder::any || active_->matcher().followed() >= kOps;
+  return !now_.diverged || order_ == OpOrder::any || active_->matcher().followed() >= kOps;
 }
 
 // In any order it is the allocations that tell one known kind of step from another: a smaller batch
 // has the same ops.
 std::uint32_t PlanFollower::slot(Op& op, bool in_op, std::uint64_t bytes) {
   if (active_ == nullptr || !on_track()) return LiveTensor::kUnplanned;
-  if (order_ == OpOrder::any && in_op && !changed_) {
+  if (order_ == OpOrder::any && in_op && !now_.changed) {
     const auto& before = active_->matcher();
     if (auto* other = bucket_of_allocation(allocation_event(op.name, bytes))) {
       change_to(*other);
@@ -272,11 +316,14 @@ std::uint32_t PlanFollower::slot(Op& op, bool in_op, std::uint64_t bytes) {
   // Where nothing moves best fit is better: it reuses what is still in the processor's cache.
   if (!active_->moves_anything()) return LiveTensor::kUnplanned;
   const bool outside = order_ == OpOrder::any && !in_op;
-  return active_->matcher().allocation(outside ? prelude_ : op.place, bytes);
+  const auto slot = active_->matcher().allocation(outside ? prelude_ : op.place, bytes);
+  now_.misplaced |= now_.resized && slot == LiveTensor::kUnplanned && bytes >= engine_.granule();
+  return slot;
 }
 
 void PlanFollower::allocated(std::uint64_t event, std::uint64_t bytes) {
-  hash_ = extended(hash_, event, order_);
+  now_.signature = extended(now_.signature, event, order_);
+  if (order_ == OpOrder::sequence) sizes_.allocated(now_.ops, bytes);
   if (active_ != nullptr && order_ == OpOrder::any) active_->matcher().allocated(event, bytes);
 }
 

@@ -3,8 +3,9 @@
 // and changes no budget.
 //
 // A step begins as the active bucket's kind. It may turn out to be of another known kind (its ops,
-// or in any order its allocations, say so), or of none: it is then `diverged`, and runs by demand
-// until it ends.
+// or in any order its allocations, say so), or of the same ops with tensors of other sizes: it is
+// then `resized`, and what fits into its planned place follows the plan. Or it is of none: it is
+// then `diverged`, and runs by demand until it ends.
 //
 // Guarded by the session's lock, but for what says otherwise.
 #pragma once
@@ -21,6 +22,7 @@
 #include "runtime/step/bucket.h"
 #include "runtime/step/kept_borders.h"
 #include "runtime/step/matcher.h"
+#include "runtime/step/sizes.h"
 #include "runtime/step/space.h"
 #include "runtime/step/trial.h"
 
@@ -46,6 +48,8 @@ class PlanFollower {
   std::size_t plans() const { return buckets_.size(); }
   bool has_plans() const { return !buckets_.empty(); }
   Bucket& add(Profile, Plan, std::optional<Choice> late);
+  // The active kind's steps have outgrown its plan: this one takes its place.
+  Bucket& replace_active(Profile, Plan, std::optional<Choice> late);
   void forget_plans();
   bool knows(std::uint64_t signature) const;
   // A step of this signature is of a known kind. In any order it need not be the same to the last
@@ -65,8 +69,11 @@ class PlanFollower {
   void begin_step();
   void take_over();     // before it: tensors that the step before left play their roles in this one
   void end_on_trial();  // after it, where slow memory is used in place
-  std::uint64_t signature() const { return hash_; }  // so far
-  bool diverged() const { return diverged_; }
+  std::uint64_t signature() const { return now_.signature; }  // so far
+  bool diverged() const { return now_.diverged; }
+  bool resized() const { return now_.resized; }
+  // At its end: how it differs from the active kind, if in sizes alone.
+  std::optional<StepSizes::Difference> difference() const;
   struct Accesses {
     double all = 0, fast = 0;
   };
@@ -91,8 +98,18 @@ class PlanFollower {
 
  private:
   bool on_track() const;
+  struct Running {
+    std::uint64_t signature = 0, ops_signature = 0;  // so far; of its ops alone
+    std::uint32_t ops = 0;                           // begun
+    bool changed = false;    // it turned out to be of another kind than it began
+    bool diverged = false;   // it is not quite the active bucket's
+    bool resized = false;    // it has the active bucket's ops, and other sizes
+    bool misplaced = false;  // it made a tensor that has no place, since the last op began
+  };
   bool follow(Op&, std::uint64_t prefix);
+  void turn_to(Op&, Bucket&);
   Bucket* bucket_of_prefix(std::uint64_t prefix);
+  Bucket* bucket_of_ops();
   Bucket* bucket_of_allocation(std::uint64_t event);
   void change_to(Bucket&);
   void bring(Bucket&);
@@ -111,11 +128,9 @@ class PlanFollower {
   std::vector<std::unique_ptr<Bucket>> buckets_;
   Bucket* active_ = nullptr;
   StepMatcher::Cursor prelude_;  // of what no op of this step makes
-  bool changed_ = false;         // this step turned out to be of another kind than it began
-  bool diverged_ = false;        // this step is not quite the active bucket's
-  std::uint64_t hash_ = 0;       // this step's signature so far
-  std::uint32_t ops_ = 0;        // begun in this step
-  std::vector<Move> moves_;      // of one op, reused
+  Running now_;
+  StepSizes sizes_;
+  std::vector<Move> moves_;  // of one op, reused
   KeptBorders borders_;
   Accesses accesses_;  // in this step
 };

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "engine/io/slow_file.h"
+#include "plan/step/resized.h"
 #include "runtime/limit/gpu_counting.h"
 #include "runtime/limit/workable.h"
 #include "sentinel/error.h"
@@ -108,8 +109,8 @@ void Training::end_step() {
 bool Training::may_rest() const {
   if (recording_.on() || counting_.active() || phases_.counts_next() || phases_.paged())
     return false;
-  const bool planned =
-      phases_.is(State::steady) && follower_.moves_nothing() && !follower_.diverged();
+  const bool planned = phases_.is(State::steady) && follower_.moves_nothing() &&
+                       !follower_.diverged() && !follower_.resized();
   if (!engine_.guarded()) return planned;
   if (engine_.in_place() != nullptr || limit_.within_cgroup()) return false;
   return (planned || phases_.is(State::idle)) &&
@@ -215,7 +216,10 @@ void Training::end_steady_step() {
   if (phases_.paged()) return;
   bool record = recording_.on();
   const auto signature = follower_.signature();
-  if (follower_.as_profiled(signature)) {
+  const auto differs = follower_.difference();
+  if (follower_.follows()) follower_.active()->growth().step_over();
+  if ((differs && differs->follows) || follower_.as_profiled(signature)) {
+    if (differs && differs->larger) outgrow(differs->bytes);
     if (phases_.saw_known_step()) record = false;
   } else if (follower_.plans() < kMostPlans) {
     const bool again = phases_.saw_new_step(signature);
@@ -234,6 +238,26 @@ void Training::plan_another() {
     adopt(profile_.take(true, ""));
   } catch (const Error& error) {
     voice_.say(fmt::format("a kind of step gets no plan and runs by demand: {}", error.what()));
+  }
+}
+
+// Tensors of the sizes that this step has come to would not find room under the plan. The plan that
+// takes its place is for both steps.
+void Training::outgrow(const std::vector<std::uint64_t>& bytes) {
+  auto& kind = *follower_.active();
+  if (!kind.growth().due()) return;
+  kind.growth().planned();
+  try {
+    auto profile = plan::resized(kind.profile(), bytes);
+    profile.meta.signature = StepMatcher(profile).signature();
+    auto decision = planner_.decide(profile);
+    if (!decision.plan) return;
+    planner_.require_valid(*decision.plan, profile);
+    const auto& larger = follower_.replace_active(std::move(profile), std::move(*decision.plan),
+                                                  parse_late(options_.moves.late));
+    summary_.outgrown(larger.profile(), larger.plan());
+  } catch (const Error& error) {
+    voice_.say(fmt::format("larger steps than before run by demand in part: {}", error.what()));
   }
 }
 

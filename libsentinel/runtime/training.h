@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "engine/engine.h"
 #include "engine/gpu/cuda_driver.h"
@@ -73,6 +74,7 @@ class Training {
   void count_step();
   void plan_another();
   bool may_rest() const;
+  void outgrow(const std::vector<std::uint64_t>& bytes);
   bool manages() const { return phases_.paged() || follower_.has_plans(); }
   void adopt(Profile);  // plans, and goes on under the plan
   void adopt_plan(Profile, Plan);

@@ -65,11 +65,19 @@ class Bert(nn.Module):
         return self.decoder(self.transform_norm(F.gelu(self.transform(x))))
 
 
+def sample_lengths(args, step):
+    """How many tokens each sample of a batch has: between an eighth of --seq and all of it."""
+    chance = common.seeded(args.seed, "lengths", step)
+    return torch.randint(max(1, args.seq // 8), args.seq + 1, (args.batch,), generator=chance)
+
+
 def masked_batch(tokens, vocab, args, step):
     """Random passages. Of each, 15 % of the tokens are to be guessed: 8 in 10 of them
-    are masked, 1 in 10 replaced by a random word, 1 in 10 left as they are."""
+    are masked, 1 in 10 replaced by a random word, 1 in 10 left as they are. Those that are
+    shorter than the batch are padded."""
     chance = common.seeded(args.seed, "passages", step)
-    length = common.sequence_length(args, step)
+    lengths = sample_lengths(args, step)
+    length = int(lengths.max()) if args.pad == "longest" else common.sequence_length(args, step)
     starts = torch.randint(len(tokens) - length, (args.batch, 1), generator=chance)
     words = tokens[starts + torch.arange(length)]
     guess = torch.rand(words.shape, generator=chance) < 0.15
@@ -78,7 +86,11 @@ def masked_batch(tokens, vocab, args, step):
     way = torch.rand(words.shape, generator=chance)
     other = torch.randint(common.SPECIAL, vocab, words.shape, generator=chance)
     words = torch.where(guess & (way < 0.1), other, words)
-    return words.masked_fill(guess & (way >= 0.2), common.MASK), wanted
+    words = words.masked_fill(guess & (way >= 0.2), common.MASK)
+    if args.pad is None:
+        return words, wanted
+    padding = torch.arange(length) >= lengths[:, None]
+    return words.masked_fill(padding, common.UNKNOWN), wanted.masked_fill(padding, IGNORED)
 
 
 def main():
@@ -89,6 +101,8 @@ def main():
     parser.add_argument("--heads", type=int, default=12)
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--lr", type=float, default=1e-4)
+    parser.add_argument("--pad", choices=("longest", "all"),
+                        help="passages of many lengths, padded to the batch's longest or to --seq")
     args = parser.parse_args()
     if args.hidden % args.heads:
         parser.error("--hidden must be a multiple of --heads")

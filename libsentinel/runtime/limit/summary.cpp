@@ -72,9 +72,13 @@ double Summary::drive_days() const {
   return written > 0 ? rated / written * steady_ms() / kMsADay : 0;
 }
 
-void Summary::planned(const Profile& profile, const Plan& plan) {
+void Summary::outgrown(const Profile& profile, const Plan& plan) {
   peak_unlimited_bytes = std::max(peak_unlimited_bytes, peak_live_bytes(profile));
   streamed_ops = std::max<std::uint64_t>(streamed_ops, plan.streamed_ops.size());
+}
+
+void Summary::planned(const Profile& profile, const Plan& plan) {
+  outgrown(profile, plan);
   if (plans++ != 0) return;
   predicted_us = plan.predicted_step_us;
   for (const auto& move : plan.moves)

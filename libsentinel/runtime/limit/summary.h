@@ -59,6 +59,8 @@ struct Summary {
   // A kind of step has got its plan / they were of another model, and none counts.
   void planned(const Profile&, const Plan&);
   void forget_plans();
+  // A kind of step has outgrown its plan, which this one replaces.
+  void outgrown(const Profile&, const Plan&);
   // The step that ends now, against the counters at its start.
   StepRow& step_ended(const char* phase, const EngineCounters& now);
   // What has been done since then was for a plan, between two steps: it is no step's time.

@@ -126,7 +126,9 @@ LiveTensor* Bucket::live(TensorId id, Space& space) const {
   const bool placed = space.placed(space_plan_, id.value);
   const auto address = placed ? space.address_of(space_plan_, id.value) : persistent_[t];
   auto* tensor = address == 0 ? nullptr : space.find(reinterpret_cast<const void*>(address));
-  return tensor != nullptr && tensor->bytes == profile_.tensors[t].bytes ? tensor : nullptr;
+  if (tensor == nullptr) return nullptr;
+  const bool in_its_slot = placed && tensor->plan == space_plan_ && tensor->slot == id.value;
+  return in_its_slot || tensor->bytes == profile_.tensors[t].bytes ? tensor : nullptr;
 }
 
 }  // namespace sentinel

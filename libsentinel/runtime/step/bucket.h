@@ -9,6 +9,7 @@
 #include "plan/step/interval.h"
 #include "plan/step/storage.h"
 #include "runtime/step/borders.h"
+#include "runtime/step/growth.h"
 #include "runtime/step/matcher.h"
 #include "runtime/step/space.h"
 #include "runtime/step/trial.h"
@@ -60,6 +61,7 @@ class Bucket {
   Trials& trials() { return trials_; }
   const Trials& trials() const { return trials_; }
   bool moves_anything() const { return !plan_.moves.empty(); }
+  Growth& growth() { return growth_; }
 
  private:
   Profile profile_;
@@ -76,6 +78,7 @@ class Bucket {
   Borders borders_;
   plan::Intervals intervals_;
   Trials trials_;
+  Growth growth_;
 };
 
 }  // namespace sentinel

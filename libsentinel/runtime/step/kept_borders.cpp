@@ -7,8 +7,9 @@ void KeptBorders::keep(const LiveTensor& tensor, const Borders& borders, std::ui
                        bool sinks) {
   const auto granule_bytes = engine_.granule();
   borders.for_each_soon(TensorId(tensor.slot), op, [&](std::uint64_t offset, std::uint32_t birth) {
-    if (kept_.size() >= most_) return;
     const auto granule = tensor.address / granule_bytes * granule_bytes + offset;
+    const bool beyond = granule >= tensor.address + tensor.bytes;  // it is smaller than planned
+    if (kept_.size() >= most_ || beyond) return;
     engine_.promote(granule, 1);
     kept_.push_back({granule, birth, sinks});
   });

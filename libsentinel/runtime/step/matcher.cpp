@@ -34,11 +34,15 @@ StepMatcher::StepMatcher(const Profile& profile, OpOrder order) : order_(order) 
     allocations.push_back({tensor.ordinal, t});
     for (const auto ordinal : tensor.again) allocations.push_back({ordinal, t});
   }
+  std::uint64_t ops = 0;
   for (std::size_t i = 0; i < profile.ops.size(); ++i) {
     ops_.push_back(name_hash(profile.ops[i].name));
     prefixes_.push_back(signature_);
-    if (i > 0)  // the prelude is no event
+    ops_before_.push_back(ops);
+    if (i > 0) {  // the prelude is no event
       signature_ = extended(signature_, op_event(ops_[i]), order_);
+      ops = extended(ops, op_event(ops_[i]), order_);
+    }
     std::sort(by_op[i].begin(), by_op[i].end());
     first_allocation_.push_back(static_cast<std::uint32_t>(allocations_.size()));
     for (const auto& [ordinal, t] : by_op[i]) {
@@ -51,6 +55,7 @@ StepMatcher::StepMatcher(const Profile& profile, OpOrder order) : order_(order) 
       signature_ = extended(signature_, event, order_);
     }
   }
+  ops_before_.push_back(ops);
   first_allocation_.push_back(static_cast<std::uint32_t>(allocations_.size()));
   if (order_ == OpOrder::any)
     for (std::uint32_t i = 1; i < size(); ++i) by_name_[ops_[i]].positions.push_back(i);
@@ -80,6 +85,10 @@ StepMatcher::Cursor StepMatcher::place(std::uint32_t position) const {
 
 std::uint64_t StepMatcher::prefix(std::uint32_t position) const {
   return position < size() ? prefixes_[position] : 0;
+}
+
+std::uint64_t StepMatcher::ops_before(std::uint32_t position) const {
+  return position <= size() ? ops_before_[position] : 0;
 }
 
 StepMatcher::Cursor StepMatcher::op(std::uint64_t name) {
@@ -141,15 +150,29 @@ std::uint32_t StepMatcher::resume() const {
   return at == found->second.end() ? found->second.front() : *at;
 }
 
+std::span<const StepMatcher::Expected> StepMatcher::allocations(std::uint32_t position) const {
+  const auto first = first_allocation_[position];
+  return std::span(allocations_).subspan(first, first_allocation_[position + 1] - first);
+}
+
 std::uint32_t StepMatcher::allocation(Cursor& place, std::uint64_t bytes) const {
   if (place.position == kLost) return LiveTensor::kUnplanned;
+  const auto at = find(place, bytes);
+  ++place.made;
+  if (at == kLost) return LiveTensor::kUnplanned;
+  place.allocation = at + 1;
+  return allocations_[at].tensor;
+}
+
+// Of as many bytes; or, of as many or more, the one whose turn it is.
+std::uint32_t StepMatcher::find(const Cursor& place, std::uint64_t bytes) const {
+  const auto turn = first_allocation_[place.position] + place.made;
   const auto end = first_allocation_[place.position + 1];
+  const bool in_turn = order_ == OpOrder::sequence && turn >= place.allocation && turn < end;
+  if (in_turn && allocations_[turn].bytes == bytes) return turn;
   for (auto at = place.allocation; at < end; ++at)
-    if (allocations_[at].bytes == bytes) {
-      place.allocation = at + 1;
-      return allocations_[at].tensor;
-    }
-  return LiveTensor::kUnplanned;
+    if (allocations_[at].bytes == bytes) return at;
+  return in_turn && allocations_[turn].bytes > bytes ? turn : kLost;
 }
 
 }  // namespace sentinel

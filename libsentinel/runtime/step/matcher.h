@@ -1,5 +1,6 @@
 // Finds the place in the profiled step at which the running one is; an allocation is recognised by
-// (op, ordinal, size). A wrong guess costs time only: placements and moves are hints.
+// (op, ordinal, size), or in sequence by op and ordinal alone where it is smaller than profiled. A
+// wrong guess costs time only: placements and moves are hints.
 //
 // Where ops come one after the other, the same op follows. After a divergence the sequence of the
 // last few ops is looked for in the profile, so that the matcher re-synchronises instead of
@@ -10,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -31,9 +33,14 @@ class StepMatcher {
  public:
   static constexpr std::uint32_t kLost = ~0u;
 
-  // An op that runs: which one it is of the profiled step's, and the next of its allocations.
+  // An op that runs: which one it is of the profiled step's, the next of its allocations, and how
+  // many it has made.
   struct Cursor {
-    std::uint32_t position = kLost, allocation = 0;
+    std::uint32_t position = kLost, allocation = 0, made = 0;
+  };
+  struct Expected {
+    std::uint64_t bytes;
+    std::uint32_t tensor;
   };
 
   explicit StepMatcher(const Profile&, OpOrder = OpOrder::sequence);
@@ -57,30 +64,33 @@ class StepMatcher {
   // of the larger one's bytes: which op reuses another's memory depends on their order.
   bool resembles() const;
 
+  // What the op makes in the profiled step, in its order.
+  std::span<const Expected> allocations(std::uint32_t position) const;
+
   // In sequence. Ops that have followed one another as profiled, up to this one.
   std::uint32_t followed() const { return followed_; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(ops_.size()); }
   // In sequence. Signature of the profiled step before op `position` began; 0 behind the end.
   std::uint64_t prefix(std::uint32_t position) const;
+  // In sequence. The same of its ops alone, whatever they allocate; with size(), of all of them.
+  std::uint64_t ops_before(std::uint32_t position) const;
   std::uint64_t signature() const { return signature_; }
   // In sequence. Goes to `position` as though the step had been followed so far.
   Cursor jump(std::uint32_t position);
 
  private:
-  struct Expected {
-    std::uint64_t bytes;
-    std::uint32_t tensor;
-  };
   static constexpr std::size_t kGram = 4;
 
   Cursor place(std::uint32_t position) const;
   std::uint32_t in_sequence(std::uint64_t name);
   std::uint32_t in_any_order(std::uint64_t name);
   std::uint32_t resume() const;
+  std::uint32_t find(const Cursor&, std::uint64_t bytes) const;
 
   OpOrder order_;
   std::vector<std::uint64_t> ops_;               // name hashes
   std::vector<std::uint64_t> prefixes_;          // per op
+  std::vector<std::uint64_t> ops_before_;        // per op, and one past the end
   std::vector<std::uint32_t> first_allocation_;  // per op, and one past the end
   std::vector<Expected> allocations_;
   struct Alike {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "alloc/address_table.h"
 #include "capture/recorder.h"
@@ -89,6 +90,60 @@ TEST(StepMatcher, AStepBeginsAnew) {
   matcher.begin_step();
   EXPECT_EQ(matcher.followed(), 0u);
   EXPECT_EQ(matcher.op(name(1)).position, 1u);
+}
+
+// An op makes tensors of 8, 4 and 2 pages.
+class StepMatcherSizes : public testing::Test {
+ protected:
+  static Profile profile() {
+    Profile profile;
+    for (const auto* each : {StepRecorder::kPrelude, "op"}) profile.ops.push_back({.name = each});
+    for (std::uint32_t i = 0; i < 3; ++i)
+      profile.tensors.push_back({.bytes = 32768u >> i, .alloc_op = OpId(1), .ordinal = i});
+    return profile;
+  }
+  // The tensors that the op is taken to make.
+  std::vector<std::uint32_t> matched(const std::vector<std::uint64_t>& sizes,
+                                     OpOrder order = OpOrder::sequence) {
+    StepMatcher matcher(profile(), order);
+    matcher.begin_step();
+    auto place = matcher.op(name_hash("op"));
+    std::vector<std::uint32_t> tensors;
+    for (const auto bytes : sizes) tensors.push_back(matcher.allocation(place, bytes));
+    return tensors;
+  }
+  static constexpr auto kNone = LiveTensor::kUnplanned;
+};
+
+TEST_F(StepMatcherSizes, ASmallerTensorIsTheOneWhoseTurnItIs) {
+  EXPECT_EQ(matched({20480, 10240, 5120}), (std::vector{0u, 1u, 2u}));
+  EXPECT_EQ(matched({20480, 10240, 5120}, OpOrder::any), (std::vector{kNone, kNone, kNone}));
+}
+
+TEST_F(StepMatcherSizes, ALargerTensorIsNoneAndThoseAfterItKeepTheirTurns) {
+  EXPECT_EQ(matched({32832, 16384, 8192}), (std::vector{kNone, 1u, 2u}));
+  EXPECT_EQ(matched({32832, 20480, 5120}), (std::vector{kNone, kNone, 2u}));
+}
+
+TEST_F(StepMatcherSizes, TheProfiledSizeCountsForMoreThanTheTurn) {
+  EXPECT_EQ(matched({16384, 8192}), (std::vector{1u, 2u})) << "the first was not made";
+  EXPECT_EQ(matched({64, 32768, 16384}), (std::vector{0u, kNone, 1u})) << "no place is given twice";
+}
+
+TEST_F(StepMatcherSizes, AFourthTensorIsNone) {
+  EXPECT_EQ(matched({32768, 16384, 8192, 64}), (std::vector{0u, 1u, 2u, kNone}));
+}
+
+TEST(StepMatcher, OpsAreKnownWhateverTheyAllocate) {
+  auto larger = step();
+  for (auto& tensor : larger.tensors) tensor.bytes *= 3;
+  const StepMatcher matcher(step()), other(larger);
+  EXPECT_NE(matcher.signature(), other.signature());
+  for (std::uint32_t op = 0; op <= kOps; ++op)
+    EXPECT_EQ(matcher.ops_before(op), other.ops_before(op));
+  EXPECT_EQ(matcher.ops_before(1), 0u);
+  EXPECT_NE(matcher.ops_before(2), matcher.ops_before(3));
+  EXPECT_EQ(matcher.ops_before(kOps + 1), 0u);
 }
 
 TEST(StepMatcherInAnyOrder, KnowsOpsByTheirNames) {
