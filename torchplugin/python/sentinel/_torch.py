@@ -7,14 +7,16 @@ import sys
 import weakref
 
 try:
-    from . import _attach, _torch_gpu
+    from . import _attach, _torch_compile, _torch_gpu
 except ImportError:
     import _attach
+    import _torch_compile
     import _torch_gpu
 
 
 # The unit that is compiled, and its parts: each belongs to the name of the result.
-_SOURCES = ["torch.cpp", "torch_device.h", "torch_frames.h", "torch_observers.h", "torch_operands.h", "torch_steps.h"]
+_SOURCES = ["torch.cpp", "torch_compiled.h", "torch_device.h", "torch_frames.h", "torch_observers.h",
+            "torch_operands.h", "torch_steps.h"]
 
 
 def _build_for(torch):
@@ -42,7 +44,8 @@ def attach(torch):
     # What the program's children load is their own decision: only this process is attached here.
     try:
         core = _attach.load_library()
-        adaptor = ctypes.CDLL(_build_for(torch).find(core, os.environ["SENTINEL_HOME"]).path)
+        library = _build_for(torch).find(core, os.environ["SENTINEL_HOME"]).path
+        adaptor = ctypes.CDLL(library)
     except (OSError, RuntimeError, KeyError) as error:
         _attach.stop_without_adaptor("PyTorch", error)
     on_gpu = "fast=gpu" in os.environ.get("SENTINEL_TIERS", "")
@@ -53,11 +56,15 @@ def attach(torch):
         _torch_gpu.manage(torch, core, adaptor)
     if not watched:  # an allocator and nothing else
         return
-    hooks = [_find_layers(torch, adaptor), _find_steps(adaptor)]
-    _refuse_compile(torch, core, hooks)
+    is_compiling = _torch_compile.is_compiling_of(torch)
+    layers, steps = _find_layers(torch, adaptor, is_compiling), _find_steps(adaptor, is_compiling)
+    if on_gpu or is_compiling is None:
+        _torch_compile.refuse(torch, core, [layers, steps])
+    else:
+        _torch_compile.manage(torch, core, adaptor, library, layers)
 
 
-def _find_layers(torch, adaptor):
+def _find_layers(torch, adaptor, is_compiling):
     """A layer begins at a module that owns a weight of two or more dimensions, and lasts until the
     next begins. Its name is the module's path in the model that was called."""
     names = weakref.WeakKeyDictionary()
@@ -71,6 +78,8 @@ def _find_layers(torch, adaptor):
 
     def before(module, inputs):
         nonlocal known
+        if is_compiling is not None and is_compiling():
+            return
         if not known:  # the first module called is the model, its input's first dimension the batch
             known = True
             shape = getattr(inputs[0], "shape", None) if inputs else None
@@ -87,7 +96,23 @@ def _find_layers(torch, adaptor):
     return torch.nn.modules.module.register_module_forward_pre_hook(before)
 
 
-def _find_steps(adaptor):
+def _ended_by(steps, adaptor, is_compiling):
+    """The hook after an optimizer's step. Dynamo traces it with a step that is compiled: it must put nothing there."""
+    @_torch_compile.constant
+    def compiled():
+        adaptor.sentinel_torch_optimizer_compiled()
+        return True
+
+    def ended(optimizer, args, kwargs):
+        if is_compiling is not None and is_compiling():
+            compiled()
+            return
+        steps.updated(optimizer)
+
+    return ended
+
+
+def _find_steps(adaptor, is_compiling):
     steps = _attach.Steps(adaptor.sentinel_torch_step)
     optim = sys.modules["torch.optim.optimizer"]  # the package hides the module behind its class
     make = optim.Optimizer.__init__
@@ -99,7 +124,7 @@ def _find_steps(adaptor):
 
     optim.Optimizer.__init__ = made
     if hasattr(optim, "register_optimizer_step_post_hook"):
-        return optim.register_optimizer_step_post_hook(lambda optimizer, args, kwargs: steps.updated(optimizer))
+        return optim.register_optimizer_step_post_hook(_ended_by(steps, adaptor, is_compiling))
     construct = optim.Optimizer._hook_for_profile
 
     def hooked(self):
@@ -119,21 +144,6 @@ def _find_steps(adaptor):
         type(self).step = stepped
 
     optim.Optimizer._hook_for_profile = hooked
-
-
-def _refuse_compile(torch, core, hooks):
-    """torch.compile takes memory where no plan sees it. The hooks go, or it would compile them too."""
-    if not hasattr(torch, "compile"):
-        return
-    compile_ = torch.compile
-
-    def noticed(*args, **kwargs):
-        core.sentinel_unsupported(b"torch.compile")
-        while hooks:
-            hooks.pop().remove()
-        return compile_(*args, **kwargs)
-
-    torch.compile = noticed
 
 
 if __name__ == "__main__":
