@@ -130,11 +130,12 @@ EXPORT void sentinel_torch_layers_by_op() { layers_by_op = true; }
 
 // From Python: whether compiled kernels can mark where they begin and end.
 EXPORT int sentinel_torch_has_marks() {
-  return function_of_torch(kMarkBegins) != nullptr && function_of_torch(kMarkEnds) != nullptr ? 1 : 0;
+  return function_of_torch(kMarkBegins) != nullptr && function_of_torch(kMarkEnds) != nullptr ? 1
+                                                                                              : 0;
 }
 
-// Inductor's kernels call these two of PyTorch's, and are not linked with it. Pointers and sizes are
-// passed on as they are.
+// Inductor's kernels call these two of PyTorch's, and are not linked with it. Pointers and sizes
+// are passed on as they are.
 EXPORT int aoti_record_function_start(const char* name, void* keywords, void* inputs,
                                       std::uintptr_t count, void* handle) {
   using Start = int (*)(const char*, void*, void*, std::uintptr_t, void*);

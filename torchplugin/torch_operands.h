@@ -25,9 +25,9 @@ struct Kind {
   bool node = false;      // the mark of all that autograd does for a node, and not only its kernels
   bool computes = false;  // makes something new, and is no look at a value
   bool fills = false;     // writes its first operand whole, whatever that held
-  bool collective = false;  // between processes
-  bool kernel = false;      // of compiled code, which names no operands
-  bool graph = false;       // the mark of a compiled graph's forward pass
+  bool collective = false;        // between processes
+  bool kernel = false;            // of compiled code, which names no operands
+  bool graph = false;             // the mark of a compiled graph's forward pass
   const char* lasting = nullptr;  // its name, of one that has no schema
 };
 
