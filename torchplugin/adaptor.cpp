@@ -133,6 +133,32 @@ EXPORT void sentinel_torch_model(const char* name, std::size_t batch) {
 // From Python, when the program makes an optimizer.
 EXPORT void sentinel_torch_optimizer() { unmarked.optimizer_made(); }
 
+// From Python, when Dynamo traces an optimizer's step: compiled, it ends no step of ours.
+EXPORT void sentinel_torch_optimizer_compiled() { unmarked.optimizer_compiled(); }
+
+// From Python, when the program compiles something: layers begin at ops from now on.
+EXPORT void sentinel_torch_layers_by_op() { layers_by_op = true; }
+
+// From Python: whether compiled kernels can mark where they begin and end.
+EXPORT int sentinel_torch_has_marks() {
+  return function_of_torch(kMarkBegins) != nullptr && function_of_torch(kMarkEnds) != nullptr ? 1
+                                                                                              : 0;
+}
+
+// Inductor's kernels call these two of PyTorch's, and are not linked with it. Pointers and sizes
+// are passed on as they are.
+EXPORT int aoti_record_function_start(const char* name, void* keywords, void* inputs,
+                                      std::uintptr_t count, void* handle) {
+  using Start = int (*)(const char*, void*, void*, std::uintptr_t, void*);
+  static const auto begins = reinterpret_cast<Start>(function_of_torch(kMarkBegins));
+  return begins(name, keywords, inputs, count, handle);
+}
+EXPORT int aoti_record_function_end(void* handle) {
+  using End = int (*)(void*);
+  static const auto ends = reinterpret_cast<End>(function_of_torch(kMarkEnds));
+  return ends(handle);
+}
+
 // 1: the next step's ops and layers are told; 0: nothing is wanted of them.
 EXPORT int sentinel_torch_step() {
   if (in_child) return 0;

@@ -31,6 +31,7 @@ struct Thread : Depths {
   int backward_around = 0;
   bool closure = false;  // it runs a forward and a backward pass
   std::string layer;     // of the node that was begun last
+  int layers_by_op = 0;  // that began in this step
   int functions = 0;     // that run, one in another
   int refused = 0;  // which of them was refused memory and has not told the program yet; 0: none
 };

@@ -17,6 +17,7 @@
 #include <string>
 #include <utility>
 
+#include "torch_compiled.h"
 #include "torch_frames.h"
 #include "torch_operands.h"
 #include "torch_steps.h"
@@ -127,12 +128,14 @@ Frame start_op(const at::RecordFunction& fn) {
   if (thread.inside > 0) return begin_part([&] { name_inputs(fn); });
   const auto& kind = kind_of(fn);
   if (kind.node) return start_node_mark();
+  if (kind.graph) follow_graph(fn, kind);
   if (!kind.op || !trains()) return Frame::transparent;
   follow_passes(fn, kind);
+  begin_layer_at(fn, kind);
   const bool overwrites = kind.fills && !fn.inputs().empty() && fn.inputs()[0].isTensor() &&
                           fills_storage(fn.inputs()[0].toTensor());
   if (!in_backward()) layers().note(fn.seqNr());
-  return begin_op(fn.name(), [&] {
+  return begin_op(kind.lasting != nullptr ? kind.lasting : fn.name(), [&] {
     if (overwrites)
       name_tensor(fn.inputs()[0].toTensor(), SENTINEL_WRITE | SENTINEL_OVERWRITE);
     else if (sentinel_wants_tensors())

@@ -8,8 +8,12 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>
 
+#include <cctype>
+#include <mutex>
 #include <string>
+#include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "torch_device.h"
 
@@ -21,7 +25,10 @@ struct Kind {
   bool node = false;      // the mark of all that autograd does for a node, and not only its kernels
   bool computes = false;  // makes something new, and is no look at a value
   bool fills = false;     // writes its first operand whole, whatever that held
-  bool collective = false;  // between processes
+  bool collective = false;        // between processes
+  bool kernel = false;            // of compiled code, which names no operands
+  bool graph = false;             // the mark of a compiled graph's forward pass
+  const char* lasting = nullptr;  // its name, of one that has no schema
 };
 
 constexpr char kCollective[] = "c10d::";
@@ -33,6 +40,26 @@ bool makes_something(const c10::OperatorHandle& op) {
   for (const auto& argument : op.schema().arguments())
     if (argument.alias_info() != nullptr && argument.alias_info()->isWrite()) return false;
   return true;
+}
+
+// A fused kernel ("graph_0_cpp_fused_add_1"), or what a wrapper in C++ calls of PyTorch.
+bool is_compiled_kernel(std::string_view name) {
+  constexpr std::string_view graph = "graph_", kernel = "cpp_", call = "aoti_torch_";
+  if (name.substr(0, graph.size()) == graph) {
+    name.remove_prefix(graph.size());
+    while (!name.empty() && std::isdigit(static_cast<unsigned char>(name[0])) != 0)
+      name.remove_prefix(1);
+    if (!name.empty()) name.remove_prefix(1);
+  }
+  return name.substr(0, kernel.size()) == kernel || name.substr(0, call.size()) == call;
+}
+
+// Valid for the life of the process, and the same for equal names.
+const char* lasting_name(const char* name) {
+  static std::mutex lock;
+  static std::unordered_set<std::string> names;
+  const std::lock_guard guard(lock);
+  return names.emplace(name).first->c_str();
 }
 
 // By the name's address; marks ("autograd::engine::…") have temporary names, so an entry is good
@@ -49,6 +76,13 @@ const Kind& kind_of(const at::RecordFunction& fn) {
       entry.fills = name->name == "aten::zero_";
       entry.computes = entry.op && makes_something(*op);
     }
+  if (!entry.op && fn.scope() == at::RecordScope::FUNCTION && !fn.operator_name()) {
+    entry.kernel = gpu < 0 && is_compiled_kernel(entry.name);
+    entry.graph = gpu < 0 && entry.name == "CompiledFunction";
+    entry.op = entry.kernel;
+    entry.computes = entry.graph;
+    if (entry.kernel) entry.lasting = lasting_name(fn.name());
+  }
   entry.collective = entry.name.rfind(kCollective, 0) == 0;
   entry.node = entry.name.rfind("autograd::engine::evaluate_function", 0) == 0;
   return entry;

@@ -19,22 +19,24 @@ namespace {
 // Finds where a step ends that nothing marks: the program updates parameters itself, uses
 // functions of torch.func, or updates within the backward pass. There a forward pass follows a
 // backward pass. A program that has made an optimizer is trusted to step it for a while: it may be
-// accumulating gradients. The core takes no found step once one was marked. Any thread may call.
+// accumulating gradients. It is not where the optimizer's step is compiled, which marks no end. The
+// core takes no found step once one was marked. Any thread may call.
 class UnmarkedSteps {
  public:
   void optimizer_made() { optimizer_made_ = true; }
+  void optimizer_compiled() { optimizer_compiled_ = true; }
   void marked() { backward_over_ = false; }
   void backward_ended() { backward_over_.store(true, std::memory_order_relaxed); }
   bool may_end() const { return backward_over_.load(std::memory_order_relaxed); }
   // True: the step before this forward pass is over.
   bool forward_begins() {
     if (!backward_over_.exchange(false, std::memory_order_relaxed)) return false;
-    return ++passes_ > kPatience || !optimizer_made_;
+    return ++passes_ > kPatience || !optimizer_made_ || optimizer_compiled_;
   }
 
  private:
   static constexpr std::uint32_t kPatience = 64;  // passes without a step of the optimizer's
-  std::atomic<bool> backward_over_ = false, optimizer_made_ = false;
+  std::atomic<bool> backward_over_ = false, optimizer_made_ = false, optimizer_compiled_ = false;
   std::atomic<std::uint32_t> passes_ = 0;
 };
 UnmarkedSteps unmarked;
@@ -60,6 +62,7 @@ std::atomic<bool> a_step_ended = false;
 void next_step() {
   a_step_ended.store(true, std::memory_order_relaxed);
   thread.layer.clear();
+  thread.layers_by_op = 0;
   layers().clear();
 }
 

@@ -74,9 +74,15 @@ def _leave_out(loaded):
             sys.modules.pop(name, None)
 
 
+def _compiles():
+    """This process is one that torch.compile starts: it compiles kernels, and starts others that do."""
+    script = sys.argv[0] if sys.argv else ""
+    return script.endswith(os.path.join("torch", "_inductor", "compile_worker", "__main__.py"))
+
+
 def _hook():
-    # Workers that a program spawns load data; they do not train.
-    if not os.environ.get("SENTINEL_MODE") or "--multiprocessing-fork" in sys.argv:
+    # Workers that a program spawns load data, or compile; they do not train.
+    if not os.environ.get("SENTINEL_MODE") or "--multiprocessing-fork" in sys.argv or _compiles():
         return
     before = set(sys.modules)
     sys.path.insert(0, os.environ["SENTINEL_PYTHON_DIR"])

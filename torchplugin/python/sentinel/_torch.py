@@ -7,16 +7,17 @@ import sys
 import weakref
 
 try:
-    from . import _attach, _torch_gpu, _torch_weights
+    from . import _attach, _torch_compile, _torch_gpu, _torch_weights
 except ImportError:
     import _attach
+    import _torch_compile
     import _torch_gpu
     import _torch_weights
 
 
 # The unit that is compiled, and its parts: each belongs to the name of the result.
-_SOURCES = ["torch.cpp", "torch_device.h", "torch_frames.h", "torch_observers.h", "torch_operands.h", "torch_steps.h",
-            "torch_weights.h"]
+_SOURCES = ["torch.cpp", "torch_compiled.h", "torch_device.h", "torch_frames.h", "torch_observers.h",
+            "torch_operands.h", "torch_steps.h", "torch_weights.h"]
 
 
 def _build_for(torch):
@@ -44,7 +45,8 @@ def attach(torch):
     # What the program's children load is their own decision: only this process is attached here.
     try:
         core = _attach.load_library()
-        adaptor = ctypes.CDLL(_build_for(torch).find(core, os.environ["SENTINEL_HOME"]).path)
+        library = _build_for(torch).find(core, os.environ["SENTINEL_HOME"]).path
+        adaptor = ctypes.CDLL(library)
     except (OSError, RuntimeError, KeyError) as error:
         _attach.stop_without_adaptor("PyTorch", error)
     on_gpu = "fast=gpu" in os.environ.get("SENTINEL_TIERS", "")
@@ -56,19 +58,23 @@ def attach(torch):
     if not watched:  # an allocator and nothing else
         return
     weights = None if on_gpu else _torch_weights.Weights(torch, adaptor)
-    layers = _Layers(torch, adaptor, weights)
+    is_compiling = _torch_compile.is_compiling_of(torch)
+    layers = _Layers(torch, adaptor, weights, is_compiling)
+    steps = _find_steps(adaptor, layers, weights, is_compiling)
     _attach.profile_begins.append(lambda: layers.listen(adaptor.sentinel_torch_tells()))
-    hooks = [layers, _find_steps(adaptor, layers, weights)]
-    _refuse_compile(torch, core, hooks)
+    if on_gpu or is_compiling is None:
+        _torch_compile.refuse(torch, core, [layers, steps])
+    else:
+        _torch_compile.manage(torch, core, adaptor, library, layers, weights)
 
 
 class _Layers:
     """A layer begins at a module that owns a weight of two or more dimensions, and lasts until the
     next begins. Its name is the module's path in the model that was called. Where nothing is told, nobody listens."""
 
-    def __init__(self, torch, adaptor, weights):
+    def __init__(self, torch, adaptor, weights, is_compiling):
         self._register = torch.nn.modules.module.register_module_forward_pre_hook
-        self._adaptor, self._weights = adaptor, weights
+        self._adaptor, self._weights, self._is_compiling = adaptor, weights, is_compiling
         self._names, self._heavy = weakref.WeakKeyDictionary(), weakref.WeakKeyDictionary()
         self._known = self._gone = False
         self._hook = None
@@ -89,6 +95,8 @@ class _Layers:
         self._gone = True
 
     def _begins(self, module, inputs):
+        if self._is_compiling is not None and self._is_compiling():
+            return
         if not self._known:  # the first module called is the model, its input's first dimension the batch
             self._known = True
             shape = getattr(inputs[0], "shape", None) if inputs else None
@@ -105,7 +113,23 @@ class _Layers:
             self._adaptor.sentinel_torch_layer(self._names[module].encode())
 
 
-def _find_steps(adaptor, layers, weights):
+def _ended_by(steps, adaptor, is_compiling):
+    """The hook after an optimizer's step. Dynamo traces it with a step that is compiled: it must put nothing there."""
+    @_torch_compile.constant
+    def compiled():
+        adaptor.sentinel_torch_optimizer_compiled()
+        return True
+
+    def ended(optimizer, args, kwargs):
+        if is_compiling is not None and is_compiling():
+            compiled()
+            return
+        steps.updated(optimizer)
+
+    return ended
+
+
+def _find_steps(adaptor, layers, weights, is_compiling):
     def ended():
         layers.listen(adaptor.sentinel_torch_step())
         if weights is not None:
@@ -124,7 +148,7 @@ def _find_steps(adaptor, layers, weights):
 
     optim.Optimizer.__init__ = made
     if hasattr(optim, "register_optimizer_step_post_hook"):
-        return optim.register_optimizer_step_post_hook(lambda optimizer, args, kwargs: steps.updated(optimizer))
+        return optim.register_optimizer_step_post_hook(_ended_by(steps, adaptor, is_compiling))
     construct = optim.Optimizer._hook_for_profile
 
     def hooked(self):
@@ -144,21 +168,6 @@ def _find_steps(adaptor, layers, weights):
         type(self).step = stepped
 
     optim.Optimizer._hook_for_profile = hooked
-
-
-def _refuse_compile(torch, core, hooks):
-    """torch.compile takes memory where no plan sees it. The hooks go, or it would compile them too."""
-    if not hasattr(torch, "compile"):
-        return
-    compile_ = torch.compile
-
-    def noticed(*args, **kwargs):
-        core.sentinel_unsupported(b"torch.compile")
-        while hooks:
-            hooks.pop().remove()
-        return compile_(*args, **kwargs)
-
-    torch.compile = noticed
 
 
 if __name__ == "__main__":
