@@ -52,10 +52,10 @@ struct PoolOptions {
   // Left free on the device for what the program's libraries ask of it themselves (code, handles),
   // which would fail where nothing is. An op that cannot do without takes of it all the same.
   std::uint64_t spare_bytes = 0;
+  HostOptions host = {};
   // Commands that a stream of the engine's own may have in its queue, before a helper thread has to
   // wait for the oldest. Four times as many have to fit into a device's: it holds some 1,024.
   std::uint64_t queued = 256;
-  HostOptions host = {};
 };
 
 class GpuEngine final : public Engine, public DeviceMemory, public DemandPaging {
