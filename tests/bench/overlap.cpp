@@ -31,8 +31,7 @@ namespace {
 
 struct Settings {
   double share = 40, time_limit_s = 10, faster = 1, larger = 1, per_chunk_us = 0;
-  std::uint64_t granule_mib = 2, ahead = 1000, queue = 1024,
-                queued = gpu::PoolOptions().queued;
+  std::uint64_t granule_mib = 2, ahead = 1000, queue = 1024, queued = gpu::PoolOptions().queued;
   double map_us = 45, unmap_us = 35;
   std::string policy = "sentinel";
   bool waits = false;

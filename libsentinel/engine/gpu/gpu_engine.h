@@ -5,9 +5,9 @@
 //
 // A GPU has no guard: memory must be there when a kernel is launched. So on_allocate() and await()
 // leave tensors resident, as far as the host can know: the stream that computes is made to wait for
-// copies under way by events, the calling thread never is. It waits only for a chunk, where the
-// budget is used up and chunks are on their way out, for a place on the host for what has to leave,
-// and for what lies in the file (counted as a stall).
+// copies under way by events, the calling thread is not. It waits for a chunk, where the budget is
+// used up and chunks are on their way out, for a place on the host for what has to leave, for what
+// lies in the file (a stall), and, as a launch would in the driver, far ahead of the device.
 //
 //          on_allocate              demote             copied, and no kernel uses it
 //   empty ----------> resident ------------> leaving --------------------------> absent
@@ -22,8 +22,8 @@
 //
 // Unmapping is not stream-ordered. A chunk is unmapped once the event behind its last use has
 // happened, which a helper thread waits for: one for what is copied out, one for what died, since
-// neither's events tell when the other's happen. (Sentinel paper, section VI, orders movement by
-// streams and events, too; with one stream for both ways, where here each has its own.)
+// neither's events tell when the other's happen; a third, where copies in fill a queue. (The
+// Sentinel paper's section VI has one stream for both ways, where here each has its own.)
 //
 // One lock guards all state, that of the parts (engine/gpu/pool) included. It is held while work is
 // queued on streams, never while anybody waits for the device, nor in calls that take long: those
@@ -52,10 +52,10 @@ struct PoolOptions {
   // Left free on the device for what the program's libraries ask of it themselves (code, handles),
   // which would fail where nothing is. An op that cannot do without takes of it all the same.
   std::uint64_t spare_bytes = 0;
+  HostOptions host = {};
   // Commands that a stream of the engine's own may have in its queue, before a helper thread has to
   // wait for the oldest. Four times as many have to fit into a device's: it holds some 1,024.
   std::uint64_t queued = 256;
-  HostOptions host = {};
 };
 
 class GpuEngine final : public Engine, public DeviceMemory, public DemandPaging {

@@ -79,9 +79,9 @@ class Departures {
   Places& places_;
   FetchQueue& queue_;
   const KeepAll& keep_all_;
-  std::deque<Departure> departures_, ends_;    // of what lives, by copies, and of what died
+  std::deque<Departure> departures_, ends_;      // of what lives, by copies, and of what died
   std::deque<std::vector<Departure>> uncopied_;  // together, for which the stream has no room yet
-  std::uint64_t tickets_ = 0, under_way_ = 0;  // departures: ever; that have not ended
+  std::uint64_t tickets_ = 0, under_way_ = 0;    // departures: ever; that have not ended
   std::uint64_t demoted_bytes_ = 0;
 };
 

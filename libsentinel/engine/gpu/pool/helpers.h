@@ -1,6 +1,6 @@
 // The work of the threads that are not the program's. Two helper threads wait for departures, and
-// give their memory away; the third waits for copies in where their stream can take no more. The store's thread calls when bytes of a file have moved. The engine
-// starts the threads, not this.
+// give their memory away; the third waits for copies in where their stream can take no more. The
+// store's thread calls when bytes of a file have moved. The engine starts the threads, not this.
 //
 // The engine's lock guards it; the helpers' loops take that, and let it go while they wait.
 #pragma once

@@ -139,10 +139,9 @@ TEST(GpuEngineShortQueue, RandomTrainingsComputeTheSame) {
     HostOptions host;
     if (seed % 4 == 1)
       host = {.bytes = 16 * kUnit, .directory = ::testing::TempDir(), .allow_memory = true};
-    GpuEngine engine(*driver, {.arena_bytes = 256 * kUnit,
-                               .granule_bytes = kUnit,
-                               .host = host,
-                               .queued = 1 + seed % 7});
+    GpuEngine engine(
+        *driver,
+        {.arena_bytes = 256 * kUnit, .granule_bytes = kUnit, .host = host, .queued = 1 + seed % 7});
     engine.set_budget((9 + seed % 4) * kUnit);
     RandomTraining training(seed, gpu, engine);
     for (int op = 0; op < 60; ++op) training.op();

@@ -6,8 +6,8 @@
 // Of the threads that use it one runs at a time, the one whose clock is behind all others'; calls
 // that take long, and waits, are where the next has its turn. Such calls have to be made without
 // the engine's lock, or nobody else gets on; what is queued on streams takes its thread's time and
-// no turn ends. A queue that is full makes whoever gives it a command wait, under the engine's lock:
-// no thread gets on before.
+// no turn ends. A queue that is full makes whoever gives it a command wait, under the engine's
+// lock: no thread gets on before.
 //
 // It watches what it is asked for: a kernel whose memory is not mapped, or not copied in yet,
 // memory that is unmapped while kernels or copies use it, and copies out of what is still computed

@@ -70,9 +70,9 @@ class VirtualTraining {
                   std::uint64_t granule, std::uint64_t queued = gpu::PoolOptions().queued)
       : gpu_(costs),
         engine_(std::make_unique<gpu::GpuEngine>(
-            gpu_,
-            gpu::PoolOptions{.arena_bytes = arena_for(profile, plan), .granule_bytes = granule,
-                             .queued = queued})),
+            gpu_, gpu::PoolOptions{.arena_bytes = arena_for(profile, plan),
+                                   .granule_bytes = granule,
+                                   .queued = queued})),
         space_(*engine_),
         stream_(gpu_.make_stream()),
         bucket_(profile, plan, OpOrder::any, space_),
