@@ -37,8 +37,8 @@ class Planner {
     std::uint64_t fast_bytes = 0;  // that it is for
   };
   Outcome decide(const Profile&);
-  // A plan that this machine cannot execute, or that does not fit its profile, is refused. Holds for
-  // what is decided.
+  // A plan that this machine cannot execute, or that does not fit its profile, is refused. Holds
+  // for what is decided.
   void require_valid(const Plan&, const Profile&) const;
 
  private:

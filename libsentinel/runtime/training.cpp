@@ -235,7 +235,10 @@ void Training::end_steady_step() {
 void Training::plan_another() {
   profile_.forget_times();
   try {
-    adopt(profile_.take(true, ""));
+    const auto since = Clock::now();
+    auto profile = profile_.take(true, "");
+    summary_.no_step(since);
+    adopt(std::move(profile));
   } catch (const Error& error) {
     voice_.say(fmt::format("a kind of step gets no plan and runs by demand: {}", error.what()));
   }

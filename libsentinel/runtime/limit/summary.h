@@ -50,8 +50,8 @@ struct Summary {
       0;  // kinds of step that have one; the figures above are the largest of them
   double predicted_us = 0;
   std::uint64_t planned_promoted_bytes = 0, planned_demoted_bytes = 0;  // in a step of the first
-  double planning_ms = 0;  // in which profiles were taken and stored, and plans made
-  std::optional<TierNames> tiers;                                       // none: memory over drives
+  double planning_ms = 0;          // in which profiles were taken and stored, and plans made
+  std::optional<TierNames> tiers;  // none: memory over drives
   std::uint64_t granule_bytes = 0;
   Drives drives;
   std::vector<StepRow> steps;

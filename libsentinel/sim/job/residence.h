@@ -59,7 +59,8 @@ class Residence {
   bool pinned(StorageId s) const { return body(s).pins > 0; }
   // Pinned tensors whose place has changed since this was last called, each as often as it has.
   std::vector<StorageId> take_stirred() { return std::exchange(stirred_, {}); }
-  // Changes whenever a granule comes to be held, or is no more: missing() is what it was until then.
+  // Changes whenever a granule comes to be held, or is no more: missing() is what it was until
+  // then.
   std::uint64_t holdings() const { return holdings_; }
   double last_use_us(StorageId s) const { return body(s).last_use; }
   // The unpinned tensor in fast memory that was unused the longest; kNone if there is none.

@@ -1,5 +1,6 @@
-// Which operands of a task have to be looked at. One that waits for its fetch sleeps until its place
-// has changed: an op of many thousand operands waits as often, and would look at all each time.
+// Which operands of a task have to be looked at. One that waits for its fetch sleeps until its
+// place has changed: an op of many thousand operands waits as often, and would look at all each
+// time.
 //
 // An operand is a number, its place in the task's list. Knows nothing of where operands lie.
 #pragma once

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "plan/step/rates.h"
 #include "sentinel/error.h"
@@ -170,7 +169,8 @@ double WorkingSet::compute_us(double alone_us) const {
 void WorkingSet::note_uses() const {
   Timeline::Use use{begin_us_, commons_.now_us()};
   for (const Operand& o : task_->operands) {
-    (is_streamed_[o.storage.index()] ? use.slow_bytes : use.fast_bytes) += uses_.bytes(task_->op, o);
+    (is_streamed_[o.storage.index()] ? use.slow_bytes : use.fast_bytes) +=
+        uses_.bytes(task_->op, o);
   }
   account_.timeline.uses.push_back(use);
 }
