@@ -73,8 +73,9 @@ class Weights:
             sizes[reason].append(size)
         self._left = {}
         for reason in sizes.keys() - self._told:
-            many, size = len(sizes[reason]), sum(sizes[reason]) / (1 << 20)
-            _attach.tell(f"weights of {size:.2f} MiB ({many} {'storage' if many == 1 else 'storages'}) stay outside of "
+            many, size = len(sizes[reason]), sum(sizes[reason]) / 1024
+            size = f"{size / 1024:.1f} MiB" if size >= 1024 else f"{size:.1f} KiB"
+            _attach.tell(f"weights of {size} ({many} {'storage' if many == 1 else 'storages'}) stay outside of "
                          f"the budget, in memory that is not Sentinel's: {reason}")
         self._told |= sizes.keys()
 
