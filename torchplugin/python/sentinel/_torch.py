@@ -60,7 +60,7 @@ def attach(torch):
     _refuse_compile(torch, core, hooks)
 
 
-def _find_layers(torch, adaptor, weights):
+def _find_layers(torch, adaptor, weights=None):
     """A layer begins at a module that owns a weight of two or more dimensions, and lasts until the
     next begins. Its name is the module's path in the model that was called."""
     names = weakref.WeakKeyDictionary()
@@ -92,7 +92,7 @@ def _find_layers(torch, adaptor, weights):
     return torch.nn.modules.module.register_module_forward_pre_hook(before)
 
 
-def _find_steps(adaptor, weights):
+def _find_steps(adaptor, weights=None):
     def ended():
         adaptor.sentinel_torch_step()
         if weights is not None:
