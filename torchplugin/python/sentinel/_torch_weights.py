@@ -1,6 +1,6 @@
 """Weights that are not ours: parameters and buffers in memory that PyTorch's allocator did not give, as `safetensors`,
 `torch.load(mmap=True)` and `from_numpy` make them. Before the first step they are brought into the arena, once and to
-the same bits, if nobody can reach their memory in another way. docs/design/foreign-weights.md says how that is known."""
+the same bits, if nothing else can reach their memory. docs/design/foreign-weights.md says how that is known."""
 import bisect
 import collections
 import ctypes
@@ -58,13 +58,13 @@ class Weights:
         self._told = set()
 
     def of_module(self, module):
-        self._found([*module.parameters(), *module.buffers()])
+        self._found(lambda: [*module.parameters(), *module.buffers()])
         if not self._by_optimizer:
             self.tell()
 
     def of_optimizer(self, optimizer):
         self._by_optimizer = True
-        self._found([one for group in optimizer.param_groups for one in group["params"]])
+        self._found(lambda: [one for group in optimizer.param_groups for one in group["params"]])
 
     def tell(self):
         """Each reason once. A module may bring what an optimizer that was made before it has left."""
@@ -73,8 +73,9 @@ class Weights:
             sizes[reason].append(size)
         self._left = {}
         for reason in sizes.keys() - self._told:
-            many, size = len(sizes[reason]), sum(sizes[reason]) / (1 << 20)
-            _attach.tell(f"weights of {size:.2f} MiB ({many} {'storage' if many == 1 else 'storages'}) stay outside of "
+            many, size = len(sizes[reason]), sum(sizes[reason]) / 1024
+            size = f"{size / 1024:.1f} MiB" if size >= 1024 else f"{size:.1f} KiB"
+            _attach.tell(f"weights of {size} ({many} {'storage' if many == 1 else 'storages'}) stay outside of "
                          f"the budget, in memory that is not Sentinel's: {reason}")
         self._told |= sizes.keys()
 
@@ -82,13 +83,13 @@ class Weights:
         is_foreign = self._library.sentinel_torch_is_foreign
         try:
             with self._torch._C.DisableTorchFunction():  # a subclass's function is not to hear of this
-                weights = {one._cdata: one for one in tensors if is_foreign(one._cdata)}
+                weights = {one._cdata: one for one in tensors() if is_foreign(one._cdata)}
                 if weights and self._library.sentinel_torch_step_ended():
                     self._left[None] = (_LATE, sum(one.numel() * one.element_size() for one in weights.values()))
                     self.tell()
                 elif weights:
                     self._bring(weights)
-        except Exception as error:  # of a tensor of an unknown kind: the program goes on as it would
+        except Exception as error:  # a module or a tensor of an unknown kind: the program goes on as it would
             self._left[None] = (f"{type(error).__name__}: {error}", 0)
 
     def _bring(self, weights):
