@@ -108,9 +108,6 @@ class PlanFollower {
   };
   bool follow(Op&, std::uint64_t prefix);
   void turn_to(Op&, Bucket&);
-  Bucket* bucket_of_prefix(std::uint64_t prefix);
-  Bucket* bucket_of_ops();
-  Bucket* bucket_of_allocation(std::uint64_t event);
   void change_to(Bucket&);
   void bring(Bucket&);
   void prepare(Op&);
