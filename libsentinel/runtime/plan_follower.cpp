@@ -10,6 +10,13 @@ namespace {
 
 const std::uint64_t kPreludeName = name_hash(StepRecorder::kPrelude);
 
+// Or null.
+template <class Is>
+Bucket* first_that(const std::vector<std::unique_ptr<Bucket>>& buckets, Is&& is) {
+  const auto found = std::ranges::find_if(buckets, [&](auto& bucket) { return is(*bucket); });
+  return found == buckets.end() ? nullptr : found->get();
+}
+
 }  // namespace
 
 PlanFollower::PlanFollower(Engine& engine, Space& space, const FastLimit& limit, OpOrder order,
@@ -82,32 +89,6 @@ void PlanFollower::bring(Bucket& bucket) {
       tensor->wanted = true;
       engine_.promote(tensor->address, tensor->bytes);
     }
-}
-
-Bucket* PlanFollower::bucket_of_prefix(std::uint64_t prefix) {
-  for (const auto& bucket : buckets_)
-    if (bucket.get() != active_ && bucket->matcher().prefix(now_.ops) == prefix)
-      return bucket.get();
-  return nullptr;
-}
-
-// Of the same ops so far, this one included; the active one before all others.
-Bucket* PlanFollower::bucket_of_ops() {
-  const auto is = [&](const StepMatcher& matcher) {
-    return now_.ops < matcher.size() && matcher.ops_before(now_.ops + 1) == now_.ops_signature;
-  };
-  if (is(active_->matcher())) return active_;
-  for (const auto& bucket : buckets_)
-    if (is(bucket->matcher())) return bucket.get();
-  return nullptr;
-}
-
-// Another known kind, if the active one has no such allocation.
-Bucket* PlanFollower::bucket_of_allocation(std::uint64_t event) {
-  if (active_->matcher().allocates(event)) return nullptr;
-  for (const auto& bucket : buckets_)
-    if (bucket->matcher().allocates(event)) return bucket.get();
-  return nullptr;
 }
 
 // In mid-step: it turns out to be of that kind.
@@ -196,15 +177,25 @@ bool PlanFollower::follow(Op& op, std::uint64_t prefix) {
   if (position != StepMatcher::kLost &&
       (order_ == OpOrder::any || active_->matcher().prefix(position) == prefix))
     return true;
-  if (auto* other = order_ == OpOrder::any ? nullptr : bucket_of_prefix(prefix)) {
-    turn_to(op, *other);
-    now_.resized = false;
-    return true;
-  }
-  if (auto* other = order_ == OpOrder::any ? nullptr : bucket_of_ops()) {
-    if (other != active_) turn_to(op, *other);
-    if (!std::exchange(now_.resized, true)) reuse_frames();
-    return true;
+  if (order_ == OpOrder::sequence) {
+    const auto as_so_far = [&](Bucket& bucket) {
+      return &bucket != active_ && bucket.matcher().prefix(now_.ops) == prefix;
+    };
+    if (auto* other = first_that(buckets_, as_so_far)) {
+      turn_to(op, *other);
+      now_.resized = false;
+      return true;
+    }
+    const auto of_these_ops = [&](Bucket& bucket) {
+      const auto& matcher = bucket.matcher();
+      return now_.ops < matcher.size() && matcher.ops_before(now_.ops + 1) == now_.ops_signature;
+    };
+    const bool same = of_these_ops(*active_);
+    if (auto* other = same ? active_ : first_that(buckets_, of_these_ops)) {
+      if (!same) turn_to(op, *other);
+      if (!std::exchange(now_.resized, true)) reuse_frames();
+      return true;
+    }
   }
   now_.diverged = true;
   reuse_frames();
@@ -306,7 +297,10 @@ std::uint32_t PlanFollower::slot(Op& op, bool in_op, std::uint64_t bytes) {
   if (active_ == nullptr || !on_track()) return LiveTensor::kUnplanned;
   if (order_ == OpOrder::any && in_op && !now_.changed) {
     const auto& before = active_->matcher();
-    if (auto* other = bucket_of_allocation(allocation_event(op.name, bytes))) {
+    const auto allocates = [event = allocation_event(op.name, bytes)](Bucket& bucket) {
+      return bucket.matcher().allocates(event);
+    };
+    if (auto* other = allocates(*active_) ? nullptr : first_that(buckets_, allocates)) {
       change_to(*other);
       op.bucket = other;
       op.place = other->matcher().take_over(before, op.name);

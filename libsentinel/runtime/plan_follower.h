@@ -70,6 +70,10 @@ class PlanFollower {
   void take_over();     // before it: tensors that the step before left play their roles in this one
   void end_on_trial();  // after it, where slow memory is used in place
   std::uint64_t signature() const { return now_.signature; }  // so far
+  // The same of what two steps of a family have in common: in sequence, the ops alone.
+  std::uint64_t family_signature() const {
+    return order_ == OpOrder::sequence ? now_.ops_signature : now_.signature;
+  }
   bool diverged() const { return now_.diverged; }
   bool resized() const { return now_.resized; }
   // At its end: how it differs from the active kind, if in sizes alone.
@@ -108,9 +112,6 @@ class PlanFollower {
   };
   bool follow(Op&, std::uint64_t prefix);
   void turn_to(Op&, Bucket&);
-  Bucket* bucket_of_prefix(std::uint64_t prefix);
-  Bucket* bucket_of_ops();
-  Bucket* bucket_of_allocation(std::uint64_t event);
   void change_to(Bucket&);
   void bring(Bucket&);
   void prepare(Op&);

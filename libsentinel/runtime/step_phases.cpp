@@ -22,10 +22,10 @@ void StepPhases::begin_by_hand() {
   state_ = State::profiling;
 }
 
-bool StepPhases::saw_new_step(std::uint64_t signature) {
+bool StepPhases::saw_new_step(std::uint64_t family) {
   constexpr std::uint32_t kWatch = 64;  // steps to go on recording after a new kind
   unknown_steps_ = kWatch;
-  return ++new_kinds_[signature] >= 2;
+  return ++new_kinds_[family] >= 2;
 }
 
 }  // namespace sentinel

@@ -56,8 +56,8 @@ class StepPhases {
   void decide_by_pager(bool paged) { paged_ = paged; }
   // A step of a known kind: true if recording may end, for no new kind came for a while.
   bool saw_known_step() { return unknown_steps_ > 0 && --unknown_steps_ == 0; }
-  // Of a kind without a plan: true from the second time on.
-  bool saw_new_step(std::uint64_t signature);
+  // Of a family without a plan: true from the second time on.
+  bool saw_new_step(std::uint64_t family);
 
  private:
   State state_ = State::warmup;
@@ -68,7 +68,7 @@ class StepPhases {
   bool manual_ = false;
   std::atomic<bool> paged_ = false;
   std::uint32_t unknown_steps_ = 0;  // steps for which to go on recording
-  std::unordered_map<std::uint64_t, std::uint32_t> new_kinds_;  // steps seen, by signature
+  std::unordered_map<std::uint64_t, std::uint32_t> new_kinds_;  // steps seen, by family
 };
 
 }  // namespace sentinel

@@ -222,7 +222,7 @@ void Training::end_steady_step() {
     if (differs && differs->larger) outgrow(differs->bytes);
     if (phases_.saw_known_step()) record = false;
   } else if (follower_.plans() < kMostPlans) {
-    const bool again = phases_.saw_new_step(signature);
+    const bool again = phases_.saw_new_step(follower_.family_signature());
     if (again && record && signature == recording_.recorder().signature()) plan_another();
     record = true;
   }

@@ -24,7 +24,7 @@ StepSizes::Difference StepSizes::against(const StepMatcher& matcher, const Profi
       if (bytes > expected[i].bytes) outgrown += bytes;
     }
   }
-  difference.follows = known >= all - all / 20;
+  difference.follows = made_.size() < kMost && known >= all - all / 20;
   difference.larger = outgrown > all / 20;
   return difference;
 }

@@ -8,6 +8,7 @@
 // Guarded by the session's lock.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -21,7 +22,9 @@ class StepSizes {
  public:
   void begin_step() { made_.clear(); }
   // By the op that began last; 0: before the first.
-  void allocated(std::uint32_t op, std::uint64_t bytes) { made_.emplace_back(op, bytes); }
+  void allocated(std::uint32_t op, std::uint64_t bytes) {
+    if (made_.size() < kMost) made_.emplace_back(op, bytes);
+  }
 
   struct Difference {
     bool follows = false;  // but for a twentieth of its bytes, its tensors are known by their turn
@@ -32,6 +35,8 @@ class StepSizes {
   Difference against(const StepMatcher&, const Profile&) const;
 
  private:
+  static constexpr std::size_t kMost = 1 << 20;  // of a step that never ends
+
   std::vector<std::pair<std::uint32_t, std::uint64_t>> made_;  // op, bytes
 };
 

@@ -87,6 +87,13 @@ TEST_F(StepSizesTest, NothingIsKnownOfAnOpThatMakesAnotherNumberOfTensors) {
   EXPECT_TRUE(difference().follows) << "of an op that the profile lacks, and next to nothing";
 }
 
+TEST_F(StepSizesTest, OfAStepWithoutEndNotAllIsKept) {
+  made(100);
+  EXPECT_TRUE(difference().follows);
+  for (int i = 0; i < 1 << 20; ++i) sizes_.allocated(11, 0);
+  EXPECT_FALSE(difference().follows);
+}
+
 TEST_F(StepSizesTest, AStepBeginsWithNothing) {
   made(300);
   sizes_.begin_step();
