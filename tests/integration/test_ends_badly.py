@@ -59,23 +59,6 @@ def test_too_few_steps(sentinel, python, tmp_path):
     assert "ended after 2 steps" in outcome.err
 
 
-def test_torch_compile_is_noticed(sentinel, python):
-    if major_version(sentinel, python) < 2:
-        pytest.skip("torch.compile does not exist in this PyTorch (1.x)")
-    check_torch_compile(sentinel, python)
-
-
-def major_version(sentinel, interpreter):
-    return int(sentinel("run", "--", interpreter, "-c", "import torch; print(torch.__version__)").out.split(".")[0])
-
-
-def check_torch_compile(sentinel, interpreter):
-    outcome = sentinel("run", "--fast", "64M", "--", interpreter, SMALL, "--compile")
-    assert outcome.status == 0, outcome.err
-    assert "torch.compile is not supported yet" in outcome.err
-    assert len(outcome.out.splitlines()) == 7
-
-
 @pytest.mark.parametrize("how", ["madvise", "mremap"])
 @pytest.mark.parametrize("flags", [(), ("--move", "copy")], ids=["moved", "copied"])
 @pytest.mark.parametrize("threads", [1, 16])

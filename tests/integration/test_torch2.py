@@ -2,7 +2,6 @@
 import pytest
 
 import training
-from test_ends_badly import check_torch_compile
 
 SCRIPT, *FLAGS = "resnet_cifar.py", "--depth", "20", "--batch", "160", "--steps", "7"
 
@@ -33,7 +32,3 @@ def test_bit_identity(torch2, fast, plain, under, expect_same):
     assert outcome.phases()[5:] == ["steady"] * 2
     if fast:
         assert outcome.summary["steps"][-1]["demoted_bytes"] > 0
-
-
-def test_compile_is_noticed(torch2, sentinel):
-    check_torch_compile(sentinel, torch2)
