@@ -56,15 +56,14 @@ def attach(torch):
         _torch_gpu.manage(torch, core, adaptor)
     if not watched:  # an allocator and nothing else
         return
-    is_compiling = _torch_compile.is_compiling_of(torch)
-    layers, steps = _find_layers(torch, adaptor, is_compiling), _find_steps(adaptor, is_compiling)
-    if on_gpu or is_compiling is None:
+    layers, steps = _find_layers(torch, adaptor), _find_steps(adaptor)
+    if on_gpu or not _torch_compile.can_manage(torch):
         _torch_compile.refuse(torch, core, [layers, steps])
     else:
         _torch_compile.manage(torch, core, adaptor, library, layers)
 
 
-def _find_layers(torch, adaptor, is_compiling):
+def _find_layers(torch, adaptor):
     """A layer begins at a module that owns a weight of two or more dimensions, and lasts until the
     next begins. Its name is the module's path in the model that was called."""
     names = weakref.WeakKeyDictionary()
@@ -72,13 +71,14 @@ def _find_layers(torch, adaptor, is_compiling):
     adaptor.sentinel_torch_layer.argtypes = [ctypes.c_char_p]
     adaptor.sentinel_torch_model.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
     known = False
+    is_compiling = _torch_compile.is_compiling_of(torch)
 
     def owns_weight(module):
         return any(p is not None and p.dim() >= 2 for p in module.parameters(recurse=False))
 
     def before(module, inputs):
         nonlocal known
-        if is_compiling is not None and is_compiling():
+        if is_compiling():
             return
         if not known:  # the first module called is the model, its input's first dimension the batch
             known = True
@@ -96,15 +96,17 @@ def _find_layers(torch, adaptor, is_compiling):
     return torch.nn.modules.module.register_module_forward_pre_hook(before)
 
 
-def _ended_by(steps, adaptor, is_compiling):
+def _ended_by(steps, adaptor):
     """The hook after an optimizer's step. Dynamo traces it with a step that is compiled: it must put nothing there."""
+    is_compiling = _torch_compile.is_compiling_of(sys.modules["torch"])
+
     @_torch_compile.constant
     def compiled():
         adaptor.sentinel_torch_optimizer_compiled()
         return True
 
     def ended(optimizer, args, kwargs):
-        if is_compiling is not None and is_compiling():
+        if is_compiling():
             compiled()
             return
         steps.updated(optimizer)
@@ -112,7 +114,7 @@ def _ended_by(steps, adaptor, is_compiling):
     return ended
 
 
-def _find_steps(adaptor, is_compiling):
+def _find_steps(adaptor):
     steps = _attach.Steps(adaptor.sentinel_torch_step)
     optim = sys.modules["torch.optim.optimizer"]  # the package hides the module behind its class
     make = optim.Optimizer.__init__
@@ -124,7 +126,7 @@ def _find_steps(adaptor, is_compiling):
 
     optim.Optimizer.__init__ = made
     if hasattr(optim, "register_optimizer_step_post_hook"):
-        return optim.register_optimizer_step_post_hook(_ended_by(steps, adaptor, is_compiling))
+        return optim.register_optimizer_step_post_hook(_ended_by(steps, adaptor))
     construct = optim.Optimizer._hook_for_profile
 
     def hooked(self):
