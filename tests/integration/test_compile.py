@@ -83,7 +83,7 @@ def test_a_compiled_optimizer(alone, managed):
     outcome = managed("40%", *words)
     assert outcome.out == alone(*words)
     expect_moved(outcome)
-    assert len(outcome.summary["steps"]) in (8, 9)
+    assert 7 <= len(outcome.summary["steps"]) <= 9  # where Dynamo traces, one may seem to end
 
 
 def test_a_wrapper_in_cpp(alone, managed):
