@@ -59,13 +59,6 @@ def test_too_few_steps(sentinel, python, tmp_path):
     assert "ended after 2 steps" in outcome.err
 
 
-def test_torch_compile_is_noticed(sentinel, python):
-    outcome = sentinel("run", "--fast", "64M", "--", python, SMALL, "--compile")
-    assert outcome.status == 0, outcome.err
-    assert "torch.compile is not supported yet" in outcome.err
-    assert len(outcome.out.splitlines()) == 7
-
-
 @pytest.mark.parametrize("how", ["madvise", "mremap"])
 @pytest.mark.parametrize("flags", [(), ("--move", "copy")], ids=["moved", "copied"])
 @pytest.mark.parametrize("threads", [1, 16])

@@ -35,7 +35,6 @@ def main():
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--end", default="well")
     parser.add_argument("--at", type=int, default=3)
-    parser.add_argument("--compile", action="store_true")
     parser.add_argument("--open-files", action="store_true")
     args = parser.parse_args()
 
@@ -44,11 +43,10 @@ def main():
     model = torch.nn.Sequential(torch.nn.Linear(64, args.width), torch.nn.ReLU(), middle, torch.nn.ReLU(),
                                 torch.nn.Linear(args.width, 1))
     optimizer = torch.optim.Adam(model.parameters())
-    forward = torch.compile(model, backend="eager") if args.compile else model
     for step in range(args.steps):
         handle = middle.register_forward_hook(lambda *_: end(args.end)) if step == args.at else None
         optimizer.zero_grad()
-        loss = forward(torch.randn(512, 64)).square().mean()
+        loss = model(torch.randn(512, 64)).square().mean()
         loss.backward()
         optimizer.step()
         print(f"step {step} loss {float(loss.detach()).hex()}", flush=True)

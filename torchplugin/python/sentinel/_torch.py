@@ -58,11 +58,10 @@ def attach(torch):
     if not watched:  # an allocator and nothing else
         return
     weights = None if on_gpu else _torch_weights.Weights(torch, adaptor)
-    is_compiling = _torch_compile.is_compiling_of(torch)
-    layers = _Layers(torch, adaptor, weights, is_compiling)
-    steps = _find_steps(adaptor, layers, weights, is_compiling)
+    layers = _Layers(torch, adaptor, weights)
+    steps = _find_steps(adaptor, layers, weights)
     _attach.profile_begins.append(lambda: layers.listen(adaptor.sentinel_torch_tells()))
-    if on_gpu or is_compiling is None:
+    if on_gpu or not _torch_compile.can_manage(torch):
         _torch_compile.refuse(torch, core, [layers, steps])
     else:
         _torch_compile.manage(torch, core, adaptor, library, layers, weights)
@@ -72,9 +71,10 @@ class _Layers:
     """A layer begins at a module that owns a weight of two or more dimensions, and lasts until the
     next begins. Its name is the module's path in the model that was called. Where nothing is told, nobody listens."""
 
-    def __init__(self, torch, adaptor, weights, is_compiling):
+    def __init__(self, torch, adaptor, weights):
         self._register = torch.nn.modules.module.register_module_forward_pre_hook
-        self._adaptor, self._weights, self._is_compiling = adaptor, weights, is_compiling
+        self._is_compiling = _torch_compile.is_compiling_of(torch)
+        self._adaptor, self._weights = adaptor, weights
         self._names, self._heavy = weakref.WeakKeyDictionary(), weakref.WeakKeyDictionary()
         self._known = self._gone = False
         self._hook = None
@@ -95,7 +95,7 @@ class _Layers:
         self._gone = True
 
     def _begins(self, module, inputs):
-        if self._is_compiling is not None and self._is_compiling():
+        if self._is_compiling():
             return
         if not self._known:  # the first module called is the model, its input's first dimension the batch
             self._known = True
@@ -113,15 +113,17 @@ class _Layers:
             self._adaptor.sentinel_torch_layer(self._names[module].encode())
 
 
-def _ended_by(steps, adaptor, is_compiling):
+def _ended_by(steps, adaptor):
     """The hook after an optimizer's step. Dynamo traces it with a step that is compiled: it must put nothing there."""
+    is_compiling = _torch_compile.is_compiling_of(sys.modules["torch"])
+
     @_torch_compile.constant
     def compiled():
         adaptor.sentinel_torch_optimizer_compiled()
         return True
 
     def ended(optimizer, args, kwargs):
-        if is_compiling is not None and is_compiling():
+        if is_compiling():
             compiled()
             return
         steps.updated(optimizer)
@@ -129,7 +131,7 @@ def _ended_by(steps, adaptor, is_compiling):
     return ended
 
 
-def _find_steps(adaptor, layers, weights, is_compiling):
+def _find_steps(adaptor, layers, weights):
     def ended():
         layers.listen(adaptor.sentinel_torch_step())
         if weights is not None:
@@ -148,7 +150,7 @@ def _find_steps(adaptor, layers, weights, is_compiling):
 
     optim.Optimizer.__init__ = made
     if hasattr(optim, "register_optimizer_step_post_hook"):
-        return optim.register_optimizer_step_post_hook(_ended_by(steps, adaptor, is_compiling))
+        return optim.register_optimizer_step_post_hook(_ended_by(steps, adaptor))
     construct = optim.Optimizer._hook_for_profile
 
     def hooked(self):

@@ -16,9 +16,14 @@ _SEEN = {"inductor", "eager", "eager_noexcept", "eager_debug", "pre_dispatch_eag
 _MARKS, _POOLS = "cpp.enable_kernel_profile", "memory_planning"
 
 
+def can_manage(torch):
+    """Not before PyTorch 2.1."""
+    return hasattr(getattr(torch, "compiler", None), "is_compiling")
+
+
 def is_compiling_of(torch):
-    """The function that is true where Dynamo traces; None in a PyTorch that cannot be managed."""
-    return getattr(getattr(torch, "compiler", None), "is_compiling", None)
+    """The function that is true where Dynamo traces, and a constant for it."""
+    return torch.compiler.is_compiling if can_manage(torch) else lambda: False
 
 
 def constant(function):
