@@ -18,13 +18,13 @@ def cache(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def alone(torch2, cache):
+def alone(python, cache):
     """alone(*words): what the training prints without Sentinel."""
     done = {}
 
     def run(*words):
         if words not in done:
-            outcome = training.finish([torch2, SCRIPT, *words], env=cache, timeout=600)
+            outcome = training.finish([python, SCRIPT, *words], env=cache, timeout=600)
             assert outcome.status == 0, outcome.err
             done[words] = outcome.out
         return done[words]
@@ -32,11 +32,11 @@ def alone(torch2, cache):
 
 
 @pytest.fixture
-def managed(torch2, cache, sentinel, tmp_path):
+def managed(python, cache, sentinel, tmp_path):
     """managed("40%", *words): the same under `sentinel run`, with its summary and the names of its profile's ops."""
     def run(fast, *words, env=()):
         summary, profile = tmp_path / "summary.json", tmp_path / "step.sentinel"
-        outcome = sentinel("run", "--fast", fast, "--summary", summary, "-o", profile, "--", torch2, SCRIPT, *words,
+        outcome = sentinel("run", "--fast", fast, "--summary", summary, "-o", profile, "--", python, SCRIPT, *words,
                            env={**cache, **dict(env)}, timeout=600)
         assert outcome.status == 0, outcome.err
         outcome.summary = training.read_json(summary)
@@ -125,19 +125,19 @@ def test_workers_are_left_alone(managed, alone, tmp_path):
 
 @pytest.mark.parametrize("script, attached", [("torch/_inductor/compile_worker/__main__.py", False),
                                               ("train/__main__.py", True)])
-def test_which_programs_are_workers(script, attached, sentinel, torch2, tmp_path):
+def test_which_programs_are_workers(script, attached, sentinel, python, tmp_path):
     path = tmp_path / script
     path.parent.mkdir(parents=True)
     path.write_text("import sys\nprint('sentinel' in sys.modules)\n")
-    outcome = sentinel("run", "--", torch2, path)
+    outcome = sentinel("run", "--", python, path)
     assert outcome.status == 0 and outcome.out == f"{attached}\n", outcome.err
 
 
-def test_an_unknown_backend_goes_on_unmanaged(torch2, cache, sentinel, alone):
+def test_an_unknown_backend_goes_on_unmanaged(python, cache, sentinel, alone):
     words = ("mlp", "--backend", "unknown", "--steps", "4")
-    outcome = sentinel("run", "--fast", "64M", "--", torch2, SCRIPT, *words, env=cache)
+    outcome = sentinel("run", "--fast", "64M", "--", python, SCRIPT, *words, env=cache)
     assert outcome.status == 0, outcome.err
     assert outcome.out == alone(*words)
     assert "torch.compile with the backend unknown is not supported yet" in outcome.err and UNMANAGED in outcome.err
-    strict = sentinel("run", "--fast", "64M", "--strict", "--", torch2, SCRIPT, *words, env=cache)
+    strict = sentinel("run", "--fast", "64M", "--strict", "--", python, SCRIPT, *words, env=cache)
     assert strict.status == 125, strict.err
