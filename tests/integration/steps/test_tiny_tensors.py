@@ -7,7 +7,7 @@ import pytest
 
 import training
 
-SCRIPT = pathlib.Path(__file__).resolve().parent / "scripts" / "tiny_tensors.py"
+SCRIPT = pathlib.Path(__file__).resolve().parents[1] / "scripts" / "tiny_tensors.py"
 TINY = "8000"
 BUDGET = "26M"  # pages of their own for the first 4,096 would take 16 MiB of it
 

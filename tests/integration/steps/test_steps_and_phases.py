@@ -7,7 +7,7 @@ import pytest
 
 import training
 
-CASES = pathlib.Path(__file__).resolve().parent / "scripts" / "cases"
+CASES = pathlib.Path(__file__).resolve().parents[1] / "scripts" / "cases"
 STEPS = 8
 
 

@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-GUIDE = pathlib.Path(__file__).resolve().parent.parent.parent / "docs/guide/your-own-script.md"
+GUIDE = pathlib.Path(__file__).resolve().parents[3] / "docs/guide/your-own-script.md"
 MODEL = """
 import os, threading, torch
 torch.manual_seed(0)
