@@ -41,11 +41,13 @@ class Session {
   bool wants_tensors() const {
     return wants_ops() && (training_.recording().wants_tensors() || !engine_->guarded());
   }
-  // False: ops need not be told (stillness.h). Becomes true at any time.
-  bool wants_ops() const { return training_.stillness().wants_ops(); }
+  // False: ops need not be told (profiling/stillness.h). Becomes true at any time.
+  bool wants_ops() const { return training_.recording().stillness().wants_ops(); }
   // An op that is not told begins or has ended. False: it may not begin so, for what it uses may be
   // about to leave.
-  bool untold(bool begins) noexcept { return training_.stillness().untold(begins, lock_); }
+  bool untold(bool begins) noexcept {
+    return training_.recording().stillness().untold(begins, lock_);
+  }
   void layer(const char* name, Phase) noexcept;
   void layer_end() noexcept;  // sentinel_add_layer(): the program marks layers itself
   void op_start(const char* name, Phase, const char* layer) noexcept;

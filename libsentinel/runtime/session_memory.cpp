@@ -25,7 +25,8 @@ void* Session::allocate(std::size_t bytes) noexcept {
   const bool own_pages =
       training_.phases().is(State::warmup) || training_.phases().is(State::profiling);
   auto* tensor = training_.space().allocate(bytes, slot, own_pages);
-  training_.stillness().made_one(training_.space().live_bytes(), training_.limit().bytes());
+  training_.recording().stillness().made_one(training_.space().live_bytes(),
+                                             training_.limit().bytes());
   if (tensor == nullptr) return nullptr;
   if (trains) training_.follower().allocated(allocation_event(worker.plan.name, bytes), bytes);
   if (!engine_->guarded()) training_.lane().hold(*tensor);

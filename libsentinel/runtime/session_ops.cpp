@@ -51,7 +51,7 @@ void Session::op_start(const char* name, Phase phase, const char* layer) noexcep
   }
   if (std::exchange(worker.still, false)) untold(false);
   const Guard guard(lock_);
-  training_.stillness().op_is_told();
+  training_.recording().stillness().op_is_told();
   worker.in_op = true;
   worker.late = worker.runs = false;
   worker.step = training_.begun();

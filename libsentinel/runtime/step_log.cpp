@@ -88,13 +88,12 @@ void StepLog::end(std::uint32_t steps, const std::vector<std::vector<IntervalRow
     summary_.write(options_.summary, of_plans);  // others may train
   if (options_.mode != Mode::run) return;
   if (summary_.steady_ms() > 0)
-    voice_.say(fmt::format("{} steps; steady step {:.1f} ms{}; fast memory {} of {} unlimited",
-                           steps, summary_.steady_ms(),
-                           summary_.predicted_us > 0
-                               ? fmt::format(" (predicted {:.1f} ms)", summary_.predicted_us / 1e3)
-                               : "",
-                           print_bytes(summary_.peak_fast_bytes),
-                           print_bytes(summary_.peak_unlimited_bytes)));
+    voice_.say(fmt::format(
+        "{} steps; steady step {:.1f} ms{}; fast memory {} of {} unlimited", steps,
+        summary_.steady_ms(),
+        summary_.foretold.us > 0 ? fmt::format(" (predicted {:.1f} ms)", summary_.foretold.us / 1e3)
+                                 : "",
+        print_bytes(summary_.peak_fast_bytes), print_bytes(summary_.peak_unlimited_bytes)));
   if (summary_.drive_days() > 0)
     voice_.say(fmt::format(
         "{} written to {} a step; drives rated for {} TB each bear that for {:.3g} days",

@@ -41,8 +41,7 @@ Training::Training(const SessionOptions& options, std::string framework, OpOrder
       space_(engine, options.fast.bytes),
       limit_(options_, engine, driver, summary_, voice_),
       lane_(engine),
-      stillness_(engine),
-      recording_(order),
+      recording_(order, engine),
       counting_(options_, engine, driver, recording_.recorder(), voice_),
       profile_(options_, std::move(framework), recording_.recorder(), counting_, summary_, voice_),
       planner_(options_, engine, limit_, voice_),
@@ -92,13 +91,13 @@ void Training::end_step() {
     end_profile_step();
   else if (phases_.is(State::warmup))
     end_warmup_step();
-  else if (phases_.is(State::steady) && stillness_.step_was_untold())
+  else if (phases_.is(State::steady) && recording_.stillness().step_was_untold())
     log_.step_ended("steady", follower_.accesses(), true);
   else if (phases_.is(State::steady))
     end_steady_step();
   phases_.step_over();
   follower_.take_over();
-  stillness_.rest(may_rest());
+  recording_.stillness().rest(may_rest());
   begin_step();
   if (phases_.take_count()) count_step();
 }
@@ -299,7 +298,7 @@ void Training::adopt_plan(Profile profile, Plan plan) {
 
 int Training::start_profile() {
   if (phases_.manual()) return -EALREADY;
-  stillness_.stir();
+  recording_.stillness().stir();
   counting_.end();  // of a step that was chosen by itself
   log_.stop_watching();
   phases_.begin_by_hand();
@@ -326,7 +325,7 @@ int Training::end_profile() {
 
 void Training::give_up(const std::string& why) {
   if (phases_.is(State::idle)) return;
-  stillness_.stir();
+  recording_.stillness().stir();
   counting_.end();
   log_.tally().gives_up();
   voice_.say(why);

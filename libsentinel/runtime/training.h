@@ -28,7 +28,6 @@
 #include "runtime/step/space.h"
 #include "runtime/step_log.h"
 #include "runtime/step_phases.h"
-#include "runtime/stillness.h"
 
 namespace sentinel {
 
@@ -41,8 +40,6 @@ class Training {
   Space& space() { return space_; }
   FastLimit& limit() { return limit_; }
   DeviceLane& lane() { return lane_; }
-  Stillness& stillness() { return stillness_; }
-  const Stillness& stillness() const { return stillness_; }
   Recording& recording() { return recording_; }
   const Recording& recording() const { return recording_; }
   Counting& counting() { return counting_; }
@@ -86,7 +83,6 @@ class Training {
   Summary summary_;
   FastLimit limit_;
   DeviceLane lane_;
-  Stillness stillness_;
   Recording recording_;
   Counting counting_;
   StepProfile profile_;

@@ -80,17 +80,16 @@ void Summary::outgrown(const Profile& profile, const Plan& plan) {
 void Summary::planned(const Profile& profile, const Plan& plan) {
   outgrown(profile, plan);
   if (plans++ != 0) return;
-  predicted_us = plan.predicted_step_us;
+  foretold.us = plan.predicted_step_us;
   for (const auto& move : plan.moves)
     if (move.direction != Direction::copy)
-      (move.direction == Direction::promote ? planned_promoted_bytes : planned_demoted_bytes) +=
+      (move.direction == Direction::promote ? foretold.promoted_bytes : foretold.demoted_bytes) +=
           round_up(profile.tensors[move.tensor.index()].bytes, 4_KiB);
 }
 
 void Summary::forget_plans() {
   peak_unlimited_bytes = streamed_ops = plans = 0;
-  planned_promoted_bytes = planned_demoted_bytes = 0;
-  predicted_us = 0;
+  foretold = {};
 }
 
 namespace {
@@ -159,9 +158,9 @@ void Summary::write(const std::string& path,
             {"peak_unlimited_bytes", peak_unlimited_bytes},
             {"streamed_ops", streamed_ops},
             {"plans", plans},
-            {"predicted_ms", predicted_us / 1e3},
-            {"planned_promoted_bytes", planned_promoted_bytes},
-            {"planned_demoted_bytes", planned_demoted_bytes},
+            {"predicted_ms", foretold.us / 1e3},
+            {"planned_promoted_bytes", foretold.promoted_bytes},
+            {"planned_demoted_bytes", foretold.demoted_bytes},
             {"planning_ms", planning_ms}};
   if (const double days = drive_days(); days > 0)
     json["wear"] = {

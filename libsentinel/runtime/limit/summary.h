@@ -42,14 +42,18 @@ struct Drives {                // of the slow tier; blocks are spread evenly
   std::uint64_t count = 1;
 };
 
+struct Foretold {  // of a step, by the first kind's plan
+  double us = 0;
+  std::uint64_t promoted_bytes = 0, demoted_bytes = 0;
+};
+
 struct Summary {
   std::string policy;
   std::uint64_t fast_limit_bytes = 0, peak_fast_bytes = 0, peak_unlimited_bytes = 0;
   std::uint64_t streamed_ops = 0;
   std::uint64_t plans =
       0;  // kinds of step that have one; the figures above are the largest of them
-  double predicted_us = 0;
-  std::uint64_t planned_promoted_bytes = 0, planned_demoted_bytes = 0;  // in a step of the first
+  Foretold foretold;
   double planning_ms = 0;          // in which profiles were taken and stored, and plans made
   std::optional<TierNames> tiers;  // none: memory over drives
   std::uint64_t granule_bytes = 0;

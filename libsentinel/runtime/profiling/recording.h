@@ -1,6 +1,7 @@
 // The recorder of the running step, and the question whether it is asked: a step is recorded op by
-// op, or only its tensors are named, or neither. Knows the layers that the program marks itself;
-// those that the adaptor finds are ignored from the first mark on.
+// op, or only its tensors are named, or neither; and then ops need perhaps not be told at all.
+// Knows the layers that the program marks itself; those that the adaptor finds are ignored from the
+// first mark on.
 //
 // Guarded by the session's lock but for on() and wants_tensors(), which take none.
 #pragma once
@@ -11,13 +12,14 @@
 
 #include "alloc/address_table.h"
 #include "capture/recorder.h"
+#include "runtime/profiling/stillness.h"
 #include "runtime/step/matcher.h"
 
 namespace sentinel {
 
 class Recording {
  public:
-  explicit Recording(OpOrder order) : order_(order) {}
+  Recording(OpOrder order, Engine& engine) : order_(order), stillness_(engine) {}
 
   StepRecorder& recorder() { return recorder_; }
   const StepRecorder& recorder() const { return recorder_; }
@@ -28,6 +30,8 @@ class Recording {
     on_ = record;
     wants_tensors_ = tensors;
   }
+  Stillness& stillness() { return stillness_; }
+  const Stillness& stillness() const { return stillness_; }
   void ask_for_tensors(bool tensors) { wants_tensors_ = tensors; }
 
   // If it is on. What lives already is known to the recorder as present, in the order of birth.
@@ -43,6 +47,7 @@ class Recording {
   const OpOrder order_;
   StepRecorder recorder_;
   Names names_;
+  Stillness stillness_;
   std::atomic<bool> on_ = true, wants_tensors_ = true;
   bool marks_ = false;        // the program marks layers
   std::uint32_t marked_ = 0;  // in this step

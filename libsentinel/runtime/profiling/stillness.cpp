@@ -1,5 +1,5 @@
 // Exchanges told and untold ops so that none runs untold while a tensor may leave the device.
-#include "runtime/stillness.h"
+#include "runtime/profiling/stillness.h"
 
 #include <utility>
 
