@@ -18,8 +18,8 @@ namespace sentinel {
 
 StepRow& Summary::step_ended(const char* phase, const EngineCounters& now) {
   const auto end = Clock::now();
-  const std::chrono::duration<double, std::milli> ms = end - std::exchange(began_, end);
-  const auto before = std::exchange(before_, now);
+  const std::chrono::duration<double, std::milli> ms = end - std::exchange(began_.at, end);
+  const auto before = std::exchange(began_.counters, now);
   steps.push_back({.step = static_cast<std::uint32_t>(steps.size()),
                    .ms = ms.count(),
                    .phase = phase,
@@ -36,7 +36,7 @@ StepRow& Summary::step_ended(const char* phase, const EngineCounters& now) {
 void Summary::no_step(Clock::time_point since) {
   const auto took = Clock::now() - since;
   planning_ms += std::chrono::duration<double, std::milli>(took).count();
-  began_ += took;
+  began_.at += took;
 }
 
 namespace {
@@ -174,7 +174,7 @@ void Summary::write(const std::string& path,
     json["tiers"] = {{"fast", tiers->fast}, {"slow", tiers->slow}};
     if (!tiers->below.empty()) json["tiers"]["below"] = tiers->below;
     json["granule_bytes"] = granule_bytes;
-    json["moves"] = moves_json(before_);
+    json["moves"] = moves_json(began_.counters);
     json["intervals"] = json_of(intervals);
   }
   json["steps"] = Json::array();

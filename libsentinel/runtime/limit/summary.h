@@ -80,8 +80,11 @@ struct Summary {
   void write(const std::string& path, const std::vector<std::vector<IntervalRow>>& intervals) const;
 
  private:
-  Clock::time_point began_ = Clock::now();
-  EngineCounters before_;
+  struct StepBegin {
+    Clock::time_point at = Clock::now();
+    EngineCounters counters;
+  };
+  StepBegin began_;
 };
 
 }  // namespace sentinel

@@ -31,7 +31,7 @@ void JobRun::populate() {
     const plan::Storage& s = residence_.storage(id);
     if (!s.persistent && !s.carried) continue;
     const std::uint32_t tier = controller_.birth(s.tensor, residence_.has_room(id));
-    if (absent[i] || tier != 0 || !residence_.create(id)) residence_.begin_absent(id);
+    if (absent[i] || tier != 0 || !residence_.create(id)) residence_.create_in(id, 1);
   }
 }
 

@@ -35,7 +35,7 @@ bool Residence::hold(StorageId s) {
   const auto bytes = missing(s);
   if (!commons_.take(account_, bytes)) return false;
   holding_.hold(storage(s).tensor);
-  if (bytes != 0) ++holdings_;
+  if (bytes != 0) ++changes_.holdings;
   return body(s).held = true;
 }
 
@@ -44,7 +44,7 @@ void Residence::let_go(StorageId s) {
   const auto bytes = holding_.sole(storage(s).tensor);
   commons_.give(account_, bytes);
   holding_.drop(storage(s).tensor);
-  if (bytes != 0) ++holdings_;
+  if (bytes != 0) ++changes_.holdings;
   body(s).held = false;
 }
 
@@ -88,7 +88,7 @@ void Residence::forget_copy(StorageId s) {
 
 void Residence::set_place(StorageId s, Whereabouts place) {
   Body& b = body(s);
-  if (b.pins > 0) stirred_.push_back(s);
+  if (b.pins > 0) changes_.stirred.push_back(s);
   b.place = place;
   if (place == Whereabouts::fast)
     unused_.use(s.value);
@@ -128,8 +128,6 @@ void Residence::destroy(StorageId s) {
   set_place(s, Whereabouts::nowhere);
   b = Body{.tier = b.tier, .pins = b.pins};
 }
-
-void Residence::begin_absent(StorageId s) { create_in(s, 1); }
 
 bool Residence::recall(StorageId s) {
   Body& b = body(s);

@@ -43,7 +43,6 @@ class Residence {
   bool create(StorageId);  // in fast memory, without transfer; false if there is no room
   void create_in(StorageId, std::uint32_t tier);  // in a slower one
   void destroy(StorageId);
-  void begin_absent(StorageId);  // before the first step
   void promote(StorageId);
   void demote(StorageId, std::uint32_t tier);
   bool recall(StorageId);  // a demotion that has not started is taken back
@@ -57,11 +56,13 @@ class Residence {
   // An operand of the op that is starting or running; never a victim.
   void pin(StorageId, bool on);
   bool pinned(StorageId s) const { return body(s).pins > 0; }
-  // Pinned tensors whose place has changed since this was last called, each as often as it has.
-  std::vector<StorageId> take_stirred() { return std::exchange(stirred_, {}); }
-  // Changes whenever a granule comes to be held, or is no more: missing() is what it was until
-  // then.
-  std::uint64_t holdings() const { return holdings_; }
+  // What has changed, for who waits for tensors.
+  struct Changes {
+    std::vector<StorageId>
+        stirred;                 // pinned, each as often as its place has changed; theirs to take
+    std::uint64_t holdings = 0;  // grows when a granule comes to be held, or is no more
+  };
+  Changes& changes() { return changes_; }
   double last_use_us(StorageId s) const { return body(s).last_use; }
   // The unpinned tensor in fast memory that was unused the longest; kNone if there is none.
   StorageId longest_unused() const;
@@ -117,8 +118,7 @@ class Residence {
   std::vector<StorageId> of_;
   std::vector<Lanes> lanes_;  // per tier
   Recency unused_;            // in fast memory
-  std::vector<StorageId> stirred_;
-  std::uint64_t holdings_ = 0;
+  Changes changes_;
 };
 
 }  // namespace sentinel::sim

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "plan/step/rates.h"
 #include "sentinel/error.h"
@@ -31,7 +32,7 @@ void WorkingSet::begin(const Task& task) {
   in_place_us_ = 0;
   scratch_held_ = task.scratch_bytes == 0;
   for (const Operand& o : task.operands) residence_.pin(o.storage, true);
-  residence_.take_stirred();  // what others did
+  residence_.changes().stirred.clear();  // what others did
   wakeful_.begin(task.operands);
   is_ready_.assign(task.operands.size(), false);
   unready_ = task.operands.size();
@@ -106,8 +107,8 @@ void WorkingSet::look_at(std::uint32_t operand) {
 }
 
 std::uint64_t WorkingSet::claim() {
-  if (claim_ && holdings_ == residence_.holdings()) return *claim_;
-  holdings_ = residence_.holdings();
+  if (claim_ && holdings_ == residence_.changes().holdings) return *claim_;
+  holdings_ = residence_.changes().holdings;
   claim_ = 0;
   for (std::size_t i = 0; i < task_->operands.size(); ++i)
     if (!is_ready_[i]) *claim_ += residence_.missing(task_->operands[i].storage);
@@ -115,7 +116,7 @@ std::uint64_t WorkingSet::claim() {
 }
 
 bool WorkingSet::acquire() {
-  wakeful_.wake(residence_.take_stirred());
+  wakeful_.wake(std::exchange(residence_.changes().stirred, {}));
   wakeful_.visit([&](std::uint32_t i) {
     const Operand& o = task_->operands[i];
     if (!ready(o) && !residence_.demanded(o.storage)) need(o);
@@ -125,7 +126,7 @@ bool WorkingSet::acquire() {
   if (!scratch_held_) scratch_held_ = commons_.take(account_, task_->scratch_bytes);
   commons_.claim(account_, claim());
   orders_.issue();
-  wakeful_.wake(residence_.take_stirred());
+  wakeful_.wake(std::exchange(residence_.changes().stirred, {}));
   for (const std::uint32_t i : wakeful_.awake()) look_at(i);
   return scratch_held_ && unready_ == 0;
 }

@@ -58,7 +58,7 @@ class WorkingSet {
   Wakeful wakeful_;                // what is ready sleeps, too
   std::vector<bool> is_ready_;     // per operand, when it was looked at
   std::size_t unready_ = 0;
-  // Bytes that the unready ones lack, as of when Residence::holdings() was so.
+  // Bytes that the unready ones lack, as of when Residence::Changes::holdings was so.
   std::optional<std::uint64_t> claim_;
   std::uint64_t holdings_ = 0;
   double in_place_us_ = 0;  // use of tensors left in a slow tier
