@@ -71,10 +71,11 @@ def _find_layers(torch, adaptor):
     adaptor.sentinel_torch_layer.argtypes = [ctypes.c_char_p]
     adaptor.sentinel_torch_model.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
     known = False
+    is_lazy = torch.nn.parameter.is_lazy  # has no shape until its module was called
     is_compiling = _torch_compile.is_compiling_of(torch)
 
     def owns_weight(module):
-        return any(p is not None and p.dim() >= 2 for p in module.parameters(recurse=False))
+        return any(not is_lazy(p) and p.dim() >= 2 for p in module.parameters(recurse=False))
 
     def before(module, inputs):
         nonlocal known
