@@ -74,6 +74,7 @@ class _Layers:
     def __init__(self, torch, adaptor, weights):
         self._register = torch.nn.modules.module.register_module_forward_pre_hook
         self._is_compiling = _torch_compile.is_compiling_of(torch)
+        self._is_lazy = torch.nn.parameter.is_lazy  # it has no shape until its module was called
         self._adaptor, self._weights = adaptor, weights
         self._names, self._heavy = weakref.WeakKeyDictionary(), weakref.WeakKeyDictionary()
         self._known = self._gone = False
@@ -108,7 +109,7 @@ class _Layers:
             for path, child in module.named_modules():
                 self._names.setdefault(child, f"{path or prefix}")
         if module not in self._heavy:
-            self._heavy[module] = any(p is not None and p.dim() >= 2 for p in module.parameters(recurse=False))
+            self._heavy[module] = any(not self._is_lazy(p) and p.dim() >= 2 for p in module.parameters(recurse=False))
         if self._heavy[module]:
             self._adaptor.sentinel_torch_layer(self._names[module].encode())
 
