@@ -95,12 +95,13 @@ def test_a_wrapper_in_cpp(alone, managed):
     assert any("aoti_torch_cpu" in name for name in outcome.ops)
 
 
-def test_another_batch_is_another_kind_of_step(alone, managed):
+def test_another_batch_is_of_the_same_family(alone, managed):
+    """Dynamo compiles anew, and the ops are the same."""
     words = ("mlp", "--backend", "aot_eager", "--batches", "64", "96", "--steps", "16")
     outcome = managed("40%", *words)
     assert outcome.out == alone(*words)
     expect_moved(outcome)
-    assert outcome.summary["plans"] == 2
+    assert outcome.summary["plans"] == 1
 
 
 def test_pools_are_switched_off(alone, managed):
@@ -128,7 +129,7 @@ def test_workers_are_left_alone(managed, alone, tmp_path):
 def test_which_programs_are_workers(script, attached, sentinel, python, tmp_path):
     path = tmp_path / script
     path.parent.mkdir(parents=True)
-    path.write_text("import sys\nprint('sentinel' in sys.modules)\n")
+    path.write_text("import sys\nprint(any(type(one).__module__ == 'sentinel._attach' for one in sys.meta_path))\n")
     outcome = sentinel("run", "--", python, path)
     assert outcome.status == 0 and outcome.out == f"{attached}\n", outcome.err
 

@@ -1,7 +1,9 @@
 """A small training that compiles what it runs, as a user would. Prints each loss and a digest of the weights, to the
 last bit."""
 import argparse
+import ctypes
 import hashlib
+import pathlib
 import sys
 import time
 
@@ -115,6 +117,8 @@ def main():
     if args.backend == "unknown":
         torch._dynamo.register_backend(lambda graph, inputs: graph.forward, name="unknown")
     options = {"backend": args.backend}
+    if "cpp_wrapper" in args.option:  # PyTorch 2.13's does not find its own functions without
+        ctypes.CDLL(str(pathlib.Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"), mode=ctypes.RTLD_GLOBAL)
     if args.option:
         options["options"] = {name: True for name in args.option}
     if args.model == "lstm" and args.width:
