@@ -83,9 +83,9 @@ def triton(tmp_path):
     return write_triton(tmp_path, "compiler/compiler.py", COMPILER)
 
 
-def test_a_compiled_kernel_of_triton_finds_what_it_uses(python, device, triton, tmp_path):
-    """On the thread's stream, and on one that is named."""
-    outcome = expect_same(python, device, triton, "compiled", 0.3, tmp_path)
+def test_a_compiled_kernel_of_triton_finds_what_it_uses(torch1, device1, triton, tmp_path):
+    """On the thread's stream, and on one that is named. PyTorch 2 asks more of Triton than the stand-in has."""
+    outcome = expect_same(torch1, device1, triton, "compiled", 0.3, tmp_path)
     assert "address was asked for" not in outcome.err
 
 
