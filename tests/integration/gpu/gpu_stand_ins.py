@@ -6,19 +6,13 @@ GPU = pathlib.Path(__file__).resolve().parents[2] / "gpu"
 sys.path.insert(0, str(GPU))  # its modules
 
 
-# As much of Triton's package as PyTorch asks for, where one can be imported.
-TRITON_PACKAGE = """import types
-__version__ = "3.0.0"
-language = types.SimpleNamespace(dtype=type("dtype", (), {}))
-"""
-
-
 def write_triton(folder, module, text):
-    """A stand-in that has one module of Triton's. Returns the environment in which it is found."""
+    """A stand-in that has one module of Triton's, which is enough for PyTorch 1.13. Returns the environment in which
+    it is found."""
     module = folder / "triton" / module
     module.parent.mkdir(parents=True)
-    (folder / "triton" / "__init__.py").write_text(TRITON_PACKAGE)
-    (module.parent / "__init__.py").touch()
+    for package in (folder / "triton", module.parent):
+        (package / "__init__.py").touch()
     module.write_text(text)
     return dict(PYTHONPATH=str(folder))
 

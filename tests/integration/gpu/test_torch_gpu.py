@@ -315,15 +315,15 @@ def expect_same(interpreter, device, place, way, share, tmp_path):
 
 
 @pytest.mark.parametrize("way, share", [("triton", 0.3), ("extension", 0.3), ("address", 0.6)])
-def test_what_launches_past_the_dispatcher_finds_what_it_uses(way, share, python, device, triton, tmp_path):
+def test_what_launches_past_the_dispatcher_finds_what_it_uses(way, share, torch1, device1, triton, tmp_path):
     """Where nothing told of them, what these kernels use would have left: a touch of that ends the program."""
-    outcome = expect_same(python, device, triton(), way, share, tmp_path)
+    outcome = expect_same(torch1, device1, triton(), way, share, tmp_path)
     assert outcome.err.count("a tensor's address was asked for") == (way == "address")
 
 
-def test_a_triton_that_is_not_known_launches_nothing(python, device, triton):
+def test_a_triton_that_is_not_known_launches_nothing(torch1, device1, triton):
     text = TRITON.replace("def run(self, *args, grid, warmup, **kwargs)", "def run(self, *args)")
-    outcome = training.finish([python, LAUNCHES, "triton"], env=dict(device, **triton(text)))
+    outcome = training.finish([torch1, LAUNCHES, "triton"], env=dict(device1, **triton(text)))
     assert outcome.status == 1 and "how this Triton launches kernels is not known" in outcome.err, outcome.err
 
 
@@ -348,8 +348,8 @@ thread.join()
 """
 
 
-def test_a_thread_that_does_not_train_launches_nothing(python, device, triton):
-    outcome = training.finish([python, "-c", IN_A_THREAD, TRAINING], env=dict(device, **triton()))
+def test_a_thread_that_does_not_train_launches_nothing(torch1, device1, triton):
+    outcome = training.finish([torch1, "-c", IN_A_THREAD, TRAINING], env=dict(device1, **triton()))
     assert outcome.status == 0, outcome.err
     assert outcome.out.splitlines()[0] == "launched"
     assert "is launched in a thread that does not train" in outcome.out.splitlines()[1]
