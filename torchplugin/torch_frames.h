@@ -7,7 +7,8 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
-#include <unordered_map>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "torch_device.h"
@@ -29,45 +30,75 @@ struct Thread : Depths {
   // Of the outermost Optimizer.step: its name, and the backward passes that it began in.
   std::string optimizer_name;
   int backward_around = 0;
-  bool closure = false;  // it runs a forward and a backward pass
-  std::string layer;     // of the node that was begun last
-  int layers_by_op = 0;  // that began in this step
-  int functions = 0;     // that run, one in another
+  bool closure = false;         // it runs a forward and a backward pass
+  const char* layer = nullptr;  // of the node that was begun last
+  int layers_by_op = 0;         // that began in this step
+  int functions = 0;            // that run, one in another
   int refused = 0;  // which of them was refused memory and has not told the program yet; 0: none
 };
 thread_local Thread thread;
 
+// Valid for the life of the process, and the same for equal names.
+const char* lasting_name(const char* name) {
+  static std::mutex lock;
+  static std::unordered_set<std::string> names;
+  const std::lock_guard guard(lock);
+  return names.emplace(name).first->c_str();
+}
+
 // The layer that a forward op belonged to, by autograd's sequence number: the node with the same
-// number computes that op's gradient.
+// number computes that op's gradient. Numbers of one step follow one another, so a table of as many
+// entries finds each by its last bits, and neither allocates nor frees within a step.
 class Layers {
  public:
   void begin(const char* name) {
     const std::lock_guard guard(lock_);
-    current_ = name;
+    current_ = lasting_name(name);
   }
   void note(int64_t sequence) {
+    if (sequence < 0) return;
     const std::lock_guard guard(lock_);
-    if (of_sequence_.size() == kMost) of_sequence_.clear();  // nobody steps here
-    if (sequence >= 0) of_sequence_.insert_or_assign(sequence, current_);
+    while (taken(entry(sequence), sequence) && entries_.size() < kMost) grow();
+    entry(sequence) = {sequence, step_, current_};
   }
-  // Empty: of no op that is known.
-  std::string of(int64_t sequence) {
+  // Null: of no op that is known.
+  const char* of(int64_t sequence) {
     const std::lock_guard guard(lock_);
-    const auto at = of_sequence_.find(sequence);
-    return at == of_sequence_.end() ? std::string() : at->second;
+    if (sequence < 0) return nullptr;
+    const auto& at = entry(sequence);
+    return at.step == step_ && at.sequence == sequence ? at.layer : nullptr;
   }
   void clear() {
     const std::lock_guard guard(lock_);
-    of_sequence_.clear();
+    ++step_;
     current_ = kNone;
   }
 
  private:
-  static constexpr std::size_t kMost = 1 << 20;  // ops between two steps
+  struct Entry {
+    int64_t sequence = 0;
+    std::uint64_t step = 0;  // in which it was noted; 0: never
+    const char* layer = nullptr;
+  };
+  static constexpr std::size_t kLeast = 1 << 10, kMost = 1 << 20;  // ops between two steps
   static constexpr const char* kNone = "(no module)";
+
+  Entry& entry(int64_t sequence) {
+    return entries_[static_cast<std::uint64_t>(sequence) & (entries_.size() - 1)];
+  }
+  bool taken(const Entry& at, int64_t sequence) const {
+    return at.step == step_ && at.sequence != sequence;
+  }
+  void grow() {
+    const auto before = std::exchange(entries_, std::vector<Entry>(entries_.size() * 2));
+    for (const auto& at : before)
+      if (at.step == step_) entry(at.sequence) = at;
+  }
+
   std::mutex lock_;
-  std::string current_ = kNone;
-  std::unordered_map<int64_t, std::string> of_sequence_;
+  const char* current_ = kNone;
+  std::uint64_t step_ = 1;
+  std::vector<Entry> entries_ = std::vector<Entry>(kLeast);  // as many as a power of two
 };
 
 // On the CPU a graph's backward runs in the thread that asks for it, on a GPU in the device's.

@@ -27,9 +27,9 @@ namespace {
 Frame start_node(const at::RecordFunction& fn) {
   ++thread.backward;
   thread.trains = true;
-  if (auto layer = layers().of(fn.seqNr()); !layer.empty()) {
-    sentinel_layer_start(layer.c_str(), SENTINEL_BACKWARD);
-    thread.layer = std::move(layer);
+  if (const char* layer = layers().of(fn.seqNr()); layer != nullptr) {
+    sentinel_layer_start(layer, SENTINEL_BACKWARD);
+    thread.layer = layer;
   }
   return Frame::backward;
 }
@@ -72,9 +72,9 @@ template <class NameOperands>
 Frame begin_op(const char* name, NameOperands&& name_operands) {
   ++thread.inside;
   // Of autograd's thread for a device layers are heard with its ops alone.
-  const bool with_layer = gpu >= 0 && thread.backward > 0 && !thread.layer.empty();
+  const bool with_layer = gpu >= 0 && thread.backward > 0;
   name_stream();
-  sentinel_op_start(name, phase(), with_layer ? thread.layer.c_str() : nullptr);
+  sentinel_op_start(name, phase(), with_layer ? thread.layer : nullptr);
   name_operands();
   sentinel_op_run();
   return Frame::op;

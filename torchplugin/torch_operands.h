@@ -8,18 +8,20 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>
 
+#include <array>
 #include <cctype>
-#include <mutex>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "torch_device.h"
+#include "torch_frames.h"
 
 namespace {
 
 struct Kind {
+  const char* at = nullptr;  // where its name lay
   std::string name;
   bool op = false;        // of its own: neither a composite nor a mere mark
   bool node = false;      // the mark of all that autograd does for a node, and not only its kernels
@@ -54,21 +56,18 @@ bool is_compiled_kernel(std::string_view name) {
   return name.substr(0, kernel.size()) == kernel || name.substr(0, call.size()) == call;
 }
 
-// Valid for the life of the process, and the same for equal names.
-const char* lasting_name(const char* name) {
-  static std::mutex lock;
-  static std::unordered_set<std::string> names;
-  const std::lock_guard guard(lock);
-  return names.emplace(name).first->c_str();
-}
-
 // By the name's address; marks ("autograd::engine::…") have temporary names, so an entry is good
 // only while its text is the same.
 const Kind& kind_of(const at::RecordFunction& fn) {
   static thread_local std::unordered_map<const char*, Kind> known;
-  auto& entry = known[fn.name()];
-  if (entry.name == fn.name()) return entry;
-  entry = {fn.name()};
+  static thread_local std::array<Kind*, 256> nearby{};  // by the address as well: of a few bytes
+  const char* const name_now = fn.name();
+  auto& near = nearby[(reinterpret_cast<std::uintptr_t>(name_now) >> 4) % nearby.size()];
+  if (near != nullptr && near->at == name_now && near->name == name_now) return *near;
+  auto& entry = known[name_now];
+  near = &entry;
+  if (entry.name == name_now) return entry;
+  entry = {name_now, name_now};
   if (const auto name = fn.operator_name())
     if (const auto op = c10::Dispatcher::singleton().findSchema(*name)) {
       entry.op = !op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) ||

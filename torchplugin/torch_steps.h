@@ -61,7 +61,7 @@ std::atomic<bool> a_step_ended = false;
 
 void next_step() {
   a_step_ended.store(true, std::memory_order_relaxed);
-  thread.layer.clear();
+  thread.layer = nullptr;
   thread.layers_by_op = 0;
   layers().clear();
 }

@@ -3,7 +3,7 @@
 of their own. A process is plain, under Sentinel with nothing that can leave (ops are not told), or within a limit
 that just holds all (ops are told, and nothing moves); all in turns, medians of steady steps over all rounds.
 
-    launch_bound.py [--build DIR] [--python PYTHON] [--rounds 5] [--steps 60]
+    launch_bound.py [--build DIR] [--python PYTHON] [--rounds 5] [--steps 300]
 """
 import argparse
 import json
@@ -15,7 +15,7 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BLOCKS, WIDTH, SETTLED = 160, 4096, 10  # a step is settled after so many
+BLOCKS, WIDTH, SETTLED = 160, 4096, 150  # a plan is made beside the first steps; then a step is settled
 
 
 def train(steps):
@@ -60,7 +60,7 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--python", default=sys.executable, help="one that has PyTorch")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--train", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.train:
