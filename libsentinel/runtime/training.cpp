@@ -85,6 +85,7 @@ void Training::begin_step() {
 
 void Training::end_step() {
   log_.tally().saw_step();
+  if (phases_.is(State::steady)) log_.tally().ended_planned_step();
   if (phases_.is(State::profiling) && phases_.manual())  // the program says when it ends
     return phases_.step_over();
   if (phases_.is(State::profiling))
@@ -275,7 +276,6 @@ void Training::adopt(Profile profile) {
   engine_.paging()->page(std::move(decision.pager));
   if (phases_.is(State::warmup)) return;  // from a file: this program's own step settles it
   phases_.decide_by_pager(true);
-  log_.tally().has_plan();
   phases_.enter(State::steady);
   recording_.ask(false, false);
 }
@@ -285,7 +285,6 @@ void Training::adopt_plan(Profile profile, Plan plan) {
   auto& adopted =
       follower_.add(std::move(profile), std::move(plan), parse_late(options_.moves.late));
   summary_.planned(adopted.profile(), adopted.plan());
-  log_.tally().has_plan();
   if (!first)  // the engine keeps its limit; the plan is followed when its step comes
     return phases_.enter(State::steady);
   engine_.tick();  // the step's last op is over

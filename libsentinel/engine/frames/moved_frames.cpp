@@ -32,9 +32,10 @@ class MovedFrames final : public Backing {
     if (madvise(reinterpret_cast<void*>(nursery_), kGranule, MADV_POPULATE_WRITE) != 0)
       return -errno;
     const auto token = slots_.take();
-    const int code = loop_.move(slots_.address(token), nursery_, kGranule);
+    std::size_t moved = 0;
+    const int code = move_whole(nursery_, slots_.address(token), moved);
     if (code == 0) return token;
-    slots_.give(token);
+    destroy(token);
     return code;
   }
 
@@ -45,8 +46,12 @@ class MovedFrames final : public Backing {
 
   int take(BlockIndex block, Token& token) noexcept override {
     token = slots_.take();
-    const int code = move_out(block, token);
-    if (code != 0) slots_.give(token);
+    const auto to = slots_.address(token), from = address(block);
+    std::size_t moved = 0;
+    int code = move_whole(from, to, moved);
+    if (code == 0) return 0;
+    if (moved > 0 && bring(from, to, moved) != 0) code = -EIO;  // else the block is whole again
+    slots_.give(token);
     return code;
   }
 
@@ -70,19 +75,16 @@ class MovedFrames final : public Backing {
   }
 
   // A page that a fork made shared answers EBUSY until it is written again (MEASUREMENTS), and so
-  // does, for a moment, one that the kernel is looking at: mend and try again a few times. What was
-  // moved before a lasting failure goes back, so that the block is whole.
-  int move_out(BlockIndex block, Token token) noexcept {
-    const auto to = slots_.address(token), from = address(block);
-    std::size_t moved = 0;
+  // does, for a moment, one that the kernel is looking at: mend and try again a few times. `moved`:
+  // so many bytes lie at `to`, also after a lasting failure.
+  int move_whole(std::uintptr_t from, std::uintptr_t to, std::size_t& moved) noexcept {
     for (int attempt = 0;; ++attempt) {
       std::size_t now = 0;
       const int code = loop_.move(to + moved, from + moved, kGranule - moved, &now);
       moved += now;
       if (moved == kGranule) return 0;
-      if (attempt == 3) {
-        return moved == 0 || bring(from, to, moved) == 0 ? code : -EIO;
-      }
+      if (now > 0) attempt = 0;
+      if (attempt == 3) return code;
       if (code == -EBUSY)
         madvise(reinterpret_cast<void*>(from + moved), kGranule - moved, MADV_POPULATE_WRITE);
     }

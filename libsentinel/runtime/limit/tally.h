@@ -21,7 +21,7 @@ class Tally {
   struct Counts {
     std::uint32_t trainings = 0;   // processes with a session
     std::uint32_t with_steps = 0;  // of these, that saw a training step
-    std::uint32_t planned = 0;     // that got a plan, or a pager in its place
+    std::uint32_t planned = 0;     // that ended a step within a plan, or under a pager
     std::uint32_t limited = 0;     // whose limit held before there was a plan, by demand
     std::uint32_t gave_up = 0;     // that met what is not supported and went on unmanaged
   };
@@ -42,7 +42,7 @@ class Tally {
   // Each counts once a session.
   void begins() { count(kTrainings); }
   void saw_step() { count(kSteps); }
-  void has_plan() { count(kPlanned); }
+  void ended_planned_step() { count(kPlanned); }
   void holds_limit() { count(kLimited); }
   void gives_up() { count(kGaveUp); }
 

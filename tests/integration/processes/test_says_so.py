@@ -23,13 +23,14 @@ def told(outcome, *words):
     return [line for line in outcome.err.splitlines() if all(word in line for word in words)]
 
 
-@pytest.mark.parametrize("options, so", [(("--fast", "20%"), "so no limit held"),
-                                         (("--fast", "64M"), "by demand alone")])
-def test_too_few_steps(options, so, sentinel, python, losses):
-    words = ("run", *options, "--", python, CASES / "few_steps.py", "2")
-    outcome = sentinel(*words)
-    assert outcome.status == 0 and outcome.out == losses("few_steps.py", "2")
-    assert len(told(outcome, "the training ended before there was a plan", so)) == 1
+@pytest.mark.parametrize("options, steps, so", [(("--fast", "20%"), "2", "so no limit held"),
+                                                (("--fast", "20%"), "4", "so no limit held"),
+                                                (("--fast", "64M"), "2", "by demand alone")])
+def test_too_few_steps(options, steps, so, sentinel, python, losses):
+    """Of four steps the last is counted, and its plan finds no step to hold for."""
+    outcome = sentinel("run", *options, "--", python, CASES / "few_steps.py", steps)
+    assert outcome.status == 0 and outcome.out == losses("few_steps.py", steps)
+    assert len(told(outcome, "the training ended before the first planned step", so)) == 1
 
 
 def test_without_a_limit_nothing_is_missed(sentinel, python):
@@ -41,7 +42,7 @@ def test_without_a_limit_nothing_is_missed(sentinel, python):
 def test_strict_makes_it_a_failure(sentinel, python):
     words = ("--fast", "20%", "--strict", "--", python, CASES / "few_steps.py")
     assert sentinel("run", *words, "2").status == OWN_FAILURE
-    assert sentinel("run", "--quiet", *words, "2").err.count("before there was a plan") == 1
+    assert sentinel("run", "--quiet", *words, "2").err.count("before the first planned step") == 1
     assert sentinel("run", *words, "7").status == 0
 
 
@@ -81,7 +82,7 @@ for steps in sys.argv[1:]:
     subprocess.run([sys.executable, {str(CASES / 'few_steps.py')!r}, steps], check=True, close_fds=True)
 """)
     outcome = sentinel("run", "--fast", "20%", "--", python, script, "7", "2")
-    assert outcome.status == 0 and told(outcome, "1 of 2 trainings ended before there was a plan"), outcome.err
+    assert outcome.status == 0 and told(outcome, "1 of 2 trainings ended before the first planned step"), outcome.err
     outcome = sentinel("run", "--fast", "20%", "--strict", "--", python, script, "7", "7")
     assert outcome.status == 0, outcome.err
 

@@ -21,7 +21,7 @@ TEST(Tally, CountsEachSessionOnceOverProcesses) {
       auto session = Tally::found();
       session.begins();
       for (int step = 0; step < 3; ++step) session.saw_step();
-      if (process == 0) session.has_plan();
+      if (process == 0) session.ended_planned_step();
       kill(getpid(), SIGKILL);  // counted all the same
     }
     waitpid(child, nullptr, 0);

@@ -56,7 +56,7 @@ std::string shortfall(const Tally::Counts& counts, bool limited,
         so(kByDemand));
   if (counts.planned >= counts.with_steps) return "";
   const auto without = counts.with_steps - counts.planned;
-  return fmt::format("{} ended before there was a plan{}: that takes four steps or more",
+  return fmt::format("{} ended before the first planned step{}: that is the fifth at the earliest",
                      counts.with_steps == 1
                          ? std::string("the training")
                          : fmt::format("{} of {} trainings", without, counts.with_steps),

@@ -1,4 +1,10 @@
 #include <liburing.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <thread>
 
 #include "alloc/ranges.h"
 #include "engine/frames/backing.h"
@@ -83,6 +89,28 @@ TEST_F(MovedFramesTest, APinnedBlockStaysWhole) {
   ASSERT_EQ(take_unpinned(0), 0);
   ASSERT_EQ(frames->install(1, token), 0);
   expect_whole(1);
+}
+
+// A fork between the making of a frame's pages and their move makes them shared.
+TEST_F(MovedFramesTest, FramesAreMadeWhileTheProcessForks) {
+  std::atomic<bool> over = false;
+  std::atomic<int> forks = 0;
+  std::thread forking([&] {
+    while (!over) {
+      const pid_t child = fork();
+      if (child == 0) _exit(0);
+      if (child > 0) waitpid(child, nullptr, 0), ++forks;
+    }
+  });
+  while (forks == 0) std::this_thread::yield();
+  for (int i = 0; i < 300; ++i) {
+    const auto made = frames->create();
+    EXPECT_GE(made, 0) << std::strerror(static_cast<int>(-made));
+    if (made < 0) break;
+    frames->destroy(made);
+  }
+  over = true;
+  forking.join();
 }
 
 }  // namespace
