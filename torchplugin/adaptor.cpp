@@ -161,7 +161,10 @@ EXPORT int aoti_record_function_end(void* handle) {
 
 // 1: the next step's ops and layers are told; 0: nothing is wanted of them.
 EXPORT int sentinel_torch_step() {
-  if (in_child) return 0;
+  if (in_child) {
+    sentinel_step();
+    return 0;
+  }
   thread.trains = true;
   unmarked.marked();
   next_step();

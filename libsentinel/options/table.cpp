@@ -37,7 +37,7 @@ constexpr OptionRow kTable[] = {
      .help = "where the profile goes (%p: process id, %r: rank)",
      .more =
          "What is recorded so far comes there whole, time and again. Ranks that would write one "
-         "file have their ranks in its name",
+         "file have their ranks in its name, and spawned processes their numbers",
      .into = at<&SessionOptions::output>},
     {.names = "--fast",
      .variable = "SENTINEL_FAST",
@@ -111,7 +111,8 @@ constexpr OptionRow kTable[] = {
      .verbs = kOfRun,
      .help = "where the JSON summary of a run goes",
      .more = "`%p` in the name is the process id, `%r` its rank (0 without a launcher). Ranks that "
-             "would write one file have their ranks in its name",
+             "would write one file have their ranks in its name, and spawned processes "
+             "their numbers",
      .into = at<&SessionOptions::summary>},
     {.names = "--late",
      .variable = "SENTINEL_LATE",

@@ -179,8 +179,17 @@ void Session::end_step() {
   training_.end_step();
 }
 
+// A forked process trains. It shares the tally with its parent.
+void Session::trains_unmanaged() noexcept {
+  if (std::exchange(tells_of_child_, false) == false) return;
+  training_.log().tally().gives_up();
+  voice_.say(
+      "a process that was forked trains: it goes on unmanaged, with all of its memory; one that "
+      "multiprocessing starts by \"spawn\" is managed");
+}
+
 void Session::step_end() noexcept {
-  if (in_child_) return;
+  if (in_child_) return trains_unmanaged();
   try {
     const Guard guard(lock_);
     marks_steps_ = true;

@@ -99,6 +99,7 @@ class Session {
   static bool trains(const Worker& worker) { return worker.in_op || worker.trains; }
   void before_first_op(Worker&);
   void end_step();
+  void trains_unmanaged() noexcept;
   Worker& here();
 
   // session_ops.cpp
@@ -119,6 +120,7 @@ class Session {
   std::mutex lock_;  // guards all below
   Training training_;
   bool in_child_ = false, finished_ = false;
+  bool tells_of_child_ = true;  // at its first step
   bool marks_steps_ = false;  // the program, or its optimizer
 };
 

@@ -58,6 +58,18 @@ void replace(std::string& text, std::string_view what, const std::string& with) 
     text.replace(at, what.size(), with);
 }
 
+// Not of a process's own; a device or a pipe has no other name.
+bool is_one_file(const std::string& pattern) {
+  std::error_code none;
+  const auto status = std::filesystem::status(pattern, none);
+  return (!exists(status) || is_regular_file(status)) && pattern.find("%p") == pattern.npos;
+}
+
+std::string extended(const std::string& pattern, const std::string& part) {
+  const std::filesystem::path path(pattern);
+  return (path.parent_path() / path.stem()).string() + part + path.extension().string();
+}
+
 }  // namespace
 
 Rank rank_of_process() {
@@ -66,27 +78,24 @@ Rank rank_of_process() {
       first_of({"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}).value_or(1),
       first_of({"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"}).value_or(1)};
   if (!rank.rank) rank = of_slurm();
-  if (!rank.rank) return {};
+  if (!rank.rank) rank = {};
   if (rank.ranks == 0) rank.ranks = 1;
   if (rank.beside == 0 || rank.beside > rank.ranks) rank.beside = 1;
+  rank.spawned = variable("SENTINEL_SPAWNED");  // of Python's adaptor
+  if (rank.spawned.find_first_not_of("0123456789.") != rank.spawned.npos) rank.spawned.clear();
   return rank;
 }
 
-// A device or a pipe has no other name.
 bool is_shared_name(const std::string& pattern, const Rank& rank) {
-  std::error_code none;
-  const auto status = std::filesystem::status(pattern, none);
-  if (exists(status) && !is_regular_file(status)) return false;
-  return rank.ranks > 1 && pattern.find("%p") == pattern.npos && pattern.find("%r") == pattern.npos;
+  return rank.ranks > 1 && is_one_file(pattern) && pattern.find("%r") == pattern.npos;
 }
 
-std::string with_rank(const std::string& pattern) {
-  const std::filesystem::path path(pattern);
-  return (path.parent_path() / path.stem()).string() + ".rank%r" + path.extension().string();
-}
+std::string with_rank(const std::string& pattern) { return extended(pattern, ".rank%r"); }
 
 std::string name_of_rank(const std::string& pattern, const Rank& rank) {
   auto name = is_shared_name(pattern, rank) ? with_rank(pattern) : pattern;
+  if (!rank.spawned.empty() && is_one_file(pattern))
+    name = extended(name, ".spawned" + rank.spawned);
   replace(name, "%p", std::to_string(getpid()));
   replace(name, "%r", std::to_string(rank.rank.value_or(0)));
   return name;

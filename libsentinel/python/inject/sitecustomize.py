@@ -80,10 +80,36 @@ def _compiles():
     return script.endswith(os.path.join("torch", "_inductor", "compile_worker", "__main__.py"))
 
 
+def _is_spawned():
+    """What this process is for comes through a pipe: multiprocessing spawned it, or forks others from it."""
+    code = getattr(sys, "orig_argv", [])
+    return "--multiprocessing-fork" in sys.argv or any(
+        word.startswith("from multiprocessing.forkserver import main") for word in code)
+
+
+def _hook_spawned():
+    """Attaches when it turns out that the process is no worker that loads data: then it may train."""
+    from multiprocessing.process import BaseProcess
+    bootstrap = BaseProcess._bootstrap
+
+    def begin(process, *args, **kwargs):
+        BaseProcess._bootstrap = bootstrap  # what this one forks is none of ours
+        target = getattr(process, "_target", None)
+        if (getattr(target, "__module__", None) or "").startswith("torch.utils.data."):
+            return bootstrap(process, *args, **kwargs)
+        # Its part in the names of the files that it writes.
+        above, number = os.environ.get("SENTINEL_SPAWNED"), process._identity[-1] - 1 if process._identity else 0
+        os.environ["SENTINEL_SPAWNED"] = f"{above}.{number}" if above else str(number)
+        attach = _hook()
+        try:
+            return bootstrap(process, *args, **kwargs)
+        finally:  # a forked one runs no handlers of the interpreter's end
+            attach.program_ended()
+
+    BaseProcess._bootstrap = begin
+
+
 def _hook():
-    # Workers that a program spawns load data, or compile; they do not train.
-    if not os.environ.get("SENTINEL_MODE") or "--multiprocessing-fork" in sys.argv or _compiles():
-        return
     before = set(sys.modules)
     sys.path.insert(0, os.environ["SENTINEL_PYTHON_DIR"])
     try:
@@ -93,10 +119,12 @@ def _hook():
         import sentinel._torch
     finally:
         sys.path.pop(0)
-    attach.watch_imports()
+    attach.watch_imports()  # or at once, where they have been imported
     _give_way(sentinel)
     _leave_out([name for name in sys.modules if name not in before and not name.startswith("sentinel.")])
+    return attach
 
 
 _chain()
-_hook()
+if os.environ.get("SENTINEL_MODE") and not _compiles():
+    _hook_spawned() if _is_spawned() else _hook()

@@ -140,8 +140,18 @@ def start(core, attach):
     if status < 0:
         stop(core.sentinel_last_error().decode(errors="replace"))
     if status == 0:
-        atexit.register(core.sentinel_detach, b"the program ended during the profiling step")
+        _cores.append(core)
+        atexit.register(program_ended)
     return status == 0
+
+
+_cores = []  # of the session of this process
+
+
+def program_ended():
+    """Any number of times."""
+    for core in _cores:
+        core.sentinel_detach(b"the program ended during the profiling step")
 
 
 class Build:

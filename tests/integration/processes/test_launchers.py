@@ -64,6 +64,26 @@ def test_record_of_two_ranks(sentinel, python, tmp_path):
     assert sorted(file.name for file in tmp_path.iterdir()) == ["p.rank0.sentinel", "p.rank1.sentinel"]
 
 
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_processes_that_multiprocessing_starts(method, sentinel, python, tmp_path):
+    """Each has a limit and a summary of its own, and the workers that load data are left alone."""
+    words = CASES / "started_processes.py", method
+    outcome = sentinel("run", "--fast", "40M", "--summary", tmp_path / "s.json", "--", python, *words)
+    assert outcome.status == 0, outcome.err
+    assert outcome.out == plain_of(python, *words) and "is without Sentinel" in outcome.out
+    for number in range(2):
+        summary = training.read_json(tmp_path / f"s.spawned{number}.json")
+        assert len(summary["steps"]) == 8 and summary["fast_limit_bytes"] == 40 << 20
+
+
+def test_a_forked_process_trains_unmanaged_and_says_so(sentinel, python):
+    words = CASES / "started_processes.py", "fork"
+    outcome = sentinel("run", "--fast", "40M", "--", python, *words)
+    assert outcome.status == 0 and outcome.out == plain_of(python, *words), outcome.err
+    assert outcome.err.count("a process that was forked trains") == 2 and "no training step" not in outcome.err
+    assert sentinel("run", "--strict", "--fast", "40M", "--", python, *words).status == 125
+
+
 @pytest.fixture(scope="session")
 def beside_torch(python, tmp_path_factory):
     """beside_torch("accelerate", ...): a folder with packages that the tests' environment does not have."""

@@ -49,6 +49,7 @@ std::string shortfall(const Tally::Counts& counts, bool limited,
   constexpr const char* kByDemand = ", so the limit held by demand alone, without a plan";
   if (counts.trainings == 0)
     return fmt::format("no training was seen{}: {}", so(""), no_training(command));
+  if (counts.with_steps == 0 && counts.gave_up > 0) return "";  // it has said why
   if (counts.with_steps == 0)
     return fmt::format(
         "no training step was seen{}: a step ends where an optimizer steps; `import sentinel` and "

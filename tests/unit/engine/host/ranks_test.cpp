@@ -19,7 +19,7 @@ class RankOfProcess : public testing::Test {
     for (const char* name :
          {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
           "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "SLURM_PROCID",
-          "SLURM_NODEID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"})
+          "SLURM_NODEID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE", "SENTINEL_SPAWNED"})
       unsetenv(name);
   }
   static Rank with(std::initializer_list<std::pair<const char*, const char*>> variables) {
@@ -42,6 +42,17 @@ TEST_F(RankOfProcess, IsNoneWithoutALauncher) {
 
 TEST_F(RankOfProcess, ComesFromTorchrun) {
   expect(with({{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_WORLD_SIZE", "4"}}), 5, 8, 4);
+}
+
+TEST_F(RankOfProcess, AProcessThatWasSpawnedWritesFilesOfItsOwn) {
+  const auto spawned = with({{"SENTINEL_SPAWNED", "1.0"}});
+  EXPECT_FALSE(spawned.rank);
+  EXPECT_EQ(name_of_rank("out/s.json", spawned), "out/s.spawned1.0.json");
+  EXPECT_EQ(name_of_rank("s.%p.json", spawned), "s." + std::to_string(getpid()) + ".json");
+  EXPECT_EQ(name_of_rank("/dev/null", spawned), "/dev/null");
+  const auto of_rank = with({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"SENTINEL_SPAWNED", "0"}});
+  EXPECT_EQ(name_of_rank("s.json", of_rank), "s.rank1.spawned0.json");
+  EXPECT_EQ(name_of_rank("s.json", with({{"SENTINEL_SPAWNED", "../x"}})), "s.rank1.json");
 }
 
 TEST_F(RankOfProcess, ComesFromMpi) {
