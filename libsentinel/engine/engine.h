@@ -1,6 +1,7 @@
 // The engine seam: holds what lies in the arena within a budget of fast memory, and moves it.
 // SsdEngine keeps what is over the budget in a file and guards it (ssd_engine.h); NumaEngine
-// keeps it in another NUMA node, where it is used in place (numa_engine.h).
+// keeps it in another NUMA node, where it is used in place (numa_engine.h); GpuEngine keeps it on
+// the host, and the budget is a device's memory (gpu/gpu_engine.h).
 //
 // Called by the session: on_allocate() and on_free() with each tensor, the rest at op boundaries.
 // Any number of threads may call; none may hold a lock that an engine's own threads need. Addresses
@@ -40,7 +41,8 @@ struct EngineCounters {             // since the engine began
 // How a promotion stands when its op begins: the paper's Cases 1, 2 and 3 (section IV-D).
 enum class Arrival : std::uint8_t { in_time, no_room, no_time };
 
-// The slow tier is used where it is: nothing has to be awaited.
+// The slow tier is used where it is: nothing has to be awaited. No budget is set before there is a
+// plan: until the first set_budget() nothing is in fast memory, and on_allocate() answers false.
 class InPlaceMemory {
  public:
   virtual Arrival arrival(std::uintptr_t address, std::uint64_t bytes) const noexcept = 0;
@@ -105,8 +107,8 @@ class Engine {
   std::uintptr_t arena() const { return arena_; }
   std::uint64_t arena_bytes() const { return arena_bytes_; }
   std::uint64_t granule() const { return granule_; }  // in which space is held and moved
-  // Tensors begin at multiples of it. Without a guard they are multiples of it too, so that plans,
-  // which lay small ones side by side, keep it.
+  // Tensors begin at multiples of it, so several may share a granule. Without a guard their sizes
+  // are multiples of it too, so that plans, which lay small ones side by side, keep it.
   std::uint64_t alignment() const { return alignment_; }
   bool contains(const void* address) const {
     return reinterpret_cast<std::uintptr_t>(address) - arena_ < arena_bytes_;
@@ -116,10 +118,11 @@ class Engine {
   // Throws Error.
   virtual void set_budget(std::uint64_t bytes) = 0;
 
-  // A tensor begins / ceases to lie at [address, address + bytes). Whether it is in fast memory as
-  // far as the plan goes, is `wanted`: on_allocate() answers it, demote() ends it, promote() begins
-  // it. on_free() answers whether all its granules are left with fast memory, which makes them the
-  // place for the next tensor of that size.
+  // A tensor begins / ceases to lie at [address, address + bytes). The session notes whether it is
+  // `wanted`, in fast memory as far as the plan goes. on_allocate() answers that for its beginning,
+  // promote() makes it so, with or without room, and demote() ends it. on_free() answers whether
+  // all its granules are left with fast memory, which makes them the place for the next tensor of
+  // that size.
   virtual bool on_allocate(std::uintptr_t address, std::uint64_t bytes) noexcept = 0;
   virtual bool on_free(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept = 0;
   // The op about to run uses it.
@@ -140,7 +143,9 @@ class Engine {
   virtual DeviceMemory* device() noexcept { return nullptr; }
   virtual DemandPaging* paging() noexcept { return nullptr; }
 
-  // The tensor's granules leave once no other wanted tensor lies in them / come back.
+  // The tensor's granules leave once no other wanted tensor lies in them / come back. The
+  // session does not repeat a promotion that finds no room, and demotes it later. It calls both for
+  // single granules too (address, 1), which are to stay when a tensor leaves (kept_borders.h).
   virtual void demote(std::uintptr_t address, std::uint64_t bytes) noexcept = 0;
   // The same, when somebody needs their space.
   virtual void release(std::uintptr_t address, std::uint64_t bytes) noexcept {

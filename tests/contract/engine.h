@@ -1,5 +1,6 @@
 // What every engine must do (engine/engine.h): an implementation joins by a class with
 //   static std::unique_ptr<Engine> make(std::uint64_t arena_bytes);   // null: not on this machine
+// Tensors here share no granule. Each engine's own tests show how it treats one that is shared.
 #pragma once
 
 #include <gmock/gmock.h>
