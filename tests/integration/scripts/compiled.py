@@ -108,12 +108,13 @@ def main():
     parser.add_argument("--option", action="append", default=[], help="of Inductor's, that is on")
     parser.add_argument("--batches", type=int, nargs="+", help="in turns, from one step to the next")
     parser.add_argument("--width", type=int)
+    parser.add_argument("--depth", type=int)
     parser.add_argument("--batch", type=int)
     args = parser.parse_args()
 
     torch.manual_seed(1)
     make, width, depth, batch, shape = MODELS[args.model]
-    model, batches = make(args.width or width, depth), args.batches or [args.batch or batch]
+    model, batches = make(args.width or width, args.depth or depth), args.batches or [args.batch or batch]
     if args.backend == "unknown":
         torch._dynamo.register_backend(lambda graph, inputs: graph.forward, name="unknown")
     options = {"backend": args.backend}
@@ -121,7 +122,7 @@ def main():
         ctypes.CDLL(str(pathlib.Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"), mode=ctypes.RTLD_GLOBAL)
     if args.option:
         options["options"] = {name: True for name in args.option}
-    if args.model == "lstm" and args.width:
+    if args.model in ("lstm", "transformer") and args.width:
         shape = (shape[0], args.width)
     with torch.no_grad():
         model(torch.zeros(1, *shape))  # what is lazy has its size from now on
