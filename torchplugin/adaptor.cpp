@@ -139,6 +139,19 @@ EXPORT void sentinel_torch_optimizer_compiled() { unmarked.optimizer_compiled();
 // From Python, when the program compiles something: layers begin at ops from now on.
 EXPORT void sentinel_torch_layers_by_op() { layers_by_op = true; }
 
+// From Python: whether the operands of ops are wanted, and those of the kernel that this thread
+// calls next; none: it has returned. A tensor is given by its implementation (`_cdata`).
+EXPORT int sentinel_torch_wants_operands() {
+  return in_child || gpu >= 0 ? 0 : sentinel_wants_tensors();
+}
+EXPORT void sentinel_torch_kernel_operands(void* const* tensors, const int* writes,
+                                           std::size_t count) {
+  kernel_operands.clear();
+  for (std::size_t i = 0; i < count; ++i)
+    kernel_operands.push_back({static_cast<c10::TensorImpl*>(tensors[i]),
+                               writes[i] != 0 ? SENTINEL_READ | SENTINEL_WRITE : SENTINEL_READ});
+}
+
 // From Python: whether compiled kernels can mark where they begin and end.
 EXPORT int sentinel_torch_has_marks() {
   return function_of_torch(kMarkBegins) != nullptr && function_of_torch(kMarkEnds) != nullptr ? 1

@@ -47,6 +47,23 @@ void begin_layer_at(const at::RecordFunction& fn, const Kind& kind) {
   sentinel_layer_start(name.c_str(), phase());
 }
 
+// A fused kernel's operands, which its wrapper in Python tells before it calls the kernel: the mark
+// of the kernel's beginning names none. Whoever tells them keeps them, until it tells that they are
+// over.
+struct Operand {
+  c10::TensorImpl* tensor;
+  int access;
+};
+thread_local std::vector<Operand> kernel_operands;
+
+void name_kernel_operands() {
+  for (const auto& [impl, access] : kernel_operands)
+    name_tensor(
+        at::Tensor(
+            c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(impl)),
+        access);
+}
+
 // Its kernels compute without gradients: the graph is what a forward pass begins with.
 void follow_graph(const at::RecordFunction& fn, const Kind& kind) {
   follow_passes(fn, kind);

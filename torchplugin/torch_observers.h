@@ -139,7 +139,7 @@ Frame start_op(const at::RecordFunction& fn) {
     if (overwrites)
       name_tensor(fn.inputs()[0].toTensor(), SENTINEL_WRITE | SENTINEL_OVERWRITE);
     else if (sentinel_wants_tensors())
-      name_inputs(fn);
+      kind.kernel ? name_kernel_operands() : name_inputs(fn);
   });
 }
 

@@ -86,6 +86,7 @@ def _mark_kernels(module, torch, core, adaptor, library):
     if not (hasattr(config.cpp, "enable_kernel_profile") and _resolve_marks(adaptor, library)):
         core.sentinel_unsupported(f"Inductor of PyTorch {torch.__version__}, whose kernels cannot be observed,".encode())
         return
+    _tell_operands(torch, adaptor)
     compile_fx, signature = module.compile_fx, inspect.signature(module.compile_fx)
     told = False
 
@@ -109,6 +110,46 @@ def _mark_kernels(module, torch, core, adaptor, library):
         return compile_fx(*call.args, **call.kwargs)
 
     module.compile_fx = marked
+
+
+def _tell_operands(torch, adaptor):
+    """A wrapper in Python calls a fused kernel with its tensors. They are told before, where they are wanted: the
+    kernel's mark names none. Where this Inductor loads its kernels in another way, page counts alone have them."""
+    codes = getattr(sys.modules.get("torch._inductor.codecache"), "CppPythonBindingsCodeCache", None)
+    if not hasattr(codes, "load_pybinding_async"):
+        return
+    adaptor.sentinel_torch_kernel_operands.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+    load = codes.load_pybinding_async.__func__
+
+    def telling(kernel, argtypes):
+        places = [place for place, kind in enumerate(argtypes) if kind.rstrip().endswith("*")]
+        if not places:  # of a wrapper in C++
+            return kernel
+        writes = (ctypes.c_int * len(places))(*("const" not in argtypes[place] for place in places))
+
+        def run(*args):
+            if not adaptor.sentinel_torch_wants_operands():
+                return kernel(*args)
+            operands = [args[place] for place in places]
+            if not all(isinstance(operand, torch.Tensor) for operand in operands):
+                return kernel(*args)
+            tensors = (ctypes.c_void_p * len(places))(*(operand._cdata for operand in operands))
+            adaptor.sentinel_torch_kernel_operands(tensors, writes, len(places))
+            try:
+                return kernel(*args)
+            finally:
+                adaptor.sentinel_torch_kernel_operands(None, None, 0)
+
+        return run
+
+    @functools.wraps(load)
+    def load_and_tell(cls, argtypes, *args, **kwargs):
+        get_kernel = load(cls, argtypes, *args, **kwargs)
+        if cls is not codes:
+            return get_kernel
+        return functools.cache(lambda: telling(get_kernel(), argtypes))
+
+    codes.load_pybinding_async = classmethod(load_and_tell)
 
 
 def _resolve_marks(adaptor, library):
