@@ -104,6 +104,19 @@ def test_another_batch_is_of_the_same_family(alone, managed):
     assert outcome.summary["plans"] == 1
 
 
+def test_kernels_name_their_operands(python, cache, sentinel, tmp_path):
+    """Without page counts nothing else has them."""
+    profile, trace = tmp_path / "step.sentinel", tmp_path / "step.jsonl"
+    outcome = sentinel("record", "--count", "ops", "-o", profile, "--", python, SCRIPT, "mlp", "--update", "by hand",
+                       env=cache, timeout=600)
+    assert outcome.status == 0, outcome.err
+    assert sentinel("export", profile, "-o", trace).status == 0
+    kernels = [line for line in training.read_lines(trace) if "k" in line and "cpp_fused" in line["name"]]
+    assert len(kernels) >= 8 and all(kernel["in"] and kernel["out"] for kernel in kernels), kernels
+    updates = [kernel for kernel in kernels if "_sqrt_" in kernel["name"]]
+    assert updates and all(len(kernel["in"]) >= 4 and len(kernel["out"]) >= 3 for kernel in updates), updates
+
+
 def test_pools_are_switched_off(alone, managed):
     words = ("mlp", "--update", "by hand", "--option", "memory_planning")
     outcome = managed("40%", *words)
