@@ -16,13 +16,16 @@ namespace sentinel {
 namespace {
 
 // The nursery is one more granule, not registered, in which frames are made: populating a
-// registered range would raise a fault for every page.
+// registered range would raise a fault for every page. No child has it: pages that a fork shares do
+// not move.
 class MovedFrames final : public Backing {
  public:
   MovedFrames(FaultLoop& loop, std::uintptr_t arena, std::uint64_t bytes)
       : loop_(loop), arena_(arena), slots_(bytes), nursery_(reserve_anonymous(kGranule, kGranule)) {
     if (const int code = loop_.register_range(slots_.begin(), bytes, true, false); code != 0)
       throw Error("could not guard the frame pool", -code);
+    if (madvise(reinterpret_cast<void*>(nursery_), kGranule, MADV_DONTFORK) != 0)
+      throw Error("could not keep frames from children", errno);
   }
 
   ~MovedFrames() override { munmap(reinterpret_cast<void*>(nursery_), kGranule); }

@@ -7,6 +7,7 @@ namespace sentinel {
 namespace {
 
 constexpr std::uint64_t kAheadShare = 16;  // of the budget kept free for a streaming op: a 16th
+constexpr std::uint32_t kOldestIn = 3;     // of the looped victims one in so many is the oldest
 
 }  // namespace
 
@@ -14,9 +15,10 @@ constexpr std::uint64_t kAheadShare = 16;  // of the budget kept free for a stre
 // op's own blocks each has to leave once, in the order in which they came: most ops are done with
 // them. What is needed again afterwards is gone over again and again, and the oldest is just what
 // is needed next: of these the last to come leaves, so that the others stay. So does, in an op that
-// strides, what it makes: it is written in every sweep. Behind all these leaves what the op makes
-// for itself: it dies without being written. What has just come is spared: two threads would else
-// take each other's block away for ever.
+// strides, what it makes: it is written in every sweep. But a loop may move on. What it has left
+// behind would stay, and the few that come and go would be those in use: one victim in three is the
+// oldest. Behind all these leaves what the op makes for itself: it dies without being written. What
+// has just come is spared: two threads would else take each other's block away for ever.
 std::pair<FrameVictims::Rank, std::uint64_t> FrameVictims::rank(
     const FrameBlock& block) const noexcept {
   const auto now = use_.op();
@@ -25,8 +27,9 @@ std::pair<FrameVictims::Rank, std::uint64_t> FrameVictims::rank(
     return {block.wanted == 0 ? Rank::unwanted : Rank::unused, block.used};
   if (use_.fresh(block)) return {Rank::fresh, block.used};
   if (block.brief) return {Rank::brief, block.left == now ? ~block.used : block.used};
+  const auto in_turn = looped_ % kOldestIn == kOldestIn - 1 ? block.used : ~block.used;
   const bool kept = block.made && budget_.pieces() && budget_.pieces()->strides(now);
-  if (block.left == now || kept) return {Rank::looped, ~block.used};
+  if (block.left == now || kept) return {Rank::looped, in_turn};
   return {Rank::used, block.used};
 }
 
@@ -46,6 +49,7 @@ void FrameVictims::want_frames(std::size_t count, Rank last) noexcept {
           (best == kNoBlock || rank(blocks_[index]) < rank(blocks_[best])))
         best = index;
     if (best == kNoBlock || rank(blocks_[best]).first > last) return;
+    if (rank(blocks_[best]).first == Rank::looped) ++looped_;
     if (FrameUse::op_of(blocks_[best]) == now) {
       blocks_[best].left = now;
       use_.gives_up(now);

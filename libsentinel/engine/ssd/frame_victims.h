@@ -48,6 +48,7 @@ class FrameVictims {
   FrameUse& use_;
   const FrameBudget& budget_;
   const FrameTransfers& transfers_;
+  std::uint32_t looped_ = 0;  // victims of that rank so far
 };
 
 }  // namespace sentinel
