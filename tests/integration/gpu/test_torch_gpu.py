@@ -242,6 +242,30 @@ def test_an_optimizer_of_all_weights_at_once_trains_in_a_share(optimizer, python
     assert len(steady) >= 3 and all(step["promoted_bytes"] > 0 for step in steady)
 
 
+def test_so_do_gradients_that_are_zeroed_and_clipped_at_once(python, device):
+    """They alone are more than this budget."""
+    words = [python, TRAINING, "--width", "1024", "--batch", "64", "--optimizer", "sgd-foreach", "--zeroed"]
+    plain = training.finish(words)
+    assert plain.status == 0, plain.err
+    outcome = training.finish(words, env=dict(device, SENTINEL_FAST="25%"))
+    assert (outcome.status, outcome.out) == (0, plain.out), outcome.err
+
+
+GROUPED = """
+import runpy, sys, torch
+runpy.run_path(sys.argv[1])["attach"]()
+import torch.optim.optimizer as optimizer
+tensors = [torch.ones(1 << 20) for _ in range(10)]
+groups = optimizer._group_tensors_by_device_and_dtype([tensors], with_indices=True).values()
+print([indices for _, indices in groups])
+"""
+
+
+def test_groups_are_an_eighth_of_the_budget(python, device):
+    outcome = training.finish([python, "-c", GROUPED, TRAINING], env=dict(device, SENTINEL_FAST="64M"))
+    assert outcome.out == "[[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]\n", outcome.err
+
+
 def test_where_nobody_groups_an_optimizer_of_all_weights_is_refused(torch1, device1):
     """PyTorch 1.13 has no such function to ask."""
     words = [torch1, TRAINING, "--batch", "64", "--steps", "1"]
