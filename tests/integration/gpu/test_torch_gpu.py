@@ -483,3 +483,27 @@ def test_collectives_are_refused(python, device):
                                                                      "cuda:nccl")), "new_group(): the backend nccl"]
     assert lines[-1] == "groups" and outcome.status == 125
     assert "training stopped: c10d::allreduce_ is given tensors of gpu0" in outcome.err
+
+
+LATE = """
+import contextlib, io, runpy, sys, torch, torch.distributed as dist
+training = runpy.run_path(sys.argv[1])
+core = training["attach"]()
+with contextlib.redirect_stdout(io.StringIO()):
+    training["train"](8, torch.Tensor.backward, None, None, 64, 8, "sgd")
+print("ops are wanted:", core.sentinel_wants_ops())
+make = dist.init_process_group if sys.argv[2] == "python" else dist.init_process_group.__wrapped__
+make("gloo", store=dist.HashStore(), rank=0, world_size=1)
+print("made", flush=True)
+dist.all_reduce(torch.ones(1000))
+print("reduced")
+"""
+
+
+@pytest.mark.parametrize("made_by, reason", [("python", "is given tensors of gpu0"),
+                                             ("others", "what it is given cannot be seen now")])
+def test_collectives_are_refused_while_ops_are_not_told(made_by, reason, python, device):
+    """A group tells Sentinel that it is made, where Python makes it, and its ops are told from then on."""
+    outcome = training.finish([python, "-c", LATE, TRAINING, made_by], env=dict(device, SENTINEL_FAST="64M"))
+    assert outcome.out == "ops are wanted: 0\nmade\n" and outcome.status == 125, outcome.err
+    assert "training stopped: c10d::allreduce_" in outcome.err and reason in outcome.err
