@@ -17,7 +17,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "integration"))
+sys.path[:0] = [str(ROOT / "tests" / "integration" / "gpu"), str(ROOT / "tests" / "integration")]
 KINDS = {"plain": None, "nothing away": "400M", "told": "30%"}
 
 

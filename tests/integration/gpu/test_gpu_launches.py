@@ -211,12 +211,16 @@ extern "C" int recorded_on_seven() { return recorded; }
 """
 NAMED = """
 import ctypes, os, runpy, sys, torch
-runpy.run_path(sys.argv[1])["attach"]()
+attach = runpy.run_path(sys.argv[1])["attach"]
+attach()
 driver, adaptor = ctypes.CDLL(os.environ["SENTINEL_CUDA"]), ctypes.CDLL(os.environ["ADAPTOR"])
 adaptor.sentinel_torch_gpu_record_stream.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
 for named in (False, True):
     tensor = torch.ones(1 << 20)
-    if named:  # as c10::cuda's record_stream() does of the pluggable allocator
+    if named and sys.argv[2] == "launch":  # as Triton's compiled kernels are told
+        with attach.__globals__["launches"].op("kernel", [tensor], 7):
+            pass
+    elif named:  # as c10::cuda's record_stream() does of the pluggable allocator
         adaptor.sentinel_torch_gpu_record_stream(torch._C._TensorBase.data_ptr(tensor), 7)
     before = driver.recorded_on_seven()
     del tensor
@@ -225,10 +229,11 @@ for named in (False, True):
 """
 
 
-def test_memory_is_anothers_behind_the_streams_that_were_named(python, device, build, tmp_path):
+@pytest.mark.parametrize("way", ["record_stream", "launch"])
+def test_memory_is_anothers_behind_the_streams_that_were_named(way, python, device, build, tmp_path):
     from test_gpu_programs import over_the_tests_driver
     library = over_the_tests_driver(build, tmp_path, RECORDS)
-    outcome = training.finish([python, "-c", NAMED, TRAINING],
+    outcome = training.finish([python, "-c", NAMED, TRAINING, way],
                               env=dict(device, SENTINEL_CUDA=str(library), SENTINEL_FAST="64M"))
     assert outcome.status == 0, outcome.err
     assert outcome.out.splitlines() == ["False", "True"]

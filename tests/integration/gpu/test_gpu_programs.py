@@ -186,6 +186,79 @@ def test_mapping_is_probed_with_the_tests_driver(build, tmp_path):
     assert done.returncode == 1 and done.stderr == "cuMemUnmap: error 700 of the CUDA driver\n"
 
 
+# Counts what is mapped while the device computes or copies, and at other times.
+MAPS = """
+#include <dlfcn.h>
+#include <cstddef>
+#include <cstdint>
+static int busy, maps[2];
+extern "C" void device_is_busy(int is) { busy = is; }
+extern "C" int maps_beside(int load) { return maps[load]; }
+extern "C" int cuMemMap(std::uint64_t address, std::size_t bytes, std::size_t offset, std::uint64_t chunk,
+                        std::uint64_t flags) {
+  static const auto real = reinterpret_cast<decltype(&cuMemMap)>(dlsym(RTLD_NEXT, "cuMemMap"));
+  return ++maps[busy], real(address, bytes, offset, chunk, flags);
+}
+"""
+# What the probe asks of PyTorch. A device is busy from what it is given on until it is waited for.
+TORCH = """
+import ctypes, json, os, types
+driver, uint8, given = ctypes.CDLL(os.environ["SENTINEL_CUDA"]), "uint8", []
+
+class Stream:
+    def query(self):
+        return all(stream is not self for stream, what in given)
+    def __enter__(self):
+        cuda.here.append(self)
+    def __exit__(self, *error):
+        cuda.here.pop()
+
+def give(what):
+    given.append((cuda.here[-1], what))
+    driver.device_is_busy(1)
+
+def synchronize():
+    streams = list(dict.fromkeys(stream for stream, what in given))
+    told = [{what: sum(one == (stream, what) for one in given) for on, what in given if on is stream} for stream in streams]
+    with open(os.environ["LOG"], "a") as log:
+        log.write(json.dumps([told, driver.maps_beside(0), driver.maps_beside(1)]) + "\\n")
+    given.clear()
+    driver.device_is_busy(0)
+
+class Tensor:
+    def __init__(self, place):
+        self.place = place
+    def copy_(self, source, non_blocking=False):
+        if non_blocking and "pageable" not in (self.place, source.place):
+            give(f"{source.place} to {self.place}")
+
+def empty(size, dtype, device=None, pin_memory=False):
+    return Tensor(device or ("pinned" if pin_memory else "pageable"))
+
+cuda = types.SimpleNamespace(Stream=Stream, here=[Stream()], current_stream=lambda: cuda.here[-1], synchronize=synchronize,
+                             stream=lambda stream: stream, _sleep=lambda cycles: give("sleeps"))
+"""
+
+
+def test_mapping_is_probed_beside_what_a_device_does(build, tmp_path):
+    """Each shape while a kernel runs, and while copies go both ways; whether they still do is told."""
+    (tmp_path / "torch.py").write_text(TORCH)
+    library, log = over_the_tests_driver(build, tmp_path, MAPS), tmp_path / "log"
+    done = subprocess.run([sys.executable, GPU / "vmm_probe.py", tmp_path / "rows.json"], capture_output=True, text=True,
+                          env={**os.environ, "SENTINEL_CUDA": str(library), "PYTHONPATH": str(tmp_path), "LOG": str(log)},
+                          timeout=100)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    assert [row["load"] for row in rows] == ["idle"] * 7 + ["kernel"] * 7 + ["copies"] * 7
+    assert [row["load_still_ran"] for row in rows] == [False] * 7 + [True] * 14
+    ended = [json.loads(line) for line in log.read_text().splitlines()]
+    maps = [20 * row["count"] for row in rows[:7]]
+    assert [told for told, _, _ in ended[1::2]] == [[{"sleeps": 1}]] * 7 + [[{"pinned to cuda": 600},
+                                                                             {"cuda to pinned": 600}]] * 7
+    assert {alone for _, alone, _ in ended} == {sum(maps)}  # on the idle device
+    assert [beside for _, _, beside in ended[1::2]] == [sum((2 * maps)[:n + 1]) for n in range(14)]
+
+
 def test_each_test_of_a_device_has_a_process_of_its_own(build):
     program, fake = build / "bin" / "gpu_device_test", build / "lib" / "libsentinel_fake_cuda.so"
     words = [sys.executable, GPU / "each_test.py", program, "--filter", "*Refus*:*Cupti*:*OwnFile*"]
@@ -198,5 +271,10 @@ def test_each_test_of_a_device_has_a_process_of_its_own(build):
 
 
 def test_so_much_of_the_hosts_memory_is_touched():
-    done = subprocess.run([sys.executable, GPU / "touch_memory.py", "0.05"], capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0 and re.match(r"0.[01] GiB of the host's memory touched in", done.stdout), done.stderr
+    measured = ("import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True); "
+                "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
+    done = subprocess.run([sys.executable, "-c", measured, sys.executable, GPU / "touch_memory.py", "0.25"],
+                          capture_output=True, text=True, timeout=100)
+    told, most_kib = done.stdout.splitlines()
+    assert re.match(r"0.[23] GiB of the host's memory touched in", told), done.stderr
+    assert int(most_kib) > 200 << 10

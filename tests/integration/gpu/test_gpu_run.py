@@ -112,7 +112,8 @@ def test_run_does_everything_once(run_sh, tmp_path):
         "ViT none", "ViT 40% plan", "ViT checkpoint,save_on_cpu,none", "ViT all plan", "ViT ", "GPT-2 ", "ViT 40% g10"]
     # Whether the device works, one program computes the same, and a model has its comparison, is known first.
     assert [line.split()[0] for line in log[:log.index("ViT none")]] == ["gpu_device_test"] * 3 + ["pid"]
-    assert log.index("ViT 40% plan") < log.index(next(line for line in log if line.startswith("gpu_movement")))
+    movement = next(line for line in log if line.startswith("gpu_movement"))
+    assert log.index("ViT 40% plan") < log.index(movement) < log.index("ViT checkpoint,save_on_cpu,none")
     assert results["largest"]["ViT"] == {"call": 0, "limit_bytes": 4 << 30, "size": "small",
                                          "plain": {"batch": 3, "over": True}, "sentinel": {"batch": 24, "over": True}}
     about = results["about"]
@@ -235,6 +236,13 @@ def test_a_part_that_fails_or_hangs_keeps_no_other_from_being_run(run_sh, tmp_pa
     assert "no PyTorch to build for" in report and "gpu-adaptor.log" in report
     assert results["steps"]["movement"]["status"] == 0 and "ms" in results["models"]["BERT-large"]["plain"]
     assert "failed: build (1) tests of the device (1)" in done.stdout
+
+
+def test_a_part_of_a_script_ends_in_its_time(tmp_path):
+    script = f"set -uo pipefail\nsource {GPU}/device.sh\npart 1 'that hangs' sleep 1000\npart 10 next echo 'is run'"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=100,
+                          env={**os.environ, "SENTINEL_BUILD": str(tmp_path)})
+    assert done.stdout.splitlines()[-2:] == ["is run", "failed: that hangs (124)"], done.stderr
 
 
 def test_whoever_ends_a_script_finds_what_it_has_measured(run_sh, tmp_path):

@@ -242,6 +242,30 @@ def test_an_optimizer_of_all_weights_at_once_trains_in_a_share(optimizer, python
     assert len(steady) >= 3 and all(step["promoted_bytes"] > 0 for step in steady)
 
 
+def test_so_do_gradients_that_are_zeroed_and_clipped_at_once(python, device):
+    """They alone are more than this budget."""
+    words = [python, TRAINING, "--width", "1024", "--batch", "64", "--optimizer", "sgd-foreach", "--zeroed"]
+    plain = training.finish(words)
+    assert plain.status == 0, plain.err
+    outcome = training.finish(words, env=dict(device, SENTINEL_FAST="25%"))
+    assert (outcome.status, outcome.out) == (0, plain.out), outcome.err
+
+
+GROUPED = """
+import runpy, sys, torch
+runpy.run_path(sys.argv[1])["attach"]()
+import torch.optim.optimizer as optimizer
+tensors = [torch.ones(1 << 20) for _ in range(10)]
+groups = optimizer._group_tensors_by_device_and_dtype([tensors], with_indices=True).values()
+print([indices for _, indices in groups])
+"""
+
+
+def test_groups_are_an_eighth_of_the_budget(python, device):
+    outcome = training.finish([python, "-c", GROUPED, TRAINING], env=dict(device, SENTINEL_FAST="64M"))
+    assert outcome.out == "[[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]\n", outcome.err
+
+
 def test_where_nobody_groups_an_optimizer_of_all_weights_is_refused(torch1, device1):
     """PyTorch 1.13 has no such function to ask."""
     words = [torch1, TRAINING, "--batch", "64", "--steps", "1"]
@@ -459,3 +483,27 @@ def test_collectives_are_refused(python, device):
                                                                      "cuda:nccl")), "new_group(): the backend nccl"]
     assert lines[-1] == "groups" and outcome.status == 125
     assert "training stopped: c10d::allreduce_ is given tensors of gpu0" in outcome.err
+
+
+LATE = """
+import contextlib, io, runpy, sys, torch, torch.distributed as dist
+training = runpy.run_path(sys.argv[1])
+core = training["attach"]()
+with contextlib.redirect_stdout(io.StringIO()):
+    training["train"](8, torch.Tensor.backward, None, None, 64, 8, "sgd")
+print("ops are wanted:", core.sentinel_wants_ops())
+make = dist.init_process_group if sys.argv[2] == "python" else dist.init_process_group.__wrapped__
+make("gloo", store=dist.HashStore(), rank=0, world_size=1)
+print("made", flush=True)
+dist.all_reduce(torch.ones(1000))
+print("reduced")
+"""
+
+
+@pytest.mark.parametrize("made_by, reason", [("python", "is given tensors of gpu0"),
+                                             ("others", "what it is given cannot be seen now")])
+def test_collectives_are_refused_while_ops_are_not_told(made_by, reason, python, device):
+    """A group tells Sentinel that it is made, where Python makes it, and its ops are told from then on."""
+    outcome = training.finish([python, "-c", LATE, TRAINING, made_by], env=dict(device, SENTINEL_FAST="64M"))
+    assert outcome.out == "ops are wanted: 0\nmade\n" and outcome.status == 125, outcome.err
+    assert "training stopped: c10d::allreduce_" in outcome.err and reason in outcome.err

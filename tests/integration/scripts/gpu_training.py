@@ -111,7 +111,7 @@ def run_out_of_memory(value):
     return refused
 
 
-def train(steps, backward, out_of_memory_in, teacher, width, batch_size, optimizer):
+def train(steps, backward, out_of_memory_in, teacher, width, batch_size, optimizer, zeroed=False):
     model = Net(width)
     optimizer = OPTIMIZERS[optimizer](model.parameters())
     for step in range(steps):
@@ -119,7 +119,7 @@ def train(steps, backward, out_of_memory_in, teacher, width, batch_size, optimiz
         runs_out = step == out_of_memory_in
         model.middle = lambda value, refused=refused, runs_out=runs_out: (
             refused.append(run_out_of_memory(value)) if runs_out else None)
-        optimizer.zero_grad()
+        optimizer.zero_grad(set_to_none=not zeroed)
         batch = torch.randn(batch_size, width)
         made = model(batch)
         loss = (made - teacher(batch) if teacher else made).square().mean()
@@ -150,6 +150,7 @@ def main():
     parser.add_argument("--width", type=int, default=WIDTH)
     parser.add_argument("--batch", type=int, default=BATCH)
     parser.add_argument("--optimizer", choices=OPTIMIZERS, default="sgd")
+    parser.add_argument("--zeroed", action="store_true", help="gradients stay, and are zeroed")
     args = parser.parse_args()
     core = attach() if "ADAPTOR" in os.environ else None
     torch.manual_seed(1)
@@ -157,7 +158,7 @@ def main():
     trained = []
     teacher = None if args.teacher_on is None else Teacher(args.teacher_on)
     work = lambda: trained.append(train(args.steps, backward, args.out_of_memory_in, teacher, args.width,
-                                        args.batch, args.optimizer))
+                                        args.batch, args.optimizer, args.zeroed))
     in_thread(work) if args.thread == "all" else work()
     if core:
         figures = (ctypes.c_size_t * 5)()

@@ -31,12 +31,17 @@ class Waited : public FakeGpu {
     ask("unmap");
     FakeGpu::unmap_all(address, bytes, count);
   }
+  void destroy(Chunk chunk) override {
+    ask("destroy");
+    FakeGpu::destroy(chunk);
+  }
   void* pin(std::uint64_t bytes) override {
     ask("pin");
     return FakeGpu::pin(bytes);
   }
   void ask(const std::string& call) {
     if (engine == nullptr) return;
+    if (const std::lock_guard guard(asked_lock); stuck.contains(call)) return;
     auto other = std::async(std::launch::async, [this] { engine->counters(); });
     const bool free = other.wait_for(std::chrono::seconds(5)) == std::future_status::ready;
     const std::lock_guard guard(asked_lock);
@@ -72,9 +77,12 @@ TEST(GpuEngineLock, IsNobodysInCallsThatTakeLong) {
     engine.promote(at(20), 20 * kUnit);
     engine.settle();
     gpu.finish();
+    engine.tick();
+    engine.set_budget(20 * kUnit);
     gpu.engine = nullptr;
     EXPECT_THAT(gpu.stuck, IsEmpty());
-    EXPECT_THAT(gpu.went_on, ::testing::UnorderedElementsAre("create", "map", "unmap", "pin"));
+    EXPECT_THAT(gpu.went_on,
+                ::testing::UnorderedElementsAre("create", "map", "unmap", "destroy", "pin"));
   }
 }
 

@@ -98,6 +98,34 @@ TEST_F(GpuEngineQueue, TakesWhatAnOpDemandsAsItHasRoom) {
   expect_all();
 }
 
+// Managed memory whose tensors ended on the host is brought back as others begin there.
+TEST(GpuEngineManagedQueue, TakesWhatBeginsAsItHasRoom) {
+  constexpr std::uint64_t kBlocks = 1000;
+  auto device = std::make_unique<FakeGpu>(21, 4096);
+  FakeGpu& gpu = *device;
+  const auto driver = make_managed_driver(std::move(device));
+  GpuEngine engine(*driver, {.arena_bytes = 1024 * kUnit, .granule_bytes = kUnit});
+  const Stream stream = gpu.make_stream();
+  engine.compute_on(stream);
+  const auto begin = [&] {
+    engine.tick();
+    EXPECT_TRUE(engine.on_allocate(engine.arena(), kBlocks * kUnit));
+    gpu.launch(stream, {{engine.arena(), kBlocks * kUnit}}, [] {});
+    engine.tick();
+  };
+  begin();
+  engine.demote(engine.arena(), kBlocks * kUnit);
+  engine.settle();
+  engine.on_free(engine.arena(), kBlocks * kUnit, true);
+  gpu.finish();
+  gpu.hold_at_most(1024);
+  gpu.has_started();
+  begin();
+  EXPECT_THAT(gpu.found_full(), IsEmpty());
+  gpu.finish();
+  EXPECT_THAT(gpu.complaints(), IsEmpty());
+}
+
 // What it computes holds the queues of its streams, and so do the engine's events there.
 TEST_F(GpuEngineQueue, IsNotFilledByAProgramThatLaunchesFarAhead) {
   for (const std::size_t streams : {1, 2}) {

@@ -363,6 +363,25 @@ TEST_F(GpuEngineTest, NeighboursThatHaveLeftAreUnmappedTogether) {
   EXPECT_FALSE(gpu->was_waited_for_by(std::this_thread::get_id()));
 }
 
+// As many as the next tensor needs, of one that ended before it.
+TEST_F(GpuEngineTest, NeighboursThatDiedAreUnmappedTogether) {
+  make(18);
+  engine->set_budget(40 * kUnit);
+  engine->tick();
+  ASSERT_TRUE(engine->on_allocate(at(0), 40 * kUnit));
+  fill(0, 40, 9, stream);
+  engine->on_free(at(0), 40 * kUnit, true);
+  gpu->finish();
+  engine->tick();
+  const auto before = gpu->unmappings();
+  ASSERT_TRUE(engine->on_allocate(at(50), 16 * kUnit));
+  EXPECT_EQ(gpu->unmappings() - before, 1u);
+  fill(50, 16, 5, stream);
+  expect(50, 16, 5, stream);
+  gpu->finish();
+  EXPECT_EQ(wrong, 0u);
+}
+
 // It waits for its departure's event, and has none of its own that others would come to wait for.
 TEST_F(GpuEngineTest, WhatIsRecalledHoldsNobodyElseBack) {
   constexpr std::uint64_t kRounds = 20, kBlocks = 50;
@@ -386,7 +405,7 @@ TEST_F(GpuEngineTest, WhatIsRecalledHoldsNobodyElseBack) {
   EXPECT_EQ(wrong, 0u);
 }
 
-// However many granules end, or leave, at once.
+// However many granules end, leave or come at once.
 TEST_F(GpuEngineTest, WhatEndsTogetherSharesAnEvent) {
   make(16);
   engine->tick();
@@ -402,7 +421,9 @@ TEST_F(GpuEngineTest, WhatEndsTogetherSharesAnEvent) {
   EXPECT_EQ(gpu->recorded() - before, 1u + 4u) << "and behind sixteen copies each";
   engine->settle();
   engine->tick();
+  before = gpu->recorded();
   engine->await(at(50), 50 * kUnit);
+  EXPECT_EQ(gpu->recorded() - before, 4u) << "behind sixteen copies each";
   expect(50, 50, 3, stream);
   gpu->finish();
   EXPECT_EQ(wrong, 0u);

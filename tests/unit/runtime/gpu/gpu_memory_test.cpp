@@ -124,6 +124,18 @@ TEST(CudaDriver, UnmapsNeighboursTogetherButNoPartOfAny) {
   driver->unreserve(range, 16_MiB);
 }
 
+TEST(CudaDriver, GivesAccessToNeighboursByOneCall) {
+  const auto driver = gpu::open_driver(0, test::kFakeCuda);
+  const auto range = driver->reserve(12_MiB);
+  const std::vector chunks{*driver->create(4_MiB), *driver->create(4_MiB), *driver->create(4_MiB)};
+  setenv("SENTINEL_FAKE_CUDA_FAIL", "cuMemSetAccess:2", 1);
+  EXPECT_NO_THROW(driver->map_all(range, 4_MiB, chunks));
+  unsetenv("SENTINEL_FAKE_CUDA_FAIL");
+  driver->unmap(range, 12_MiB);
+  for (const auto chunk : chunks) driver->destroy(chunk);
+  driver->unreserve(range, 12_MiB);
+}
+
 TEST(CudaDriver, UnmapsOneByOneWhereNeighboursAreRefused) {
   const auto trains = [] {
     setenv("SENTINEL_FAKE_CUDA_UNMAPS_ONE", "1", 1);
@@ -281,9 +293,13 @@ TEST(GpuGranule, TrainsAndIsMeasuredInGranulesOfAnySize) {
     EXPECT_EQ(summary["steps"].back()["demoted_bytes"] > 0, granule == 4_MiB) << granule;
     EXPECT_LE(summary["peak_fast_bytes"], summary["fast_limit_bytes"]);
   }
+  gpu::FakeGpu finer(1, 512, 2_MiB);
+  EXPECT_EQ(measure_gpu(finer, "pools", 16_MiB).granule_bytes, 16_MiB);
   auto options = options_with("240M");  // of the tests' library, whose unit is smaller
   options.tiers.granule_bytes = 16_MiB;
-  EXPECT_EQ(train(options, steps).sum, plain(steps));
+  const auto [sum, summary] = train(options, steps);
+  EXPECT_EQ(sum, plain(steps));
+  EXPECT_EQ(summary["granule_bytes"], 16_MiB);
   options.gpu.host_bytes = 256_MiB;
   options.tiers.slow_directory = testing::TempDir();
   options.tiers.allow_tmpfs = true;

@@ -212,7 +212,8 @@ TEST(GpuSessionTest, LeavesSomeOfTheDeviceToTheProgramsLibraries) {
 
 // As CUDA's own allocator does, whatever the sizes: in steps without a plan and by one.
 TEST(GpuSessionTest, HandsOutAddressesThatAreMultiplesOf512) {
-  Session& session = begin(options_with("40%"));
+  const auto options = options_with("40%");
+  Session& session = begin(options);
   ManagedMemory memory(session);
   std::uint64_t odd = 0;
   const auto take = [&](std::size_t words) {
@@ -240,6 +241,8 @@ TEST(GpuSessionTest, HandsOutAddressesThatAreMultiplesOf512) {
   }
   session.finish("over");
   EXPECT_EQ(odd, 0u);
+  for (const auto& tensor : read_profile(options.output).tensors)
+    EXPECT_EQ(tensor.bytes % 512, 0u) << "a plan lays them side by side";
   std::ifstream file(scratch(".json"));
   const auto summary = nlohmann::json::parse(file);
   EXPECT_EQ(summary["steps"].back()["phase"], "steady");

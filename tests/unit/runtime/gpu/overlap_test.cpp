@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "unit/plan/profiles.h"
@@ -69,6 +70,52 @@ TEST(Overlap, TakesFewCallsOfTheDriver) {
   const auto moved = (step.in_bytes + step.out_bytes) / kGranule;
   EXPECT_LT(step.counts.maps + step.counts.unmaps, moved / 5);
   EXPECT_LT(step.counts.events, moved / 2);
+}
+
+// As tests/gpu/movement.cpp measures it on a device: ranges that come and ranges that leave, in
+// turns, fill a link that takes both ways at once.
+TEST(Overlap, MovesBothWaysAtOnceAsFastAsTheLink) {
+  constexpr std::uint64_t kRange = 32_MiB, kRanges = 64;
+  const gpu::VirtualCosts costs;
+  gpu::VirtualGpu gpu(costs);
+  auto engine = std::make_unique<gpu::GpuEngine>(
+      gpu, gpu::PoolOptions{.arena_bytes = 2 * kRanges * kRange, .granule_bytes = kGranule});
+  const auto stream = gpu.make_stream();
+  gpu.await_others(3);
+  engine->compute_on(stream);
+  const auto at = [&](std::uint64_t n) { return engine->arena() + n * kRange; };
+  engine->set_budget((kRanges + 8) * kRange);
+  const auto exchange = [&](std::uint64_t here, std::uint64_t away) {
+    for (std::uint64_t n = 0; n < kRanges; ++n) {
+      engine->demote(at(here + n), kRange);
+      engine->promote(at(away + n), kRange);
+    }
+    for (std::uint64_t n = 0; n < kRanges; ++n) {
+      engine->tick();
+      engine->await(at(away + n), kRange);
+    }
+    engine->settle();
+    engine->finish();
+  };
+  for (std::uint64_t n = 0; n < 2 * kRanges; ++n) {
+    engine->tick();
+    ASSERT_TRUE(engine->on_allocate(at(n), kRange));
+  }
+  engine->tick();
+  engine->demote(at(0), kRanges * kRange);
+  engine->settle();
+  exchange(kRanges, 0);  // the host's memory is pinned
+  const double begin = gpu.now();
+  const auto before = engine->counters();
+  exchange(0, kRanges);
+  const double us = gpu.now() - begin;
+  const auto after = engine->counters();
+  EXPECT_EQ(after.promoted_bytes - before.promoted_bytes, kRanges * kRange);
+  EXPECT_EQ(after.demoted_bytes - before.demoted_bytes, kRanges * kRange);
+  EXPECT_GT(kRanges * kRange / us, 0.95 * costs.bytes_per_us) << "each way";
+  EXPECT_THAT(gpu.complaints(), IsEmpty());
+  gpu.release();
+  engine.reset();
 }
 
 TEST(Overlap, IsTheSameInEveryRun) {
