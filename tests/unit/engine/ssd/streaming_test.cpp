@@ -101,5 +101,22 @@ TEST_P(StreamingTest, WhatDiesInItsOpLeavesLast) {
   EXPECT_EQ(engine->counters().demand_faults, before);
 }
 
+// As a normalisation goes from channel to channel: what it has left behind makes room in the end.
+TEST_P(StreamingTest, ALoopThatMovesOnComesToHaveItsBlocks) {
+  constexpr std::uint64_t kLoop = 20;
+  const auto before = kBudget + 16;
+  for (std::uint64_t b = 0; b < before + kLoop; ++b) on_allocate(b), fill(b), engine->tick();
+  for (int pass = 0; pass < 3; ++pass)
+    for (std::uint64_t b = 0; b < before; ++b) ASSERT_TRUE(intact(b)) << b;
+  const auto moves_on = [&](int passes) {
+    const auto faults = engine->counters().demand_faults;
+    for (int pass = 0; pass < passes; ++pass)
+      for (auto b = before; b < before + kLoop; ++b) EXPECT_TRUE(intact(b)) << b;
+    return engine->counters().demand_faults - faults;
+  };
+  moves_on(8);
+  EXPECT_LT(moves_on(8), 2 * kLoop);
+}
+
 }  // namespace
 }  // namespace sentinel
