@@ -4,9 +4,11 @@ import dataclasses
 import os
 import signal
 import subprocess
+import threading
 import typing
 
 GRACE = 2  # seconds from SIGTERM to SIGKILL, and then for the rest of what is said
+_births = []  # one entry while the main thread makes a process: the signal that came meanwhile, or None
 
 
 @dataclasses.dataclass
@@ -40,19 +42,37 @@ def end(process, grace):
     return told
 
 
+@contextlib.contextmanager
+def birth():
+    """A signal of end_on_sigterm waits meanwhile: nobody could end a process that has no name here yet."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals interrupt the main thread alone
+        return
+    _births.append(None)
+    try:
+        yield
+    finally:
+        number = _births.pop()
+    if number:
+        raise SystemExit(128 + number)
+
+
 def run(words, seconds, grace=GRACE):
     """Runs a command to its end. Whatever cuts it short, the time or an exception, all that it has started dies with
     it: a training that is left behind would hold the memory that the next one is measured in. What runs others by this
     module needs more grace than they have."""
-    process = subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True)
+    process = None
     try:
+        with birth():
+            process = subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True)
         out, err = process.communicate(timeout=max(1, seconds))
         return Ended(process.returncode, out, err)
     except subprocess.TimeoutExpired:
         return Ended(None, *end(process, grace))
     except BaseException:
-        end(process, grace)
+        if process:
+            end(process, grace)
         raise
 
 
@@ -60,6 +80,9 @@ def end_on_sigterm():
     """SIGTERM, and SIGHUP where it is not ignored (nohup), end this process as an exception does, and so what it
     runs."""
     def leave(number, _):
+        if _births:
+            _births[-1] = number
+            return
         raise SystemExit(128 + number)
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:

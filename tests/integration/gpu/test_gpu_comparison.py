@@ -69,6 +69,16 @@ def at_once(*calls):
 CHILDREN = "sleep 100 & echo $!; sleep 100 & echo $!; echo told >&2; wait"
 
 
+# Tells itself to end when it has made a process, before that has a name.
+EARLY = """import os, signal, subprocess
+class Early(subprocess.Popen):
+    def __init__(self, *words, **options):
+        super().__init__(*words, **options)
+        while len(open(sys.argv[1]).read().split()) < 2:
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+subprocess.Popen = Early
+"""
 NESTED = (f"import sys; sys.path.insert(0, {str(GPU)!r}); import bounded; bounded.end_on_sigterm(); "
           "bounded.run(['sh', '-c', 'exec >' + sys.argv[1] + '; ' + sys.argv[2]], 100)")
 
@@ -97,6 +107,14 @@ def test_who_is_ended_ends_what_it_runs(tmp_path, number):
     process.send_signal(number)
     assert process.wait(timeout=30) == 128 + number
     assert begun and all_end(pids.read_text().split())
+
+
+def test_who_is_ended_while_it_makes_a_process_ends_it(tmp_path):
+    pids = tmp_path / "pids"
+    pids.touch()
+    process = subprocess.Popen([sys.executable, "-c", EARLY + NESTED, pids, CHILDREN], stderr=subprocess.DEVNULL)
+    assert process.wait(timeout=30) == 128 + signal.SIGTERM
+    assert len(pids.read_text().split()) == 2 and all_end(pids.read_text().split())
 
 
 def test_a_failure_has_its_reason():
