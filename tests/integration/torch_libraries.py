@@ -4,7 +4,7 @@ import os
 import pathlib
 import subprocess
 
-SCRIPTS = pathlib.Path(__file__).resolve().parents[1] / "scripts"
+SCRIPTS = pathlib.Path(__file__).resolve().parent / "scripts"
 ASK = """
 import json, os, sysconfig, torch
 base = os.path.dirname(torch.__file__)
