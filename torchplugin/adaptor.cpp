@@ -26,18 +26,23 @@ EXPORT int sentinel_torch_attach(int on_gpu) {
   if (gpu < 0 || kFakeGpu) c10::SetCPUAllocator(&allocator, 100);
   if (code > 0) return code;
   using at::RecordScope;
-  observers.add(Observers::kAll, at::RecordFunctionCallback(&start, &end)
-                                     .needsInputs(true)
-                                     .needsOutputs(gpu >= 0)
-                                     .scopes({RecordScope::FUNCTION, RecordScope::BACKWARD_FUNCTION,
-                                              RecordScope::USER_SCOPE}));
-  if (gpu < 0)
+  const auto all = [](bool outputs) {
+    return at::RecordFunctionCallback(&start, &end)
+        .needsInputs(true)
+        .needsOutputs(outputs)
+        .scopes({RecordScope::FUNCTION, RecordScope::BACKWARD_FUNCTION, RecordScope::USER_SCOPE});
+  };
+  observers.add(Observers::kAll, all(gpu >= 0));
+  if (gpu < 0) {
     observers.add(Observers::kNames, at::RecordFunctionCallback(&start, &end)
                                          .scopes({RecordScope::FUNCTION, RecordScope::USER_SCOPE}));
-  else
+    observers.add(Observers::kOutputs, all(true));
+    sentinel_replay_with(&kReplayer);
+  } else {
     observers.add(Observers::kNothing,
                   at::RecordFunctionCallback(&start_untold, &end_untold)
                       .scopes({RecordScope::FUNCTION, RecordScope::BACKWARD_FUNCTION}));
+  }
   return 0;
 }
 
@@ -107,7 +112,7 @@ EXPORT int sentinel_torch_pin(const void* storage) {
 // From Python, where that may have changed: whether layers are told from now on.
 EXPORT int sentinel_torch_tells() {
   observers.choose();
-  return observers.told() == Observers::kAll ? 1 : 0;
+  return observers.told() >= Observers::kAll ? 1 : 0;
 }
 
 // From Python, before a process group is made: what collectives are given has to be seen.

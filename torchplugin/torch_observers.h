@@ -21,6 +21,7 @@
 #include "torch_compiled.h"
 #include "torch_frames.h"
 #include "torch_operands.h"
+#include "torch_replays.h"
 #include "torch_steps.h"
 
 namespace {
@@ -146,6 +147,7 @@ Frame start_op(const at::RecordFunction& fn) {
       kind.kernel ? name_kernel_operands() : name_inputs(fn);
       want_operands();
     }
+    if (sentinel_op_wants_recipe()) recipe = recipe_of(fn);
   });
 }
 
@@ -168,6 +170,7 @@ Frame leave_frame() {
 
 void end_frame(const at::RecordFunction& fn) {
   if (leave_frame() != Frame::op) return;
+  if (recipe != nullptr) hand_over(std::move(recipe), fn);
   if (gpu >= 0)  // what it made is its outputs, and may leave; not so what a library keeps
     for (const c10::IValue& output : fn.outputs()) name_tensors(output, SENTINEL_WRITE);
   sentinel_op_end();
@@ -219,7 +222,7 @@ void end_untold(const at::RecordFunction& fn, at::ObserverContext*) {
 // op.
 class Observers {
  public:
-  enum Told : char { kNothing, kNames, kAll };
+  enum Told : char { kNothing, kNames, kAll, kOutputs };
 
   void tell_always() {
     always_ = true;
@@ -246,13 +249,14 @@ class Observers {
  private:
   Told wanted() const {
     if (!always_ && sentinel_wants_ops() == 0) return kNothing;
+    if (handles_[kOutputs] && sentinel_wants_recipes() != 0) return kOutputs;
     return handles_[kNames] && !operands_ && sentinel_wants_tensors() == 0 ? kNames : kAll;
   }
 
   std::mutex lock_;
   std::atomic<Told> told_ = kAll;
   std::atomic<bool> always_ = false, operands_ = false;
-  std::array<std::optional<at::CallbackHandle>, 3> handles_;
+  std::array<std::optional<at::CallbackHandle>, 4> handles_;
 };
 Observers observers;
 
@@ -265,7 +269,7 @@ void made_memory() {
 
 // What follows is by demand, so that operands are wanted.
 void want_operands() {
-  if (observers.told() != Observers::kAll) observers.choose();
+  if (observers.told() == Observers::kNames) observers.choose();
 }
 
 std::unique_ptr<at::ObserverContext> start(const at::RecordFunction& fn) {

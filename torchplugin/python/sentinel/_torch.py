@@ -17,7 +17,7 @@ except ImportError:
 
 # The unit that is compiled, and its parts: each belongs to the name of the result.
 _SOURCES = ["torch.cpp", "torch_compiled.h", "torch_device.h", "torch_frames.h", "torch_observers.h",
-            "torch_operands.h", "torch_steps.h", "torch_weights.h"]
+            "torch_operands.h", "torch_replays.h", "torch_steps.h", "torch_weights.h"]
 
 
 def _build_for(torch):
