@@ -15,6 +15,7 @@
 #define SENTINEL_SENTINEL_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
