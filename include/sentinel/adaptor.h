@@ -10,6 +10,8 @@
 #ifndef SENTINEL_ADAPTOR_H
 #define SENTINEL_ADAPTOR_H
 
+#include <stdint.h>
+
 #include "sentinel/sentinel.h"
 
 #ifdef __cplusplus
@@ -102,9 +104,9 @@ SENTINEL_API void sentinel_gpu_memory(int device, size_t figures[5], int reset);
 SENTINEL_API int sentinel_cache_open(void);
 SENTINEL_API int sentinel_library_open(int folder, const char* name);
 
-/* Replays: an op that computes once more what a tensor held (docs/design/replays.md). A recipe is all
- * that an adaptor needs for that: the op and its arguments, tensors among them as descriptions, so
- * that no tensor lives longer for it. A tensor's number is its alone; addresses are used again.
+/* Replays: an op that computes once more what a tensor held (docs/design/replays.md). A recipe is
+ * all that an adaptor needs for that: the op and its arguments, tensors among them as descriptions,
+ * so that no tensor lives longer for it. A tensor's number is its alone; addresses are used again.
  *
  * replay: runs the recipes in order. What an earlier one has made is read from the replay's own
  * memory, all else at its address. In the end it gives each tensor that was written, as it is then;

@@ -15,7 +15,6 @@
 #define SENTINEL_SENTINEL_H
 
 #include <stddef.h>
-#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {

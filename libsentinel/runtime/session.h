@@ -41,8 +41,8 @@ class Session {
   OtherDevices& others() { return others_; }
 
   bool wants_tensors() const {
-    return wants_ops() && (training_.recording().wants_tensors() || !engine_->guarded() ||
-                           remaking_.follows());
+    return wants_ops() &&
+           (training_.recording().wants_tensors() || !engine_->guarded() || remaking_.follows());
   }
   // False: ops need not be told (profiling/stillness.h). Becomes true at any time.
   bool wants_ops() const { return training_.recording().stillness().wants_ops(); }
@@ -136,7 +136,7 @@ class Session {
   Training training_;
   bool in_child_ = false, finished_ = false;
   bool tells_of_child_ = true;  // at its first step
-  bool marks_steps_ = false;  // the program, or its optimizer
+  bool marks_steps_ = false;    // the program, or its optimizer
   Remaking remaking_;
 };
 

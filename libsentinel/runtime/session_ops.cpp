@@ -93,11 +93,11 @@ void Session::op_tensor(const void* storage, std::size_t bytes, int access) noex
   if (!engine_->guarded() && engine_->contains(storage)) need(worker, tensor, storage, bytes);
   if (tensor != nullptr && (training_.limit().bytes() != 0 || !engine_->guarded()))
     engine_->touch(tensor->address, tensor->bytes);
-  const bool overwrites = tensor != nullptr && tensor->bytes == bytes &&
-                          (access & SENTINEL_OVERWRITE) != 0;
-  const bool later = tensor != nullptr && worker.in_op && remaking_.follows() &&
-                     remaking_.names(worker.remaking, *tensor, (access & SENTINEL_WRITE) != 0,
-                                     overwrites);
+  const bool overwrites =
+      tensor != nullptr && tensor->bytes == bytes && (access & SENTINEL_OVERWRITE) != 0;
+  const bool later =
+      tensor != nullptr && worker.in_op && remaking_.follows() &&
+      remaking_.names(worker.remaking, *tensor, (access & SENTINEL_WRITE) != 0, overwrites);
   if (overwrites && !later) overwrite(*tensor);
   if (!training_.recording().on()) return;
   auto& recorder = training_.recording().recorder();

@@ -51,7 +51,7 @@ class Training {
   std::uint64_t begun() const { return begun_; }  // steps, as far as threads are concerned
 
   void begin(gpu::Driver*, const Remaking&);  // the first step
-  void end_step();           // and the next begins
+  void end_step();                            // and the next begins
   // On request of the program, in the place of the automatic choice of a step. Negative errno.
   int start_profile();
   int end_profile();

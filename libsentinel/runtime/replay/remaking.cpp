@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/step/trial.h"
 #include "base/quiet_thread.h"
 #include "base/units.h"
 #include "runtime/limit/voice.h"
+#include "runtime/step/trial.h"
 #include "sentinel/error.h"
 
 namespace sentinel {
@@ -47,7 +47,8 @@ Remaking::Remaking(Engine& engine, Space& space, std::mutex& lock, OpOrder order
 
 // Where slow memory is used in place, or nothing guards, no touch could wait for a replay.
 void Remaking::use(const sentinel_replayer& replayer) {
-  const bool can = order_ == OpOrder::sequence && engine_.guarded() && engine_.in_place() == nullptr;
+  const bool can =
+      order_ == OpOrder::sequence && engine_.guarded() && engine_.in_place() == nullptr;
   if (!can || replayer_.exchange(&replayer) != nullptr) return;
   engine_.remake_with(this);
   quiet_thread([this] { serve_touches(); }).detach();  // as long as the process lives
@@ -115,7 +116,8 @@ TensorNumber Remaking::number(const LiveTensor& tensor) {
 }
 
 void Remaking::note(void* recipe, const Op& op, Replays::Numbers read, Replays::Numbers written) {
-  if (!follows() || spoiling_.loses_this()) read = written = std::array<TensorNumber, 1>{};
+  static constexpr TensorNumber kNobody[] = {0};  // with which a recipe is dropped
+  if (!follows() || spoiling_.loses_this()) read = kNobody;
   replays_.note(recipe, op.name, read, written);
 }
 

@@ -1,6 +1,6 @@
-// Gives tensors' contents up and makes them again: runs chains (replays.h) by the adaptor's replayer,
-// compares hashes, and refills the engine's blocks. A thread of its own serves touches of lost
-// blocks that no op named.
+// Gives tensors' contents up and makes them again: runs chains (replays.h) by the adaptor's
+// replayer, compares hashes, and refills the engine's blocks. A thread of its own serves touches of
+// lost blocks that no op named.
 //
 // Takes the session's lock itself, but where it says that the caller holds it; a chain runs without
 // it. Two threads may replay at the same time, never the same tensor: the second waits for the

@@ -94,8 +94,7 @@ bool Replays::is_own_statistic(const Recipe& recipe, const Contents& contents, N
 
 // Grows from the makers of what is wanted until each of its recipes, run in the order of the ops,
 // finds what its op has read: at its address, or in the replay's own memory.
-std::optional<Replays::Chain> Replays::chain(Numbers wanted, Numbers gone,
-                                             std::size_t most) const {
+std::optional<Replays::Chain> Replays::chain(Numbers wanted, Numbers gone, std::size_t most) const {
   std::map<std::uint64_t, std::shared_ptr<Recipe>> recipes;
   for (const auto number : wanted) {
     const auto found = known_.find(number);

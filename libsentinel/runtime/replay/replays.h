@@ -1,6 +1,6 @@
-// What is known of tensors that can be made again: their versions, the recipes that made them, which
-// are lost, which the program has freed although a chain still reads them; and from that, what has
-// to be replayed before something happens. See docs/design/replays.md.
+// What is known of tensors that can be made again: their versions, the recipes that made them,
+// which are lost, which the program has freed although a chain still reads them; and from that,
+// what has to be replayed before something happens. See docs/design/replays.md.
 //
 // A chain is found anew at each question, from what is there then: where an input is lost, dead or
 // overwritten, its maker is part of the chain. So a tensor may be freed or written as long as the

@@ -120,8 +120,8 @@ void Bucket::begin_step() {
 
 std::vector<TensorId> Bucket::remade_before(OpId op) const {
   std::vector<TensorId> kept;
-  for (const auto& replay : std::ranges::equal_range(plan_.recomputations, op, {},
-                                                     &Recompute::before))
+  for (const auto& replay :
+       std::ranges::equal_range(plan_.recomputations, op, {}, &Recompute::before))
     kept.insert(kept.end(), replay.keep.begin(), replay.keep.end());
   return kept;
 }

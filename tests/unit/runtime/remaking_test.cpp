@@ -30,8 +30,8 @@ class ScribblingEngine final : public Engine {
 
   ScribblingEngine() {
     arena_bytes_ = 64_MiB, granule_ = kBlock;
-    arena_ = reinterpret_cast<std::uintptr_t>(mmap(nullptr, arena_bytes_, PROT_READ | PROT_WRITE,
-                                                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    arena_ = reinterpret_cast<std::uintptr_t>(
+        mmap(nullptr, arena_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   }
   ~ScribblingEngine() override { munmap(reinterpret_cast<void*>(arena_), arena_bytes_); }
 
@@ -163,9 +163,8 @@ std::uint64_t programs() {
 TEST(RemakingOverSsd, RandomProgramsGiveTheBytesOfPlainOnes) {
   SsdEngine* engine = nullptr;
   try {
-    engine = new SsdEngine({.slow_directory = "/var/tmp",
-                            .allow_memory_tier = true,
-                            .arena_bytes = 4_GiB});
+    engine = new SsdEngine(
+        {.slow_directory = "/var/tmp", .allow_memory_tier = true, .arena_bytes = 4_GiB});
   } catch (const Error& error) {
     GTEST_SKIP() << error.what();
   }

@@ -134,10 +134,13 @@ class ReplayedProgram {
     Word* words() const { return reinterpret_cast<Word*>(live.address); }
   };
 
-  std::size_t below(std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random_); }
+  std::size_t below(std::size_t n) {
+    return std::uniform_int_distribution<std::size_t>(0, n - 1)(random_);
+  }
   bool chance(std::size_t in) { return below(in) == 0; }
   bool is_right(const Tensor& tensor) const {
-    return std::memcmp(tensor.words(), tensor.plain.data(), tensor.plain.size() * sizeof(Word)) == 0;
+    return std::memcmp(tensor.words(), tensor.plain.data(), tensor.plain.size() * sizeof(Word)) ==
+           0;
   }
 
   Tensor make() {
@@ -188,18 +191,16 @@ class ReplayedProgram {
     for (std::size_t n = 1 + below(2); n > 0; --n) read.push_back(below(tensors_.size()));
     if (chance(3)) written.push_back(below(tensors_.size()));
     op.updates = written.size();
-    const bool overwrites = op.updates == 1 && std::ranges::find(read, written[0]) == read.end() &&
-                            chance(3);
+    const bool overwrites =
+        op.updates == 1 && std::ranges::find(read, written[0]) == read.end() && chance(3);
     if (overwrites) op.updates = 0;
     {
       const std::lock_guard guard(lock_);
       for (const auto at : read) remaking_.names(running, tensors_[at].live, false, false);
-      for (const auto at : written)
-        remaking_.names(running, tensors_[at].live, true, overwrites);
+      for (const auto at : written) remaking_.names(running, tensors_[at].live, true, overwrites);
     }
-    remaking_.op_runs(running, [this](LiveTensor& tensor) {
-      engine_.overwrite(tensor.address, tensor.bytes);
-    });
+    remaking_.op_runs(
+        running, [this](LiveTensor& tensor) { engine_.overwrite(tensor.address, tensor.bytes); });
     std::optional<std::thread> toucher;
     bool touched_right = true;
     const auto touched = below(tensors_.size());
