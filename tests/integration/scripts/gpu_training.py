@@ -11,6 +11,8 @@ import threading
 
 import torch
 
+import eager
+
 WIDTH, BATCH, DEPTH = 512, 1024, 12
 TEACHER_WIDTH = 384  # of no tensor beside
 TOO_OFTEN = 1000  # that a batch would fit into the tests' device
@@ -141,6 +143,7 @@ def in_thread(call, *words):
 
 
 def main():
+    eager.without_compiler()
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--thread", choices=["none", "backward", "all"], default="none",

@@ -16,6 +16,8 @@ import weakref
 import numpy
 import torch
 
+import eager
+
 STEPS = 7
 
 
@@ -290,6 +292,7 @@ class Case:
 
 
 def main():
+    eager.without_compiler()
     parser = argparse.ArgumentParser()
     parser.add_argument("case")
     parser.add_argument("--width", type=int, default=64)
