@@ -125,6 +125,20 @@ def expect_same():
 
 
 @pytest.fixture(scope="session")
+def expect_plain(plain, expect_same):
+    """expect_plain(run under Sentinel, script, *flags): the same as of the plain run. A training that differs from
+    itself can be compared with nothing."""
+    def check(outcome, script, *flags, interpreter=None):
+        reference = plain(script, *flags, interpreter=interpreter)
+        if outcome.status == 0 and training.compare(reference, outcome):
+            difference = training.compare(reference, plain(script, *flags, interpreter=interpreter, again=True))
+            if difference:
+                pytest.skip(f"not comparable: two plain runs differ ({difference.strip()})")
+        expect_same(reference, outcome)
+    return check
+
+
+@pytest.fixture(scope="session")
 def profile_of(sentinel, python, tmp_path_factory):
     """profile_of(script, *flags): the file that `sentinel record` makes of it, made once."""
     done = {}
