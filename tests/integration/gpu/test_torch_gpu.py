@@ -39,7 +39,7 @@ def device_of(interpreter, build, folder):
 
     sources = [file for file in sorted((home / "source").glob("**/*")) if file.is_file()]
     ways = [home / "python" / "sentinel" / name for name in ("_attach.py", "_torch.py")]
-    adaptor = once("fake_gpu.so", [BUILD, build, torch_of(interpreter), *ways, *sources], compile_it)
+    adaptor = once("fake_gpu.so", [BUILD, str(build), torch_of(interpreter), *ways, *sources], compile_it)
     return dict(place, ADAPTOR=str(adaptor), PLACE=str(home / "python"), SENTINEL_MODE="run",
                 SENTINEL_LIBRARY=str(build / "lib" / "libsentinel.so"), SENTINEL_TIERS="fast=gpu0,slow=host",
                 SENTINEL_CUDA=str(build / "lib" / "libsentinel_fake_cuda.so"), SENTINEL_FAKE_CUDA_BYTES=str(512 << 20))

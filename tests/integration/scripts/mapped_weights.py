@@ -292,12 +292,13 @@ class Case:
 
 
 def main():
-    eager.without_compiler()
     parser = argparse.ArgumentParser()
     parser.add_argument("case")
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--layers", type=int, default=4)
     args = parser.parse_args()
+    if args.case != "ddp":
+        eager.without_compiler()
     torch.manual_seed(1)
     with tempfile.TemporaryDirectory() as folder:
         model = Net(args.width, args.layers)
