@@ -112,6 +112,7 @@ def be_trained(notes_file, tensor_bytes, script, *arguments):
     """In the training process: imports, locks, goes on as the script. 0 bytes: node0 as it is."""
     import torch  # noqa: F401, with what it brings
     import numpy  # noqa: F401
+    import sklearn.datasets  # noqa: F401
     libc = ctypes.CDLL(None, use_errno=True)
     lock_what_is_there(libc)
     pathlib.Path("/proc/sys/vm/drop_caches").write_text("1")

@@ -7,7 +7,7 @@ from lab import BUILD, ROOT, passed
 
 def test_beside_linux_tiering(lab, tell):
     output = passed(lab.run(
-        "/usr/bin/python3", ROOT / "tests/bench/tiering.py", "--steps", 11, "--last", 4, "--watch", 2,
+        "/usr/bin/python3", ROOT / "tests/bench/tiering.py", "--steps", 14, "--last", 6, "--watch", 3,
         "--json", lab.folder / "tiering.json", "--", ROOT / "tests/workloads/resnet_cifar.py",
         "--depth", "20", "--width", "16", "--batch", "4",
         options=["--shape", "dram+pmem", "--memory", "2G+4G"], SENTINEL_BUILD=str(BUILD)))
