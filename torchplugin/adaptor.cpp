@@ -25,19 +25,19 @@ EXPORT int sentinel_torch_attach(int on_gpu) {
   static Allocator allocator;
   if (gpu < 0 || kFakeGpu) c10::SetCPUAllocator(&allocator, 100);
   if (code > 0) return code;
-  const auto told = at::addGlobalCallback(
-      at::RecordFunctionCallback(&start, &end)
-          .needsInputs(true)
-          .needsOutputs(gpu >= 0)
-          .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION,
-                   at::RecordScope::USER_SCOPE}));
-  if (gpu < 0) {
-    observers.add(told);
-    return 0;
-  }
-  observers.add(told, at::addGlobalCallback(at::RecordFunctionCallback(&start_untold, &end_untold)
-                                                .scopes({at::RecordScope::FUNCTION,
-                                                         at::RecordScope::BACKWARD_FUNCTION})));
+  using at::RecordScope;
+  observers.add(Observers::kAll, at::RecordFunctionCallback(&start, &end)
+                                     .needsInputs(true)
+                                     .needsOutputs(gpu >= 0)
+                                     .scopes({RecordScope::FUNCTION, RecordScope::BACKWARD_FUNCTION,
+                                              RecordScope::USER_SCOPE}));
+  if (gpu < 0)
+    observers.add(Observers::kNames, at::RecordFunctionCallback(&start, &end)
+                                         .scopes({RecordScope::FUNCTION, RecordScope::USER_SCOPE}));
+  else
+    observers.add(Observers::kNothing,
+                  at::RecordFunctionCallback(&start_untold, &end_untold)
+                      .scopes({RecordScope::FUNCTION, RecordScope::BACKWARD_FUNCTION}));
   return 0;
 }
 
@@ -104,10 +104,10 @@ EXPORT int sentinel_torch_pin(const void* storage) {
   return sentinel_pin(storage);
 }
 
-// From Python, where that may have changed: whether ops and layers are told from now on.
+// From Python, where that may have changed: whether layers are told from now on.
 EXPORT int sentinel_torch_tells() {
   observers.choose();
-  return observers.tell() ? 1 : 0;
+  return observers.told() == Observers::kAll ? 1 : 0;
 }
 
 // From Python, before a process group is made: what collectives are given has to be seen.
@@ -172,7 +172,7 @@ EXPORT int aoti_record_function_end(void* handle) {
   return ends(handle);
 }
 
-// 1: the next step's ops and layers are told; 0: nothing is wanted of them.
+// 1: the next step's layers are told; 0: nothing is wanted of them.
 EXPORT int sentinel_torch_step() {
   if (in_child) {
     sentinel_step();

@@ -8,6 +8,7 @@
 #include <ATen/record_function.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cstdio>
 #include <exception>
@@ -48,6 +49,8 @@ Frame start_user_scope(const at::RecordFunction& fn) {
 // On a GPU one op runs at a time: in the thread that attached, calls layers or ends steps, or in
 // autograd's while that waits. What loads data beside them launches nothing.
 bool trains() { return gpu < 0 || thread.trains; }
+
+void want_operands();  // from the next op on
 
 // Beside the node's own kernels: gradients are added up that come from several uses, summed to
 // their shape, given to hooks.
@@ -136,10 +139,13 @@ Frame start_op(const at::RecordFunction& fn) {
                           fills_storage(fn.inputs()[0].toTensor());
   if (!in_backward()) layers().note(fn.seqNr());
   return begin_op(kind.lasting != nullptr ? kind.lasting : fn.name(), [&] {
-    if (overwrites)
+    if (overwrites) {
+      need_operands();
       name_tensor(fn.inputs()[0].toTensor(), SENTINEL_WRITE | SENTINEL_OVERWRITE);
-    else if (sentinel_wants_tensors())
+    } else if (sentinel_wants_tensors()) {
       kind.kernel ? name_kernel_operands() : name_inputs(fn);
+      want_operands();
+    }
   });
 }
 
@@ -206,41 +212,60 @@ void end_untold(const at::RecordFunction& fn, at::ObserverContext*) {
   if (--thread.inside == 0) sentinel_op_untold(0);
 }
 
-// One of the two observers is on; on the processor nobody observes what is not told. They are
-// exchanged at a step's border, and when memory gets short in between, for what begins next.
-// Meanwhile both may see an op.
+// One of the observers is on, or none. On the processor nobody observes what need not be told. Ops
+// of a step that follows a plan are told by name alone: their operands, which PyTorch would box,
+// and autograd's nodes, whose names it would make, are not asked for. They are exchanged at a
+// step's border, and for what begins next when more is wanted in between. Meanwhile two may see an
+// op.
 class Observers {
  public:
+  enum Told : char { kNothing, kNames, kAll };
+
   void tell_always() {
     always_ = true;
     choose();
   }
-  void add(at::CallbackHandle told) { told_ = told; }
-  void add(at::CallbackHandle told, at::CallbackHandle untold) {
-    told_ = told, untold_ = untold;
-    at::disableCallback(*untold_);
+  // What is on now is `kAll`. A null: nobody observes.
+  void add(Told told, at::RecordFunctionCallback callback) {
+    handles_[told] = at::addGlobalCallback(std::move(callback));
+    if (told != kAll) at::disableCallback(*handles_[told]);
   }
-  bool tell() const { return tells_.load(std::memory_order_relaxed); }
+  // An op or a pass was told whose operands a plan relies on, in this step and in all others.
+  void need_operands() { operands_ = true; }
+  Told told() const { return told_.load(std::memory_order_relaxed); }
   void choose() {
-    const bool told = always_ || sentinel_wants_ops() != 0;
-    if (told == tells_.load(std::memory_order_relaxed)) return;
+    const auto wanted = this->wanted();
+    if (wanted == told()) return;
     const std::lock_guard guard(lock_);
-    if (told == tells_ || !told_) return;
-    if (told || untold_) at::reenableCallback(told ? *told_ : *untold_);
-    if (!told || untold_) at::disableCallback(told ? *untold_ : *told_);
-    tells_ = told;
+    if (wanted == told_ || !handles_[kAll]) return;
+    if (handles_[wanted]) at::reenableCallback(*handles_[wanted]);
+    if (handles_[told_]) at::disableCallback(*handles_[told_]);
+    told_ = wanted;
   }
 
  private:
+  Told wanted() const {
+    if (!always_ && sentinel_wants_ops() == 0) return kNothing;
+    return handles_[kNames] && !operands_ && sentinel_wants_tensors() == 0 ? kNames : kAll;
+  }
+
   std::mutex lock_;
-  std::atomic<bool> tells_ = true, always_ = false;
-  std::optional<at::CallbackHandle> told_, untold_;
+  std::atomic<Told> told_ = kAll;
+  std::atomic<bool> always_ = false, operands_ = false;
+  std::array<std::optional<at::CallbackHandle>, 3> handles_;
 };
 Observers observers;
 
+void need_operands() { observers.need_operands(); }
+
 // On the processor, after each allocation: it may be the one by which memory gets short.
 void made_memory() {
-  if (!observers.tell()) observers.choose();
+  if (observers.told() == Observers::kNothing) observers.choose();
+}
+
+// What follows is by demand, so that operands are wanted.
+void want_operands() {
+  if (observers.told() != Observers::kAll) observers.choose();
 }
 
 std::unique_ptr<at::ObserverContext> start(const at::RecordFunction& fn) {

@@ -34,6 +34,7 @@ struct Kind {
 };
 
 constexpr char kCollective[] = "c10d::";
+constexpr char kNode[] = "autograd::engine::evaluate_function";  // behind it the node's name
 
 bool makes_something(const c10::OperatorHandle& op) {
   const auto& name = op.operator_name().name;
@@ -56,9 +57,15 @@ bool is_compiled_kernel(std::string_view name) {
   return name.substr(0, kernel.size()) == kernel || name.substr(0, call.size()) == call;
 }
 
-// By the name's address; marks ("autograd::engine::…") have temporary names, so an entry is good
-// only while its text is the same.
+// By the name's address; marks may have temporary names, so an entry is good only while its text is
+// the same.
 const Kind& kind_of(const at::RecordFunction& fn) {
+  static const Kind node = [] {
+    Kind kind;
+    kind.node = true;
+    return kind;
+  }();
+  if (std::strncmp(fn.name(), kNode, sizeof kNode - 1) == 0) return node;
   static thread_local std::unordered_map<const char*, Kind> known;
   static thread_local std::array<Kind*, 256> nearby{};  // by the address as well: of a few bytes
   const char* const name_now = fn.name();
@@ -83,7 +90,6 @@ const Kind& kind_of(const at::RecordFunction& fn) {
     if (entry.kernel) entry.lasting = lasting_name(fn.name());
   }
   entry.collective = entry.name.rfind(kCollective, 0) == 0;
-  entry.node = entry.name.rfind("autograd::engine::evaluate_function", 0) == 0;
   return entry;
 }
 

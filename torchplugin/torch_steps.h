@@ -66,8 +66,11 @@ void next_step() {
   layers().clear();
 }
 
+void need_operands();  // torch_observers.h
+
 void forward_begins() {
   if (thread.optimizer > 0) {
+    need_operands();
     thread.closure = true;
   } else if (unmarked.forward_begins() && sentinel_step_found() == 0) {
     thread.trains = true;

@@ -8,7 +8,7 @@ import subprocess
 
 from compiled_once import once
 
-SCRIPTS = pathlib.Path(__file__).resolve().parents[1] / "scripts"
+SCRIPTS = pathlib.Path(__file__).resolve().parent / "scripts"
 ASK = """
 import json, os, sysconfig, torch
 base = os.path.dirname(torch.__file__)
