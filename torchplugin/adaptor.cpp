@@ -32,9 +32,8 @@ EXPORT int sentinel_torch_attach(int on_gpu) {
                                      .scopes({RecordScope::FUNCTION, RecordScope::BACKWARD_FUNCTION,
                                               RecordScope::USER_SCOPE}));
   if (gpu < 0)
-    observers.add(Observers::kNames,
-                  at::RecordFunctionCallback(&start, &end)
-                      .scopes({RecordScope::FUNCTION, RecordScope::USER_SCOPE}));
+    observers.add(Observers::kNames, at::RecordFunctionCallback(&start, &end)
+                                         .scopes({RecordScope::FUNCTION, RecordScope::USER_SCOPE}));
   else
     observers.add(Observers::kNothing,
                   at::RecordFunctionCallback(&start_untold, &end_untold)

@@ -213,9 +213,10 @@ void end_untold(const at::RecordFunction& fn, at::ObserverContext*) {
 }
 
 // One of the observers is on, or none. On the processor nobody observes what need not be told. Ops
-// of a step that follows a plan are told by name alone: their operands, which PyTorch would box, and
-// autograd's nodes, whose names it would make, are not asked for. They are exchanged at a step's
-// border, and for what begins next when more is wanted in between. Meanwhile two may see an op.
+// of a step that follows a plan are told by name alone: their operands, which PyTorch would box,
+// and autograd's nodes, whose names it would make, are not asked for. They are exchanged at a
+// step's border, and for what begins next when more is wanted in between. Meanwhile two may see an
+// op.
 class Observers {
  public:
   enum Told : char { kNothing, kNames, kAll };

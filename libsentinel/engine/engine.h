@@ -32,6 +32,7 @@ struct EngineCounters {             // since the engine began
   Flow reading, writing;         // whole blocks, from and to a file
   double stall_us = 0;           // time in which a training thread waited for memory
   double checksum_us = 0;        // time that the sums of what goes to and comes from a file took
+  std::uint64_t discarded_bytes = 0, refilled_bytes = 0;  // of tensors that are made again
   std::uint64_t held_bytes = 0;  // of fast memory, now
   std::uint64_t peak_bytes = 0;  // the most of it since the budget was set
   std::array<std::uint64_t, kMoveCauses.size()> causes{};  // pages, by MoveCause
