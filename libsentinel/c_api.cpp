@@ -21,6 +21,7 @@ using sentinel::Phase;
 using sentinel::Session;
 
 std::atomic<Session*> session = nullptr;
+std::atomic<const sentinel_replayer*> replayer = nullptr;
 thread_local std::string last_error = "no failure";
 
 int failed(const std::string& text, int code) {
@@ -42,7 +43,7 @@ int begin(sentinel::SessionOptions options, const char* framework,
   if (options.gpu.device && std::string_view(framework).substr(0, 5) != "torch")
     return failed("--tiers fast=gpu...: a GPU's memory is managed for PyTorch alone", EOPNOTSUPP);
   try {
-    session = new Session(std::move(options), framework, order);
+    session = new Session(std::move(options), framework, order, replayer);
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
     std::atexit([] {
       current()->finish("the program ended during the profiling step");
@@ -168,6 +169,18 @@ void sentinel_op_start(const char* name, int phase, const char* layer) {
 }
 void sentinel_op_tensor(const void* storage, size_t bytes, int access) {
   current()->op_tensor(storage, bytes, access);
+}
+void sentinel_replay_with(const sentinel_replayer* with) {
+  replayer = with;
+  if (current() != nullptr) current()->remaking().use(*with);
+}
+int sentinel_op_wants_recipe(void) { return current() != nullptr && current()->wants_recipe(); }
+uint64_t sentinel_tensor_number(const void* storage) {
+  return current() != nullptr ? current()->tensor_number(storage) : 0;
+}
+void sentinel_op_recipe(void* recipe, const uint64_t* read, size_t reads, const uint64_t* written,
+                        size_t writes) {
+  current()->recipe(recipe, {read, reads}, {written, writes});
 }
 void sentinel_op_run(void) { current()->op_run(); }
 int sentinel_gpu(void) { return current() != nullptr ? current()->gpu() : -1; }

@@ -10,6 +10,8 @@
 #ifndef SENTINEL_ADAPTOR_H
 #define SENTINEL_ADAPTOR_H
 
+#include <stdint.h>
+
 #include "sentinel/sentinel.h"
 
 #ifdef __cplusplus
@@ -101,6 +103,35 @@ SENTINEL_API void sentinel_gpu_memory(int device, size_t figures[5], int reset);
  * others. */
 SENTINEL_API int sentinel_cache_open(void);
 SENTINEL_API int sentinel_library_open(int folder, const char* name);
+
+/* Replays: an op that computes once more what a tensor held (docs/design/replays.md). A recipe is
+ * all that an adaptor needs for that: the op and its arguments, tensors among them as descriptions,
+ * so that no tensor lives longer for it. A tensor's number is its alone; addresses are used again.
+ *
+ * replay: runs the recipes in order. What an earlier one has made is read from the replay's own
+ * memory, all else at its address. In the end it gives each tensor that was written, as it is then;
+ * `bytes` have to last until `give` returns. Not 0: an op failed. Meanwhile the calling thread
+ * tells no op, and what it allocates is outside the plan. It is called by a thread that trains, or
+ * by one of Sentinel's own, by two at the same time perhaps, and never from within an op that
+ * computes.
+ * drop: the core needs the recipe no more. From any thread, and under no lock of the core. */
+typedef void (*sentinel_give)(void* context, uint64_t number, const void* bytes, size_t size);
+struct sentinel_replayer {
+  int (*replay)(void* const* recipes, size_t count, sentinel_give give, void* context);
+  void (*drop)(void* recipe);
+};
+/* It stays valid. Best before sentinel_attach(), which refuses a stored plan that replays ops where
+ * nobody can; at the latest before the first step. */
+SENTINEL_API void sentinel_replay_with(const struct sentinel_replayer* replayer);
+/* 1: the plan replays the calling thread's op. After sentinel_op_start(). */
+SENTINEL_API int sentinel_op_wants_recipe(void);
+/* Of the living tensor that begins there; 0: none of ours. */
+SENTINEL_API uint64_t sentinel_tensor_number(const void* storage);
+/* Once the op has computed, before sentinel_op_end(): the tensors it read, those that it made and
+ * those that it updated in place. The core owns the recipe from now on, whatever it does with it.
+ * With a number of 0 among what it read or wrote the recipe is dropped. */
+SENTINEL_API void sentinel_op_recipe(void* recipe, const uint64_t* read, size_t reads,
+                                     const uint64_t* written, size_t writes);
 
 /* A layer begins. `name` is copied. */
 SENTINEL_API void sentinel_layer_start(const char* name, int phase);

@@ -38,7 +38,8 @@ struct MoveOptions {
   std::size_t depth = 0;
   ChecksumLevel checksums = ChecksumLevel::off;
   std::uint64_t rated_tb = 0;
-  std::string inject;  // a fault, of the tests
+  std::string inject;      // a fault, of the tests
+  bool recompute = false;  // plans may replay ops
 };
 
 // How accesses to pages are counted.

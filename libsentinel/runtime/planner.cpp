@@ -77,9 +77,9 @@ Planner::Outcome Planner::decide(const Profile& profile) {
   const PlanOptions plan_options{.fast_bytes = limit_.for_plan(profile),
                                  .pool_frames = static_cast<std::uint32_t>(options_.moves.depth),
                                  .threads = thread_count(),
-                                 .recompute = false,  // the engine executes moves only,
+                                 .recompute = can_replay() && options_.moves.recompute,
                                  .judge = sim::judge(),
-                                 .parts = false,      // and whole tensors;
+                                 .parts = false,      // the engine moves whole tensors,
                                  .copies = false,     // written when they leave
                                  .in_place = false};  // Case 3 is tried in real steps
   require_workable(plan_options.fast_bytes, options_, profile, machine_, planned);
@@ -102,7 +102,7 @@ Planner::Outcome Planner::page(PagedPolicy& policy, const Profile& profile) cons
 }
 
 void Planner::require_valid(const Plan& plan, const Profile& profile) const {
-  require_live(plan, options_);
+  require_live(plan, options_, can_replay());
   tell_large_ops(plan);
   if (const auto wrong = plan::verify(plan, profile); !wrong.empty())
     throw Error(fmt::format("the plan is not valid ({} objections), for one: {}", wrong.size(),

@@ -11,6 +11,7 @@
 #include "options/options.h"
 #include "runtime/limit/fast_limit.h"
 #include "runtime/limit/voice.h"
+#include "runtime/replay/remaking.h"
 #include "sentinel/machine.h"
 #include "sentinel/paging.h"
 #include "sentinel/plan.h"
@@ -37,6 +38,8 @@ class Planner {
     std::uint64_t fast_bytes = 0;  // that it is for
   };
   Outcome decide(const Profile&);
+  // Plans that replay ops are refused where this cannot.
+  void replay_with(const Remaking& remaking) { remaking_ = &remaking; }
   // A plan that this machine cannot execute, or that does not fit its profile, is refused. Holds
   // for what is decided.
   void require_valid(const Plan&, const Profile&) const;
@@ -45,12 +48,14 @@ class Planner {
   Machine machine() const;
   Outcome page(PagedPolicy&, const Profile&) const;
   void tell_large_ops(const Plan&) const;
+  bool can_replay() const { return remaking_ != nullptr && remaking_->possible(); }
 
   const SessionOptions& options_;
   const Engine& engine_;
   const FastLimit& limit_;
   const Voice& voice_;
   Machine machine_;
+  const Remaking* remaking_ = nullptr;
 };
 
 }  // namespace sentinel

@@ -30,6 +30,10 @@ std::shared_ptr<gpu::Driver> driver_of(const SessionOptions& options) {
   return driver;
 }
 
+std::string of_engine(const std::string& inject) {
+  return Spoiling::is_of_replays(inject) ? "" : inject;
+}
+
 std::unique_ptr<Engine> make_engine(const SessionOptions& options, gpu::Driver* driver) {
   if (options.gpu.memory == kPageable)
     return std::make_unique<gpu::PageableEngine>(*driver, options.tiers.arena_bytes);
@@ -60,21 +64,23 @@ std::unique_ptr<Engine> make_engine(const SessionOptions& options, gpu::Driver* 
                                                    .io = parse_io_backend(options.moves.io),
                                                    .use_move = options.moves.move != "copy",
                                                    .depth = options.moves.depth,
-                                                   .inject = options.moves.inject,
+                                                   .inject = of_engine(options.moves.inject),
                                                    .checksums = options.moves.checksums,
                                                    .arena_bytes = options.tiers.arena_bytes});
 }
 
 }  // namespace
 
-Session::Session(SessionOptions options, std::string framework, OpOrder order)
+Session::Session(SessionOptions options, std::string framework, OpOrder order,
+                 const sentinel_replayer* replayer)
     : options_(with_gpu_memory(with_fitting_arena(std::move(options)), known_machine)),
       voice_(options_.quiet),
       driver_(driver_of(options_)),
       order_(order),
       engine_(make_engine(options_, driver_.get())),
       others_(options_, *engine_, voice_),
-      training_(options_, std::move(framework), order, *engine_, driver_.get(), voice_) {
+      training_(options_, std::move(framework), order, *engine_, driver_.get(), voice_),
+      remaking_(*engine_, training_.space(), lock_, order, options_.moves.inject) {
   this_thread().trains = true;
   if (driver_)
     options_.tiers.granule_bytes = engine_->granule();  // what the device has them made of
@@ -82,7 +88,8 @@ Session::Session(SessionOptions options, std::string framework, OpOrder order)
     throw Error("on a GPU nothing can be had without its ops: SENTINEL_MODE=arena is not for it");
   if (!options_.rank_note.empty()) voice_.say(options_.rank_note);
   if (const auto text = told_of_arena(options_); !text.empty()) voice_.say(text);
-  training_.begin(driver_.get());
+  if (replayer != nullptr) remaking_.use(*replayer);
+  training_.begin(driver_.get(), remaking_);
 }
 
 // Never destroyed: a thread frees tensors while it takes down what is its own.
@@ -115,7 +122,7 @@ void Session::model(const char* name, std::size_t batch) noexcept {
 
 void Session::unsupported(const char* what) noexcept {
   if (in_child_) return;
-  const Guard guard(lock_);
+  const auto guard = remaking_.all_there();
   training_.give_up(fmt::format(
       "{} is not supported yet; training goes on unmanaged, with all of its memory", what));
 }
@@ -131,8 +138,9 @@ void Session::program_ends() noexcept {
 void Session::finish(const char* reason) noexcept {
   if (in_child_) return;
   try {
-    const Guard guard(lock_);
+    const auto guard = remaking_.all_there();
     if (std::exchange(finished_, true)) return;
+    remaking_.settle(true);
     training_.finish(reason);
   } catch (const std::exception& error) {
     voice_.say(in_words(error));
@@ -141,7 +149,8 @@ void Session::finish(const char* reason) noexcept {
 
 void Session::before_fork() noexcept {
   if (in_child_) return engine_->before_fork();
-  lock_.lock();
+  remaking_.settle(true);
+  remaking_.all_there().release();  // and the lock is held
   static bool warned = false;
   if (options_.gpu.device && options_.moves.io == kCuFile && !std::exchange(warned, true))
     voice_.say(
@@ -158,6 +167,7 @@ void Session::after_fork_in_parent() noexcept {
   engine_->after_fork_in_parent();
   if (in_child_) return;
   others_.after_fork_in_parent();
+  remaking_.settle(finished_);
   lock_.unlock();
 }
 
@@ -191,7 +201,7 @@ void Session::trains_unmanaged() noexcept {
 void Session::step_end() noexcept {
   if (in_child_) return trains_unmanaged();
   try {
-    const Guard guard(lock_);
+    const auto guard = remaking_.all_there();
     marks_steps_ = true;
     end_step();
   } catch (const std::exception& error) {
@@ -202,7 +212,7 @@ void Session::step_end() noexcept {
 bool Session::step_found() noexcept {
   if (in_child_) return false;
   try {
-    const Guard guard(lock_);
+    const auto guard = remaking_.all_there();
     if (!marks_steps_) end_step();
     return !marks_steps_;
   } catch (const std::exception& error) {
@@ -211,12 +221,12 @@ bool Session::step_found() noexcept {
 }
 
 int Session::start_profile() {
-  const Guard guard(lock_);
+  const auto guard = remaking_.all_there();
   return training_.start_profile();
 }
 
 int Session::end_profile() {
-  const Guard guard(lock_);
+  const auto guard = remaking_.all_there();
   return training_.end_profile();
 }
 

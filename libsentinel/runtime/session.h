@@ -21,14 +21,16 @@
 #include "options/options.h"
 #include "runtime/limit/voice.h"
 #include "runtime/other_devices.h"
+#include "runtime/replay/remaking.h"
 #include "runtime/training.h"
 
 namespace sentinel {
 
 class Session {
  public:
-  // Throws Error where the options cannot be met.
-  Session(SessionOptions options, std::string framework, OpOrder order);
+  // Throws Error where the options cannot be met. `replayer`: the adaptor's, if it can replay ops.
+  Session(SessionOptions options, std::string framework, OpOrder order,
+          const sentinel_replayer* replayer = nullptr);
 
   void* allocate(std::size_t bytes) noexcept;  // null: why_full() says it
   std::string why_full(std::size_t bytes);
@@ -39,7 +41,8 @@ class Session {
   OtherDevices& others() { return others_; }
 
   bool wants_tensors() const {
-    return wants_ops() && (training_.recording().wants_tensors() || !engine_->guarded());
+    return wants_ops() &&
+           (training_.recording().wants_tensors() || !engine_->guarded() || remaking_.follows());
   }
   // False: ops need not be told (profiling/stillness.h). Becomes true at any time.
   bool wants_ops() const { return training_.recording().stillness().wants_ops(); }
@@ -60,6 +63,11 @@ class Session {
   std::uint64_t device_budget();            // as far as it is known now
   bool device_has_room(std::size_t bytes);  // beside all tensors, whatever the budget
   void op_end() noexcept;
+  // Of the running op, whether its recipe is wanted; and that recipe.
+  bool wants_recipe() noexcept;
+  std::uint64_t tensor_number(const void* storage) noexcept;  // 0: none of ours
+  void recipe(void* recipe, Replays::Numbers read, Replays::Numbers written) noexcept;
+  Remaking& remaking() { return remaking_; }
   void step_end() noexcept;
   bool step_found() noexcept;  // false: steps are marked, and this is none
 
@@ -91,12 +99,17 @@ class Session {
     std::uint64_t step = 0;  // the training's when the op began
     DeviceLane::Op lane;
     PlanFollower::Op plan;
+    Remaking::Op remaking;
     StepRecorder::Op op = StepRecorder::kPreludeOp;
   };
 
   // session.cpp
   static Worker& this_thread();
-  static bool trains(const Worker& worker) { return worker.in_op || worker.trains; }
+  static bool trains(const Worker& worker) {
+    return (worker.in_op || worker.trains) && !Remaking::replays_here();
+  }
+  // A forked child's thread, or one that replays: what it does is told to nobody.
+  bool is_apart() const { return in_child_ || Remaking::replays_here(); }
   void before_first_op(Worker&);
   void end_step();
   void trains_unmanaged() noexcept;
@@ -106,6 +119,8 @@ class Session {
   void need(Worker&, LiveTensor*, const void* storage, std::size_t bytes);
   void overwrite(LiveTensor&);
   void complete(Worker&);
+  void begin_replays(Worker&, const char* name, Guard&);
+  void discard(Worker&);
 
   // session_memory.cpp
   bool may_follow();
@@ -121,7 +136,8 @@ class Session {
   Training training_;
   bool in_child_ = false, finished_ = false;
   bool tells_of_child_ = true;  // at its first step
-  bool marks_steps_ = false;  // the program, or its optimizer
+  bool marks_steps_ = false;    // the program, or its optimizer
+  Remaking remaking_;
 };
 
 }  // namespace sentinel

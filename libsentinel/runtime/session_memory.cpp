@@ -113,16 +113,19 @@ void Session::release(void* address) noexcept {
   if (in_child_) return;
   const Guard guard(lock_);
   auto* tensor = training_.space().find(address);
-  if (tensor == nullptr) {
+  const auto twice = [this] {
     voice_.say(
         "a pointer was freed that is no live tensor; the program is at fault, or freed it twice");
     abort();
-  }
+  };
+  if (tensor == nullptr) twice();
+  if (remaking_.orphan(*tensor)) twice();
   training_.lane().freed(*tensor);
   if (training_.counting().active()) training_.counting().disarm(*tensor);
   if (training_.recording().on() && tensor->record != StepRecorder::kNone)
     training_.recording().recorder().freed(tensor->record);
   if (auto& worker = this_thread(); trains(worker)) training_.follower().died(worker.plan, *tensor);
+  if (remaking_.dies(*tensor)) return;  // a chain still reads it
   training_.space().release(reinterpret_cast<std::uintptr_t>(address));
 }
 

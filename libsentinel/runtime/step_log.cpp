@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/units.h"
 #include "sentinel/error.h"
@@ -30,6 +31,11 @@ void StepLog::step_ended(const char* phase, const PlanFollower::Accesses& access
   auto& row = summary_.step_ended(phase, counters);
   row.accesses = accesses.all;
   row.fast_accesses = accesses.fast;
+  const auto before = std::exchange(replays_, remaking_->counters());
+  row.replays = replays_.replays - before.replays;
+  row.replayed_bytes = replays_.replayed_bytes - before.replayed_bytes;
+  row.discarded_bytes = replays_.discarded_bytes - before.discarded_bytes;
+  row.replay_ms = (replays_.us - before.us) / 1e3;
   watch(row, steady);
   if (options_.counting.inspect)
     row.nodes = bytes_by_node(engine_.arena(), engine_.arena() + engine_.arena_bytes());

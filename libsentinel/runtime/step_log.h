@@ -15,6 +15,7 @@
 #include "runtime/limit/voice.h"
 #include "runtime/limit/watch.h"
 #include "runtime/plan_follower.h"
+#include "runtime/replay/remaking.h"
 
 namespace sentinel {
 
@@ -25,6 +26,7 @@ class StepLog {
 
   // A step has ended, of that phase (StepRow::phase); steady: of the last state.
   void step_ended(const char* phase, const PlanFollower::Accesses&, bool steady);
+  void tells_of(const Remaking& remaking) { remaking_ = &remaking; }
   void watch_birth(std::uintptr_t end);
   void stop_watching() { watch_.reset(); }
   Tally& tally() { return tally_; }  // of the command's trainings
@@ -42,6 +44,8 @@ class StepLog {
   AddressTable& table_;
   Summary& summary_;
   const Voice& voice_;
+  const Remaking* remaking_ = nullptr;
+  ReplayCounters replays_;  // until the last step
   Tally tally_ = Tally::found();
   double told_us_ = now_us();        // when the last line of progress was said
   std::uint32_t planned_steps_ = 0;  // that have ended

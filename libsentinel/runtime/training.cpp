@@ -51,7 +51,9 @@ Training::Training(const SessionOptions& options, std::string framework, OpOrder
     counting_.refuse("counting a GPU's accesses page by page was not asked for");
 }
 
-void Training::begin(gpu::Driver* driver) {
+void Training::begin(gpu::Driver* driver, const Remaking& remaking) {
+  planner_.replay_with(remaking);
+  log_.tells_of(remaking);
   name_tiers(summary_, options_);
   log_.tally().end_with_command();
   if (options_.mode == Mode::run) {

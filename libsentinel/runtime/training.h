@@ -25,6 +25,7 @@
 #include "runtime/profiling/counting.h"
 #include "runtime/profiling/recording.h"
 #include "runtime/profiling/step_profile.h"
+#include "runtime/replay/remaking.h"
 #include "runtime/step/space.h"
 #include "runtime/step_log.h"
 #include "runtime/step_phases.h"
@@ -49,8 +50,8 @@ class Training {
   StepLog& log() { return log_; }
   std::uint64_t begun() const { return begun_; }  // steps, as far as threads are concerned
 
-  void begin(gpu::Driver*);  // the first step
-  void end_step();           // and the next begins
+  void begin(gpu::Driver*, const Remaking&);  // the first step
+  void end_step();                            // and the next begins
   // On request of the program, in the place of the automatic choice of a step. Negative errno.
   int start_profile();
   int end_profile();

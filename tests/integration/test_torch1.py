@@ -2,8 +2,6 @@
 the GPU's way in it are in test_bit_identity.py and gpu/test_torch_gpu.py."""
 import pytest
 
-import training
-
 SCRIPT, *FLAGS = "resnet_cifar.py", "--depth", "20", "--batch", "160", "--steps", "7"
 
 
@@ -22,13 +20,9 @@ def test_an_adaptor_is_built_on_demand_once(python, sentinel, empty_cache):
 
 
 @pytest.mark.parametrize("fast", [None, "20%"])
-def test_bit_identity(torch1, fast, plain, under, expect_same):
-    first = plain(SCRIPT, *FLAGS, interpreter=torch1)
-    difference = training.compare(first, plain(SCRIPT, *FLAGS, interpreter=torch1, again=True))
-    if difference:
-        pytest.skip(f"not comparable: two plain runs differ ({difference.strip()})")
+def test_bit_identity(torch1, fast, under, expect_plain):
     outcome = under(fast, SCRIPT, *FLAGS, interpreter=torch1)
-    expect_same(first, outcome)
+    expect_plain(outcome, SCRIPT, *FLAGS, interpreter=torch1)
     assert "building the adaptor" not in outcome.err  # the build makes that of the PyTorch that it finds
     assert outcome.phases()[5:] == ["steady"] * 2
     if fast:

@@ -25,6 +25,7 @@ import torch.nn.functional as F
 from torch.utils.data import DataLoader, Dataset
 
 import corpus
+import eager
 
 # ---------------------------------------------------------------- options
 
@@ -77,7 +78,8 @@ def begin(args):
     """Threads, seeds, deterministic operators."""
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    eager.without_compiler()
+    eager.be_deterministic()
     if hasattr(torch.utils, "deterministic"):
         # PyTorch 2 would else write NaN into every new tensor: nothing here reads
         # uninitialized memory, and the fills would be most of the memory traffic.

@@ -107,6 +107,11 @@ Json json_of(const StepRow& row) {
             {"demoted_bytes", row.demoted_bytes},
             {"stall_ms", row.stall_ms}};
   if (row.checksum_ms > 0) json["checksum_ms"] = row.checksum_ms;
+  if (row.discarded_bytes != 0 || row.replays != 0)
+    json.update({{"replays", row.replays},
+                 {"replayed_bytes", row.replayed_bytes},
+                 {"discarded_bytes", row.discarded_bytes},
+                 {"replay_ms", row.replay_ms}});
   if (row.reading.bytes != 0) json["reading"] = json_of(row.reading);
   if (row.writing.bytes != 0) json["writing"] = json_of(row.writing);
   if (row.accesses > 0) json["fast_access_share"] = row.fast_accesses / row.accesses;

@@ -29,6 +29,6 @@ void require_counting(const SessionOptions&, gpu::Driver* driver = nullptr);
 void require_policy(const SessionOptions&);
 
 // A plan for this engine's granule.
-void require_live(const Plan&, const SessionOptions&);
+void require_live(const Plan&, const SessionOptions&, bool replays);
 
 }  // namespace sentinel

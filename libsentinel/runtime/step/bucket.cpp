@@ -76,6 +76,8 @@ Bucket::Bucket(Profile profile, Plan plan, OpOrder order, Space& space, std::opt
       awaited_[move.deadline.index()].push_back(move.tensor);
   const auto phases = in_phases(profile_, plan_.granule_bytes);
   for (const auto op : plan_.streamed_ops) streams_[op.index()] = !phases[op.index()];
+  if (!plan_.recomputations.empty()) replayed_.resize(profile_.ops.size());
+  for (const auto& replay : plan_.recomputations) replayed_[replay.op.index()] = true;
   left_ = plan::left_behind(profile_);
   away_ = plan::absent_at_start(plan_, profile_);
   std::vector<bool> away(profile_.tensors.size());
@@ -114,6 +116,14 @@ void Bucket::bind(Space& space) {
 void Bucket::begin_step() {
   matcher_.begin_step();
   controller_ = walk(plan_);
+}
+
+std::vector<TensorId> Bucket::remade_before(OpId op) const {
+  std::vector<TensorId> kept;
+  for (const auto& replay :
+       std::ranges::equal_range(plan_.recomputations, op, {}, &Recompute::before))
+    kept.insert(kept.end(), replay.keep.begin(), replay.keep.end());
+  return kept;
 }
 
 void Bucket::take_over(Space& space) const {

@@ -61,6 +61,10 @@ class Bucket {
   Trials& trials() { return trials_; }
   const Trials& trials() const { return trials_; }
   bool moves_anything() const { return !plan_.moves.empty(); }
+  // The plan replays ops: this one / none / before this op, to keep these tensors of theirs.
+  bool replays(OpId op) const { return !replayed_.empty() && replayed_[op.index()]; }
+  bool replays_ops() const { return !replayed_.empty(); }
+  std::vector<TensorId> remade_before(OpId op) const;
   Growth& growth() { return growth_; }
 
  private:
@@ -72,7 +76,7 @@ class Bucket {
   std::vector<std::uintptr_t> persistent_;             // per tensor: its address, 0 for others
   std::vector<std::vector<TensorId>> awaited_, used_;  // per op
   std::vector<TensorId> away_, here_;
-  std::vector<bool> streams_;  // per op
+  std::vector<bool> streams_, replayed_;  // per op; the latter empty where none is
   std::vector<plan::Left> left_;
   std::vector<std::vector<Accesses>> accesses_;  // per op
   Borders borders_;

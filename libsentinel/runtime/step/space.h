@@ -59,6 +59,7 @@ class Space {
   }
   AddressTable& table() { return table_; }
   std::uint64_t live_bytes() const { return live_bytes_; }
+  std::uint64_t births() const { return births_; }
   bool out_of_addresses() const { return out_of_addresses_; }  // why the last one was refused
   std::uint64_t most_live_bytes() const { return most_live_bytes_; }
   void reset_most_live_bytes() { most_live_bytes_ = live_bytes_; }

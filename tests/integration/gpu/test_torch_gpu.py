@@ -9,19 +9,21 @@ import subprocess
 import pytest
 
 import training
+from compiled_once import once
 from gpu_stand_ins import write_triton
+from torch_libraries import torch_of
 
 TRAINING = pathlib.Path(__file__).resolve().parents[1] / "scripts" / "gpu_training.py"
 LAUNCHES = TRAINING.with_name("gpu_launches.py")
 BUILD = """
 import os, sys, torch
-home, folder = sys.argv[1:]
+home, made = sys.argv[1:]
 sys.path.insert(0, os.path.join(home, "python"))
 from sentinel import _torch
 build = _torch._build_for(torch)
 arguments = build.arguments
 build.arguments = lambda source: ["-DSENTINEL_TORCH_FAKE_GPU", *arguments(source)]
-print(build.build(home, folder))
+build._compile(home, made)
 """
 
 
@@ -29,10 +31,16 @@ def device_of(interpreter, build, folder):
     """The environment in which a program trains in the fake device's memory."""
     home = build / "lib" / "sentinel"
     place = dict(SENTINEL_FRAMEWORK="none", XDG_CACHE_HOME=str(folder))
-    made = subprocess.run([interpreter, "-c", BUILD, home, folder], env={**os.environ, **place}, capture_output=True,
-                          text=True)
-    assert made.returncode == 0, made.stderr
-    return dict(place, ADAPTOR=made.stdout.strip(), PLACE=str(home / "python"), SENTINEL_MODE="run",
+
+    def compile_it(path):
+        made = subprocess.run([interpreter, "-c", BUILD, home, path], env={**os.environ, **place}, capture_output=True,
+                              text=True)
+        assert made.returncode == 0, made.stderr
+
+    sources = [file for file in sorted((home / "source").glob("**/*")) if file.is_file()]
+    ways = [home / "python" / "sentinel" / name for name in ("_attach.py", "_torch.py")]
+    adaptor = once("fake_gpu.so", [BUILD, str(build), torch_of(interpreter), *ways, *sources], compile_it)
+    return dict(place, ADAPTOR=str(adaptor), PLACE=str(home / "python"), SENTINEL_MODE="run",
                 SENTINEL_LIBRARY=str(build / "lib" / "libsentinel.so"), SENTINEL_TIERS="fast=gpu0,slow=host",
                 SENTINEL_CUDA=str(build / "lib" / "libsentinel_fake_cuda.so"), SENTINEL_FAKE_CUDA_BYTES=str(512 << 20))
 

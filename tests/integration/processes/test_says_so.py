@@ -50,7 +50,8 @@ def test_strict_with_what_is_not_supported(sentinel, python, tmp_path):
     script = tmp_path / "gives_up.py"
     script.write_text(f"import ctypes, os, runpy, sys, torch\n"
                       "ctypes.CDLL(os.environ['SENTINEL_LIBRARY']).sentinel_unsupported(b'this')\n"
-                      f"sys.argv = ['', '7']; runpy.run_path({str(CASES / 'few_steps.py')!r})\n")
+                      f"sys.argv = ['', '7']; sys.path.append({str(CASES)!r})\n"
+                      f"runpy.run_path({str(CASES / 'few_steps.py')!r})\n")
     for strict, status in (((), 0), (("--strict",), OWN_FAILURE)):
         outcome = sentinel("run", "--fast", "64M", *strict, "--", python, script)
         assert outcome.status == status and "this is not supported yet" in outcome.err

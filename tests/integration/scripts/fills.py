@@ -6,6 +6,8 @@ import hashlib
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import eager
+
 
 class Refusal(TorchDispatchMode):
     """Nothing may be written under it."""
@@ -22,6 +24,7 @@ def refused(call):
 
 
 def main():
+    eager.without_compiler()
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=8)
     args = parser.parse_args()

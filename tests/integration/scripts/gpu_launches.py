@@ -12,6 +12,7 @@ import types
 import numpy
 import torch
 
+import eager
 import gpu_training
 
 WIDTH, BATCH, DEPTH, STEPS = 512, 1024, 16, 8
@@ -125,6 +126,7 @@ class Net(torch.nn.Module):
 
 
 def main():
+    eager.without_compiler()
     parser = argparse.ArgumentParser()
     parser.add_argument("way", choices=WAYS)
     way = parser.parse_args().way

@@ -16,6 +16,8 @@ import weakref
 import numpy
 import torch
 
+import eager
+
 STEPS = 7
 
 
@@ -295,6 +297,8 @@ def main():
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--layers", type=int, default=4)
     args = parser.parse_args()
+    if args.case != "ddp":
+        eager.without_compiler()
     torch.manual_seed(1)
     with tempfile.TemporaryDirectory() as folder:
         model = Net(args.width, args.layers)

@@ -9,6 +9,8 @@ import time
 
 import torch
 
+import eager
+
 
 def end(how):
     if how == "abort":
@@ -30,6 +32,7 @@ def end(how):
 
 
 def main():
+    eager.without_compiler()
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=7)
     parser.add_argument("--width", type=int, default=256)

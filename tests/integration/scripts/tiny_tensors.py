@@ -6,6 +6,9 @@ import sys
 
 import torch
 
+import eager
+
+eager.without_compiler()
 torch.manual_seed(8)
 torch.set_num_threads(1)
 tiny = [torch.nn.Parameter(torch.randn(3 + i % 5)) for i in range(int(sys.argv[1]))]

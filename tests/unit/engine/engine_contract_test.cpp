@@ -36,7 +36,17 @@ struct KernelNodes {
 };
 
 using Engines = ::testing::Types<Frames, FakeNodesOf<4096>, FakeNodesOf<kGranule>, KernelNodes>;
-INSTANTIATE_TYPED_TEST_SUITE_P(All, EngineContract, Engines);
+
+struct Names {
+  template <class Made>
+  static std::string GetName(int) {
+    if (std::is_same_v<Made, Frames>) return "Frames";
+    return std::is_same_v<Made, KernelNodes>         ? "Kernel4K"
+           : std::is_same_v<Made, FakeNodesOf<4096>> ? "Fake4K"
+                                                     : "Fake2M";
+  }
+};
+INSTANTIATE_TYPED_TEST_SUITE_P(All, EngineContract, Engines, Names);
 
 }  // namespace
 }  // namespace sentinel

@@ -1,6 +1,9 @@
 """Gradients of four batches are added up before the optimizer steps: a step is what lies between two of its steps."""
 import torch
 
+import eager
+
+eager.without_compiler()
 torch.manual_seed(4)
 model = torch.nn.Sequential(*[torch.nn.Linear(128, 128) for _ in range(8)])
 optimizer = torch.optim.Adam(model.parameters())

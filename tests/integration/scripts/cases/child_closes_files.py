@@ -3,6 +3,9 @@ tensors."""
 import os
 import torch
 
+import eager
+
+eager.without_compiler()
 torch.manual_seed(3)
 torch.set_num_threads(1)
 model = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(10)], torch.nn.Linear(64, 1))

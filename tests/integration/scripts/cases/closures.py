@@ -3,6 +3,9 @@ import sys
 
 import torch
 
+import eager
+
+eager.without_compiler()
 torch.manual_seed(5)
 model = torch.nn.Sequential(*[layer for _ in range(6) for layer in (torch.nn.Linear(128, 128), torch.nn.Tanh())])
 if sys.argv[1] == "lbfgs":

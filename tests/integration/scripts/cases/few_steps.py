@@ -2,6 +2,9 @@
 import sys
 import torch
 
+import eager
+
+eager.without_compiler()
 torch.manual_seed(0)
 model = torch.nn.Sequential(*[torch.nn.Linear(128, 128) for _ in range(8)])
 optimizer = torch.optim.Adam(model.parameters())

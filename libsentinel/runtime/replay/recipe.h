@@ -1,0 +1,33 @@
+// How an op's results are made once more, and what that takes: other tensors at the contents that
+// the op read, each with the recipe that makes these. So recipes hold those they may need, and the
+// adaptor's part of one goes when no tensor can need it any more.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace sentinel {
+
+using TensorNumber = std::uint64_t;  // of one birth; 0: none
+
+// Contents of a tensor: `version` ops had written it. `maker` is null where no recipe makes them.
+struct Recipe;
+struct Contents {
+  TensorNumber number = 0;
+  std::uint64_t version = 0;
+  std::shared_ptr<Recipe> maker;
+};
+
+struct Recipe {
+  void* handle = nullptr;   // the adaptor's
+  const char* op = "";      // its name
+  std::uint64_t order = 0;  // in which ops ran
+  std::vector<Contents> reads;
+  std::vector<std::pair<TensorNumber, std::uint64_t>> writes;  // with the version that it made
+};
+
+// `dropped` gets its handle once nobody holds the recipe. A long chain goes without recursion.
+std::shared_ptr<Recipe> make_recipe(std::shared_ptr<std::vector<void*>> dropped);
+
+}  // namespace sentinel

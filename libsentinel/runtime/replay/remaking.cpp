@@ -1,0 +1,300 @@
+// Runs chains without the session's lock, and keeps what is known of tensors in step with them.
+#include "runtime/replay/remaking.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/quiet_thread.h"
+#include "base/units.h"
+#include "runtime/limit/voice.h"
+#include "runtime/step/trial.h"
+#include "sentinel/error.h"
+
+namespace sentinel {
+namespace {
+
+thread_local bool replaying = false;
+
+constexpr std::uintptr_t kPage = 4096;
+
+ContentHash hash_of(const void* bytes, std::size_t size) {
+  const auto hash = XXH3_128bits(bytes, size);
+  return {hash.low64, hash.high64};
+}
+
+const void* pointer(const LiveTensor& tensor) {
+  return reinterpret_cast<const void*>(tensor.address);  // NOLINT(performance-no-int-to-ptr)
+}
+
+// What is away would come from the drive to be hashed.
+bool is_resident(const LiveTensor& tensor) {
+  const auto first = round_down(tensor.address, kPage);
+  const auto bytes = round_up(tensor.address + tensor.bytes, kPage) - first;
+  std::vector<unsigned char> pages(bytes / kPage);
+  return mincore(reinterpret_cast<void*>(first), bytes, pages.data()) == 0 &&
+         std::ranges::all_of(pages, [](unsigned char page) { return (page & 1) != 0; });
+}
+
+}  // namespace
+
+Remaking::Remaking(Engine& engine, Space& space, std::mutex& lock, OpOrder order,
+                   const std::string& inject)
+    : engine_(engine), space_(space), lock_(lock), order_(order), spoiling_(inject) {}
+
+// Where slow memory is used in place, or nothing guards, no touch could wait for a replay.
+void Remaking::use(const sentinel_replayer& replayer) {
+  const bool can =
+      order_ == OpOrder::sequence && engine_.guarded() && engine_.in_place() == nullptr;
+  if (!can || replayer_.exchange(&replayer) != nullptr) return;
+  engine_.remake_with(this);
+  quiet_thread([this] { serve_touches(); }).detach();  // as long as the process lives
+}
+
+bool Remaking::replays_here() { return replaying; }
+
+LiveTensor* Remaking::living(const LiveTensor& tensor) {
+  auto* now = space_.find(pointer(tensor));
+  return now != nullptr && now->birth == tensor.birth ? now : nullptr;
+}
+
+// ---------------------------------------------------------------- one op
+
+void Remaking::op_begins(Op& op, const char* name, bool follows) {
+  op.name = name;
+  op.lost.clear(), op.written.clear(), op.overwritten.clear(), op.discards.clear();
+  follows_ = follows;
+  if (follows) replays_.op_begins(space_.births());
+}
+
+bool Remaking::names(Op& op, const LiveTensor& tensor, bool writes, bool overwrites) {
+  const auto number = number_of(tensor);
+  if (writes && overwrites)
+    op.overwritten.push_back(tensor);
+  else if (replays_.lost(number))
+    op.lost.push_back(number);
+  if (writes) op.written.push_back(number);
+  return writes && overwrites;
+}
+
+Remaking::Guard Remaking::ready(Op& op) {
+  Guard guard(lock_);
+  const auto lost = std::exchange(op.lost, {}), written = std::exchange(op.written, {});
+  for (;;) {
+    auto wanted = lost;
+    std::ranges::copy(replays_.threatened(written), std::back_inserter(wanted));
+    remake(guard, wanted);
+    const bool busy = std::ranges::any_of(written, [&](auto each) { return replays_.busy(each); });
+    if (busy)
+      run_over_.wait(guard);
+    else if (std::ranges::none_of(lost, [&](auto each) { return replays_.lost(each); }) &&
+             replays_.threatened(written).empty())
+      break;
+  }
+  for (const auto number : written) replays_.writes(number);
+  return guard;
+}
+
+// What it named only after it ran.
+void Remaking::op_computed(Op& op) {
+  for (const auto number : std::exchange(op.written, {})) replays_.writes(number);
+}
+
+void Remaking::op_ended(Op& op) {
+  std::erase_if(op.discards, [this](const LiveTensor& tensor) { return discard(tensor); });
+  Guard guard(lock_);
+  let_go(guard, false);
+}
+
+TensorNumber Remaking::number(const LiveTensor& tensor) {
+  const auto number = number_of(tensor);
+  if (follows()) replays_.know(number, tensor.address, tensor.bytes);
+  return number;
+}
+
+void Remaking::note(void* recipe, const Op& op, Replays::Numbers read, Replays::Numbers written) {
+  static constexpr TensorNumber kNobody[] = {0};  // with which a recipe is dropped
+  if (!follows() || spoiling_.loses_this()) read = kNobody;
+  replays_.note(recipe, op.name, read, written);
+}
+
+// ---------------------------------------------------------------- contents given up
+
+// True: it is lost, or it is no more.
+bool Remaking::discard(const LiveTensor& tensor) {
+  const auto number = number_of(tensor);
+  const auto may = [&] { return !settles_ && replays_.may_lose(number); };
+  {
+    const Guard guard(lock_);
+    if (living(tensor) == nullptr || replays_.orphan(number)) return true;
+    if (!may()) return false;
+  }
+  if (!is_resident(tensor)) return false;
+  const auto hash = hash_of(pointer(tensor), tensor.bytes);
+  const Guard guard(lock_);
+  if (living(tensor) == nullptr || replays_.orphan(number)) return true;
+  if (!may()) return false;
+  const auto bytes = engine_.discard(tensor.address, tensor.bytes);
+  if (bytes == 0) return false;
+  replays_.lose(number, hash);
+  counters_.discarded_bytes += bytes;
+  return true;
+}
+
+// Orphans and recipes that nothing needs; `all`: and what is known. True: recipes went, without the
+// lock meanwhile.
+bool Remaking::let_go(Guard& guard, bool all) {
+  for (const auto address : replays_.take_unneeded()) space_.release(address);
+  if (all) replays_.forget(space_.births());
+  const auto recipes = replays_.take_dropped();
+  if (recipes.empty()) return false;
+  guard.unlock();
+  for (void* recipe : recipes) replayer_.load()->drop(recipe);
+  guard.lock();
+  return true;
+}
+
+// ---------------------------------------------------------------- contents made again
+
+void Remaking::remake(Replays::Numbers numbers) {
+  Guard guard(lock_);
+  remake(guard, {numbers.begin(), numbers.end()});
+}
+
+Remaking::Guard Remaking::all_there() {
+  Guard guard(lock_);
+  do {
+    while (replays_.any_lost() || replays_.running() != 0) {
+      const auto lost = replays_.all_lost();
+      if (lost.empty())
+        run_over_.wait(guard);
+      else
+        remake(guard, {lost.front()});
+    }
+  } while (let_go(guard, true));
+  return guard;
+}
+
+void Remaking::remake(Guard& guard, const std::vector<TensorNumber>& wanted) {
+  for (;;) {
+    std::vector<TensorNumber> targets;
+    bool waits = false;
+    for (const auto number : wanted) {
+      if (!replays_.lost(number) || std::ranges::find(targets, number) != targets.end()) continue;
+      if (replays_.busy(number))
+        waits = true;
+      else
+        targets.push_back(number);
+    }
+    if (!targets.empty())
+      run(guard, targets);
+    else if (waits)
+      run_over_.wait(guard);
+    else
+      return;
+  }
+}
+
+// As one chain if there is one: what two tensors come from is then made once.
+void Remaking::run(Guard& guard, const std::vector<TensorNumber>& targets) {
+  auto run = replays_.run_for(targets);
+  if (!run && targets.size() > 1) {
+    for (const auto number : targets) remake(guard, {number});
+    return;
+  }
+  if (!run) {
+    const auto* maker = replays_.maker_of(targets.front());
+    refuse(Error(fmt::format(
+        "a tensor of {} cannot be made again: it, or what it came from, was written too early. "
+        "Train without replays: SENTINEL_RECOMPUTE=0",
+        maker != nullptr ? maker : "an op")));
+  }
+  replays_.begin(*run);
+  guard.unlock();
+  const auto since = now_us();
+  replay(*run);
+  guard.lock();
+  counters_.us += now_us() - since;
+  counters_.replays += run->recipes.size();
+  for (const auto& target : run->targets) counters_.replayed_bytes += target.bytes;
+  replays_.end(std::move(*run));
+  run_over_.notify_all();
+}
+
+struct Remaking::Delivery {
+  Remaking& remaking;
+  const std::vector<Replays::Run::Target>& targets;
+  std::size_t given = 0;
+};
+
+void Remaking::replay(const Replays::Run& run) {
+  std::vector<void*> recipes;
+  for (const auto& recipe : run.recipes) recipes.push_back(recipe->handle);
+  if (spoiling_.drops_of_this()) recipes.erase(recipes.begin());
+  Delivery delivery{*this, run.targets};
+  replaying = true;
+  const int code = replayer_.load()->replay(recipes.data(), recipes.size(), give, &delivery);
+  replaying = false;
+  if (code == 0 && delivery.given == run.targets.size()) return;
+  refuse(Error(fmt::format("{} could not be run again, to make once more what it had made ({})",
+                           run.targets.front().op,
+                           code != 0 ? fmt::format("code {}", code) : "it made nothing")));
+}
+
+// A difference: what it read, or what it made, was written by what Sentinel does not see; or it
+// does not make the same twice.
+void Remaking::give(void* context, std::uint64_t number, const void* bytes, std::size_t size) {
+  auto& [remaking, targets, given] = *static_cast<Delivery*>(context);
+  const auto target = std::ranges::find(targets, number, &Replays::Run::Target::number);
+  if (target == targets.end()) return;
+  std::vector<unsigned char> spoiled;
+  if (remaking.spoiling_.flips_this()) {
+    const auto* begin = static_cast<const unsigned char*>(bytes);
+    spoiled.assign(begin, begin + size);
+    spoiled[size / 2] ^= 1;
+    bytes = spoiled.data();
+  }
+  if (size != target->bytes || hash_of(bytes, size) != target->hash)
+    refuse(Error(fmt::format(
+        "what {} makes differs from what it had made: something that no op names has written to "
+        "it or to what it reads, or it never makes the same twice. Train without replays: "
+        "SENTINEL_RECOMPUTE=0",
+        target->op)));
+  remaking.engine_.refill(target->address, target->bytes, bytes);
+  ++given;
+}
+
+// ---------------------------------------------------------------- touches
+
+void Remaking::touched(std::uintptr_t address) noexcept {
+  const std::lock_guard guard(touches_.lock);
+  auto& [lock, any, addresses, count] = touches_;
+  if (count < addresses.size()) addresses[count] = address;
+  count = std::min(count + 1, addresses.size() + 1);
+  any.notify_one();
+}
+
+void Remaking::serve_touches() {
+  std::vector<std::uintptr_t> touched;
+  for (;;) {
+    bool too_many = false;
+    {
+      std::unique_lock guard(touches_.lock);
+      touches_.any.wait(guard, [this] { return touches_.count != 0; });
+      too_many = touches_.count > touches_.addresses.size();
+      const auto* first = touches_.addresses.data();
+      touched.assign(first, first + std::min(touches_.count, touches_.addresses.size()));
+      touches_.count = 0;
+    }
+    Guard guard(lock_);
+    if (too_many)
+      for (const auto number : replays_.all_lost()) remake(guard, {number});
+    for (const auto address : touched)
+      if (const auto number = replays_.lost_at(address)) remake(guard, {*number});
+  }
+}
+
+}  // namespace sentinel

@@ -1,0 +1,128 @@
+// Gives tensors' contents up and makes them again: runs chains (replays.h) by the adaptor's
+// replayer, compares hashes, and refills the engine's blocks. A thread of its own serves touches of
+// lost blocks that no op named.
+//
+// Takes the session's lock itself, but where it says that the caller holds it; a chain runs without
+// it. Two threads may replay at the same time, never the same tensor: the second waits for the
+// first. What cannot be made again as it was ends the process with 125.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "alloc/address_table.h"
+#include "capture/recorder.h"
+#include "engine/engine.h"
+#include "runtime/replay/replays.h"
+#include "runtime/replay/spoiling.h"
+#include "runtime/step/space.h"
+#include "sentinel/adaptor.h"
+
+namespace sentinel {
+
+struct ReplayCounters {       // since the session began
+  std::uint64_t replays = 0;  // ops that were run again
+  std::uint64_t replayed_bytes = 0, discarded_bytes = 0;
+  double us = 0;  // in replays, all threads together
+};
+
+class Remaking final : public Remaker {
+ public:
+  using Guard = std::unique_lock<std::mutex>;
+
+  // All but the text outlive it. `lock`: the session's. `inject`: see spoiling.h.
+  Remaking(Engine&, Space&, std::mutex& lock, OpOrder, const std::string& inject);
+
+  // The adaptor can replay. Before the first step.
+  void use(const sentinel_replayer&);
+  // Whether tensors can be discarded and made again here: by this adaptor, in this engine.
+  bool possible() const { return replayer_.load() != nullptr; }
+  // The plan in use replays ops: they have to name what they use. Takes no lock.
+  bool follows() const { return follows_.load(std::memory_order_relaxed); }
+  static bool replays_here();  // the calling thread does now
+
+  // One thread's op.
+  struct Op {
+    const char* name = "";
+    std::vector<TensorNumber> lost, written;  // named since it began, or was told to run
+    std::vector<LiveTensor> overwritten;      // wholly, once it runs
+    std::vector<LiveTensor> discards;         // at its end
+  };
+
+  // --- the caller holds the lock
+  void op_begins(Op&, const char* name, bool follows);
+  // True: it is overwritten wholly, and overwrite() is called when the op runs.
+  bool names(Op&, const LiveTensor&, bool writes, bool overwrites);
+  void op_computed(Op&);
+  TensorNumber number(const LiveTensor&);
+  void note(void* recipe, const Op&, Replays::Numbers read, Replays::Numbers written);
+  // The program frees it. True: its memory is still needed, and is freed later.
+  bool dies(const LiveTensor& tensor) { return replays_.dies(number_of(tensor)); }
+  bool orphan(const LiveTensor& tensor) const { return replays_.orphan(number_of(tensor)); }
+  const ReplayCounters& counters() const { return counters_; }
+
+  // --- the caller does not
+  void settle(bool settles) { settles_ = settles; }  // nothing becomes lost until that ends
+  // Remakes what the op names and is lost, and what could not be remade once it has written.
+  // `overwrite` is called with the lock held, for each tensor that the op overwrites.
+  template <class Overwrite>
+  void op_runs(Op& op, Overwrite overwrite) {
+    if (op.lost.empty() && op.written.empty() && op.overwritten.empty()) return;
+    auto guard = ready(op);
+    for (const auto& tensor : op.overwritten)
+      if (auto* now = living(tensor)) {
+        overwrite(*now);
+        replays_.overwritten(number_of(tensor));
+      }
+    op.overwritten.clear();
+  }
+  // Discards what is due; what it cannot is left in `op.discards`. Frees orphans and recipes that
+  // nothing needs.
+  void op_ended(Op&);
+  // Those of the tensors that are lost are remade.
+  void remake(Replays::Numbers);
+  // All is remade, and nothing is known of recipes any more. The lock is held from then on.
+  Guard all_there();
+  void touched(std::uintptr_t address) noexcept override;
+
+ private:
+  struct Delivery;
+  // Addresses that were touched and not yet seen to. Where they are too many all is remade.
+  struct Touches {
+    std::mutex lock;  // for a few instructions
+    std::condition_variable any;
+    std::array<std::uintptr_t, 256> addresses;
+    std::size_t count = 0;
+  };
+  static TensorNumber number_of(const LiveTensor& tensor) { return tensor.birth + 1; }
+  LiveTensor* living(const LiveTensor&);
+  Guard ready(Op&);
+  void remake(Guard&, const std::vector<TensorNumber>&);
+  void run(Guard&, const std::vector<TensorNumber>&);
+  void replay(const Replays::Run&);
+  static void give(void* delivery, std::uint64_t number, const void* bytes, std::size_t size);
+  bool discard(const LiveTensor&);
+  bool let_go(Guard&, bool all);
+  void serve_touches();
+
+  Engine& engine_;
+  Space& space_;
+  std::mutex& lock_;
+  const OpOrder order_;
+  Spoiling spoiling_;
+  std::atomic<const sentinel_replayer*> replayer_ = nullptr;
+  std::atomic<bool> follows_ = false, settles_ = false;
+  Touches touches_;
+
+  // Guarded by the session's lock.
+  Replays replays_;
+  std::condition_variable run_over_;
+  ReplayCounters counters_;
+};
+
+}  // namespace sentinel

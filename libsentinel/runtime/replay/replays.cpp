@@ -1,0 +1,288 @@
+// Finds chains among the recipes that are held, by the versions of what they read.
+#include "runtime/replay/replays.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace sentinel {
+namespace {
+
+constexpr std::uint64_t kMeaningless = ~0ull;  // a version: contents that no op has made
+
+bool has(Replays::Numbers numbers, TensorNumber number) {
+  return std::ranges::find(numbers, number) != numbers.end();
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------- what ops do
+
+void Replays::know(TensorNumber number, std::uintptr_t address, std::uint64_t bytes) {
+  auto& known = known_[number];
+  known.address = address, known.bytes = bytes;
+}
+
+void Replays::writes(TensorNumber number) {
+  const auto found = known_.find(number);
+  if (found == known_.end() || written_.contains(number)) return;
+  auto& known = found->second;
+  written_[number] = {number, known.version, std::move(known.maker)};
+  ++known.version;
+  known.maker = nullptr;
+  find_other_inputs(number);
+}
+
+// Its contents when the running op began.
+Contents Replays::before_op(TensorNumber number, const Known& known) const {
+  const auto found = written_.find(number);
+  return found != written_.end() ? found->second : Contents{number, known.version, known.maker};
+}
+
+bool Replays::note(void* handle, const char* op, Numbers read, Numbers written) {
+  auto recipe = make_recipe(dropped_);
+  recipe->handle = handle, recipe->op = op, recipe->order = ++recipes_;
+  const bool whole = has_inputs(*recipe, read, written);
+  for (const auto number : written) {
+    if (!knows(number)) continue;
+    writes(number);
+    if (!whole) continue;
+    known_.at(number).maker = recipe;
+    recipe->writes.push_back({number, known_.at(number).version});
+  }
+  return whole;
+}
+
+// Notes what the op has read, at the contents that were there when it began. False: it read what
+// nobody knows, or what a part of the op has made that the recipe does not name.
+bool Replays::has_inputs(Recipe& recipe, Numbers read, Numbers written) const {
+  const auto reads = [&](TensorNumber number) {
+    if (std::ranges::find(recipe.reads, number, &Contents::number) == recipe.reads.end())
+      recipe.reads.push_back(before_op(number, known_.at(number)));
+  };
+  for (const auto number : written) {
+    if (!knows(number)) return false;
+    if (number <= newest_) reads(number);
+  }
+  for (const auto number : read) {
+    if (!knows(number)) return false;
+    if (number <= newest_)
+      reads(number);
+    else if (!has(written, number))
+      return false;
+  }
+  return true;
+}
+
+// ---------------------------------------------------------------- chains
+
+bool Replays::is_there(const Contents& contents, Numbers gone) const {
+  const auto found = known_.find(contents.number);
+  return found != known_.end() && !found->second.lost &&
+         found->second.version == contents.version && !has(gone, contents.number);
+}
+
+// What outlives the step and is updated by the op that also makes something else: the running mean
+// of a normalisation. The replay's update of it is thrown away.
+bool Replays::is_own_statistic(const Recipe& recipe, const Contents& contents, Numbers gone) const {
+  const auto found = known_.find(contents.number);
+  return contents.number <= before_step_ && found != known_.end() && !found->second.lost &&
+         !has(gone, contents.number) && recipe.writes.size() > 1 &&
+         std::ranges::any_of(recipe.writes,
+                             [&](const auto& write) { return write.first == contents.number; });
+}
+
+// Grows from the makers of what is wanted until each of its recipes, run in the order of the ops,
+// finds what its op has read: at its address, or in the replay's own memory.
+std::optional<Replays::Chain> Replays::chain(Numbers wanted, Numbers gone, std::size_t most) const {
+  std::map<std::uint64_t, std::shared_ptr<Recipe>> recipes;
+  for (const auto number : wanted) {
+    const auto found = known_.find(number);
+    if (found == known_.end() || !found->second.maker) return {};
+    recipes.emplace(found->second.maker->order, found->second.maker);
+  }
+  while (recipes.size() <= most) {
+    std::vector<std::shared_ptr<Recipe>> missing;
+    std::vector<TensorNumber> inputs;
+    std::unordered_map<TensorNumber, std::uint64_t> made;  // with its version
+    for (const auto& [order, recipe] : recipes) {
+      std::vector<TensorNumber> meaningless;
+      for (const auto& read : recipe->reads) {
+        const auto earlier = made.find(read.number);
+        if (earlier == made.end() ? is_there(read, gone) : earlier->second == read.version) {
+          if (earlier == made.end()) inputs.push_back(read.number);
+        } else if (read.maker && !recipes.contains(read.maker->order)) {
+          missing.push_back(read.maker);
+        } else if (earlier == made.end() && is_own_statistic(*recipe, read, gone)) {
+          inputs.push_back(read.number);
+          meaningless.push_back(read.number);
+        } else {
+          return {};
+        }
+      }
+      for (const auto& [number, version] : recipe->writes)
+        made[number] = has(meaningless, number) ? kMeaningless : version;
+    }
+    if (missing.empty()) {
+      for (const auto number : wanted)
+        if (made.at(number) != known_.at(number).version) return {};
+      Chain chain;
+      for (auto& [order, recipe] : recipes) chain.recipes.push_back(std::move(recipe));
+      std::ranges::sort(inputs);
+      inputs.erase(std::unique(inputs.begin(), inputs.end()), inputs.end());
+      chain.inputs = std::move(inputs);
+      return chain;
+    }
+    for (auto& maker : missing) recipes.emplace(maker->order, maker);
+  }
+  return {};
+}
+
+// ---------------------------------------------------------------- what is lost
+
+bool Replays::lost(TensorNumber number) const {
+  const auto found = known_.find(number);
+  return found != known_.end() && found->second.lost;
+}
+
+bool Replays::may_lose(TensorNumber number) const {
+  const auto found = known_.find(number);
+  if (found == known_.end() || running_ != 0) return false;
+  const auto& known = found->second;
+  const TensorNumber gone[] = {number};
+  return !known.lost && !known.orphan && chain(gone, gone, kMostRecipes) &&
+         threatened(gone).empty();
+}
+
+void Replays::lose(TensorNumber number, const ContentHash& hash) {
+  auto& known = known_.at(number);
+  known.lost = true;
+  known.hash = hash;
+  lost_.push_back(number);
+  const TensorNumber wanted[] = {number};
+  if (auto found = chain(wanted, {}, kMostRecipes)) known.inputs = std::move(found->inputs);
+  find_other_inputs(number);
+}
+
+void Replays::is_lost_no_more(TensorNumber number) {
+  const auto found = known_.find(number);
+  if (found == known_.end() || !std::exchange(found->second.lost, false)) return;
+  found->second.inputs.clear();
+  std::erase(lost_, number);
+}
+
+std::vector<TensorNumber> Replays::all_lost() const {
+  auto lost = lost_;
+  const auto made = [this](TensorNumber number) {
+    const auto& maker = known_.at(number).maker;
+    return maker ? maker->order : 0;
+  };
+  std::ranges::sort(lost, {}, made);
+  return lost;
+}
+
+std::optional<TensorNumber> Replays::lost_at(std::uintptr_t address) const {
+  for (const auto number : lost_)
+    if (const auto& known = known_.at(number); address - known.address < known.bytes) return number;
+  return {};
+}
+
+const char* Replays::maker_of(TensorNumber number) const {
+  const auto found = known_.find(number);
+  return found != known_.end() && found->second.maker ? found->second.maker->op : nullptr;
+}
+
+std::vector<TensorNumber> Replays::threatened(Numbers gone) const {
+  std::vector<TensorNumber> found;
+  for (const auto number : lost_) {
+    if (has(gone, number)) continue;
+    const auto& inputs = known_.at(number).inputs;
+    const bool reads = std::ranges::any_of(
+        gone, [&](auto each) { return std::ranges::binary_search(inputs, each); });
+    const TensorNumber wanted[] = {number};
+    if (reads && !chain(wanted, gone, kMostRecipes)) found.push_back(number);
+  }
+  return found;
+}
+
+// The chains that read what is no longer there go without it.
+void Replays::find_other_inputs(TensorNumber gone) {
+  for (const auto number : lost_) {
+    auto& known = known_.at(number);
+    if (!std::ranges::binary_search(known.inputs, gone)) continue;
+    const TensorNumber wanted[] = {number};
+    if (auto found = chain(wanted, {}, kMostRecipes)) known.inputs = std::move(found->inputs);
+  }
+}
+
+// ---------------------------------------------------------------- what dies
+
+bool Replays::dies(TensorNumber number) {
+  const auto found = known_.find(number);
+  if (found == known_.end()) return false;
+  const TensorNumber gone[] = {number};
+  const bool needed = busy(number) || (!found->second.lost && !threatened(gone).empty());
+  if (needed) {
+    found->second.orphan = true;
+    orphans_.push_back(number);
+    return true;
+  }
+  is_lost_no_more(number);
+  known_.erase(found);
+  find_other_inputs(number);
+  return false;
+}
+
+bool Replays::orphan(TensorNumber number) const { return has(orphans_, number); }
+
+std::vector<std::uintptr_t> Replays::take_unneeded() {
+  std::vector<std::uintptr_t> addresses;
+  for (const auto number : std::exchange(orphans_, {})) {
+    const auto address = known_.at(number).address;
+    if (!dies(number)) addresses.push_back(address);
+  }
+  return addresses;
+}
+
+// ---------------------------------------------------------------- runs
+
+std::optional<Replays::Run> Replays::run_for(Numbers targets) const {
+  auto found = chain(targets, {}, ~std::size_t{0});
+  if (!found) return {};
+  Run run{.recipes = std::move(found->recipes), .inputs = std::move(found->inputs)};
+  for (const auto number : targets) {
+    const auto& known = known_.at(number);
+    run.targets.push_back({number, known.address, known.bytes, known.hash, known.maker->op});
+  }
+  return run;
+}
+
+void Replays::begin(const Run& run) {
+  ++running_;
+  for (const auto number : run.inputs) ++known_.at(number).readers;
+  for (const auto& target : run.targets) ++known_.at(target.number).makers;
+}
+
+void Replays::end(Run run) {
+  --running_;
+  for (const auto number : run.inputs) --known_.at(number).readers;
+  for (const auto& target : run.targets) {
+    --known_.at(target.number).makers;
+    is_lost_no_more(target.number);
+  }
+}
+
+bool Replays::busy(TensorNumber number) const {
+  const auto found = known_.find(number);
+  return found != known_.end() && found->second.readers + found->second.makers != 0;
+}
+
+void Replays::forget(TensorNumber newest) {
+  known_.clear();
+  written_.clear();
+  before_step_ = newest_ = newest;
+}
+
+std::vector<void*> Replays::take_dropped() { return std::exchange(*dropped_, {}); }
+
+}  // namespace sentinel

@@ -1,0 +1,296 @@
+// Programs of byte functions, run twice: in plain memory, and in an engine where contents are given
+// up and made again at random places. Each word that an op makes is a hash of words that it reads,
+// so a wrong byte anywhere makes all that comes of it wrong.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "engine/engine.h"
+#include "runtime/replay/remaking.h"
+#include "runtime/step/space.h"
+#include "sentinel/adaptor.h"
+
+namespace sentinel::test {
+
+using Word = std::uint64_t;
+
+// What an op computes: `seed` chooses the function, `offsets` are views of what is read. The first
+// `updates` of the outputs are read as well.
+struct ByteOp {
+  struct Operand {
+    std::uint64_t number = 0;
+    Word* address = nullptr;
+    std::size_t words = 0, offset = 0;
+  };
+  std::uint64_t seed = 0;
+  std::vector<Operand> in, out;
+  std::size_t updates = 0;
+
+  static void compute(const ByteOp& op, const std::vector<const Word*>& in,
+                      const std::vector<Word*>& out) {
+    for (std::size_t o = 0; o < out.size(); ++o) {
+      const bool updates = o < op.updates;
+      for (std::size_t i = 0; i < op.out[o].words; ++i)
+        out[o][i] = ((updates ? out[o][i] : i) + op.seed + o) * 0x9e3779b97f4a7c15ull;
+      for (std::size_t n = 0; n < in.size(); ++n) {
+        const auto offset = op.in[n].offset;
+        const auto words = std::min(op.out[o].words, op.in[n].words - offset);
+        for (std::size_t i = 0; i < words; ++i) {
+          const auto word = out[o][i] ^ in[n][i + offset];
+          out[o][i] = (word ^ word >> 29) * 0xbf58476d1ce4e5b9ull;
+        }
+      }
+    }
+  }
+};
+
+// The adaptor: its recipes are ByteOps.
+struct ByteReplayer {
+  static inline std::atomic<std::int64_t> recipes = 0;  // that the core has
+
+  static int replay(void* const* handles, std::size_t count, sentinel_give give, void* context) {
+    std::map<std::uint64_t, std::vector<Word>> scratch;
+    for (std::size_t r = 0; r < count; ++r) {
+      const auto& op = *static_cast<const ByteOp*>(handles[r]);
+      std::vector<std::vector<Word>> copies;  // what an update reads is from before it
+      std::vector<const Word*> in;
+      std::vector<Word*> out;
+      for (std::size_t o = 0; o < op.out.size(); ++o) {
+        const auto& each = op.out[o];
+        auto [at, added] = scratch.try_emplace(each.number, each.words);
+        if (added && o < op.updates) std::copy_n(each.address, each.words, at->second.begin());
+      }
+      for (const auto& each : op.in) {
+        const auto at = scratch.find(each.number);
+        const auto* words = at != scratch.end() ? at->second.data() : each.address;
+        copies.emplace_back(words, words + each.words);
+      }
+      for (const auto& copy : copies) in.push_back(copy.data());
+      for (const auto& each : op.out) out.push_back(scratch.at(each.number).data());
+      ByteOp::compute(op, in, out);
+    }
+    for (const auto& [number, words] : scratch)
+      give(context, number, words.data(), words.size() * sizeof(Word));
+    return 0;
+  }
+  static void drop(void* handle) {
+    --recipes;
+    delete static_cast<ByteOp*>(handle);
+  }
+  static const sentinel_replayer& functions() {
+    static const sentinel_replayer replayer{.replay = replay, .drop = drop};
+    return replayer;
+  }
+};
+
+struct ProgramOptions {
+  std::size_t steps = 2, ops = 14, persistent = 3;
+  std::size_t least_words = 0, most_words = 0;  // of a tensor
+  bool touches = false;                         // from another thread, of what no op named
+};
+
+class ReplayedProgram {
+ public:
+  ReplayedProgram(Engine& engine, Space& space, std::mutex& lock, Remaking& remaking,
+                  const ProgramOptions& options, std::uint64_t seed)
+      : engine_(engine),
+        space_(space),
+        lock_(lock),
+        remaking_(remaking),
+        options_(options),
+        random_(seed) {}
+
+  // True: all was right.
+  bool run() {
+    for (std::size_t i = 0; i < options_.persistent; ++i) persist();
+    for (std::size_t step = 0; step < options_.steps; ++step) {
+      for (std::size_t op = 0; op < options_.ops; ++op) {
+        one_op();
+        if (chance(6)) free_one();
+        if (chance(40)) fork();
+      }
+      remaking_.all_there();
+      for (const auto& tensor : tensors_) right_ &= is_right(tensor);
+      while (tensors_.size() > options_.persistent) free(tensors_.size() - 1);
+    }
+    remaking_.all_there();
+    while (!tensors_.empty()) free(tensors_.size() - 1);
+    return right_;
+  }
+
+ private:
+  struct Tensor {
+    LiveTensor live;
+    std::vector<Word> plain;  // the same in plain memory
+    Word* words() const { return reinterpret_cast<Word*>(live.address); }
+  };
+
+  std::size_t below(std::size_t n) {
+    return std::uniform_int_distribution<std::size_t>(0, n - 1)(random_);
+  }
+  bool chance(std::size_t in) { return below(in) == 0; }
+  bool is_right(const Tensor& tensor) const {
+    return std::memcmp(tensor.words(), tensor.plain.data(), tensor.plain.size() * sizeof(Word)) ==
+           0;
+  }
+
+  Tensor make() {
+    const auto words = options_.least_words + below(options_.most_words - options_.least_words);
+    const std::lock_guard guard(lock_);
+    Tensor tensor{*space_.allocate(words * sizeof(Word), LiveTensor::kUnplanned, false), {}};
+    tensor.plain.resize(words);
+    std::memset(tensor.words(), 0, words * sizeof(Word));
+    return tensor;
+  }
+
+  void persist() {
+    auto tensor = make();
+    for (std::size_t i = 0; i < tensor.plain.size(); ++i) tensor.plain[i] = random_();
+    std::copy(tensor.plain.begin(), tensor.plain.end(), tensor.words());
+    tensors_.push_back(std::move(tensor));
+  }
+
+  // As Session::release().
+  void free(std::size_t at) {
+    const std::lock_guard guard(lock_);
+    const auto live = tensors_[at].live;
+    tensors_.erase(tensors_.begin() + static_cast<std::ptrdiff_t>(at));
+    if (!remaking_.dies(live)) space_.release(live.address);
+  }
+  void free_one() {
+    if (tensors_.size() > options_.persistent)
+      free(options_.persistent + below(tensors_.size() - options_.persistent));
+  }
+
+  void fork() {
+    remaking_.settle(true);
+    const auto guard = remaking_.all_there();
+    for (const auto& tensor : tensors_) right_ &= is_right(tensor);
+    remaking_.settle(false);
+  }
+
+  // Calls as the session makes them at an op.
+  void one_op() {
+    Remaking::Op running;
+    {
+      const std::lock_guard guard(lock_);
+      remaking_.op_begins(running, "mix", true);
+    }
+    if (chance(3)) remaking_.remake(numbers(below(tensors_.size())));  // planned
+    ByteOp op{.seed = random_()};
+    std::vector<std::size_t> read, written;
+    for (std::size_t n = 1 + below(2); n > 0; --n) read.push_back(below(tensors_.size()));
+    if (chance(3)) written.push_back(below(tensors_.size()));
+    op.updates = written.size();
+    const bool overwrites =
+        op.updates == 1 && std::ranges::find(read, written[0]) == read.end() && chance(3);
+    if (overwrites) op.updates = 0;
+    {
+      const std::lock_guard guard(lock_);
+      for (const auto at : read) remaking_.names(running, tensors_[at].live, false, false);
+      for (const auto at : written) remaking_.names(running, tensors_[at].live, true, overwrites);
+    }
+    remaking_.op_runs(
+        running, [this](LiveTensor& tensor) { engine_.overwrite(tensor.address, tensor.bytes); });
+    std::optional<std::thread> toucher;
+    bool touched_right = true;
+    const auto touched = below(tensors_.size());
+    if (options_.touches && chance(2) && std::ranges::find(written, touched) == written.end())
+      toucher.emplace([&, tensor = &tensors_[touched]] { touched_right = is_right(*tensor); });
+    const auto known = tensors_.size();
+    std::vector<Tensor> made;
+    for (std::size_t n = written.empty() ? 1 + below(2) : below(2); n > 0; --n)
+      made.push_back(make());
+    compute(op, read, written, made);
+    if (toucher) toucher->join();
+    right_ &= touched_right;
+    tensors_.insert(tensors_.end(), std::make_move_iterator(made.begin()),
+                    std::make_move_iterator(made.end()));
+    for (auto at = known; at < tensors_.size(); ++at) written.push_back(at);
+    end_op(running, op, read, written);
+  }
+
+  void compute(const ByteOp& op, const std::vector<std::size_t>& read,
+               const std::vector<std::size_t>& written, std::vector<Tensor>& made) {
+    for (const bool plain : {true, false}) {
+      ByteOp sized = op;
+      std::vector<const Word*> in;
+      std::vector<Word*> out;
+      std::vector<std::vector<Word>> copies;  // what an update reads is from before it
+      for (const auto at : read) {
+        auto& tensor = tensors_[at];
+        const auto* words = plain ? tensor.plain.data() : tensor.words();
+        copies.emplace_back(words, words + tensor.plain.size());
+        sized.in.push_back(operand(tensor, op.seed));
+      }
+      for (const auto& copy : copies) in.push_back(copy.data());
+      const auto writes = [&](Tensor& tensor) {
+        sized.out.push_back(operand(tensor, 0));
+        out.push_back(plain ? tensor.plain.data() : tensor.words());
+      };
+      for (const auto at : written) writes(tensors_[at]);
+      for (auto& tensor : made) writes(tensor);
+      ByteOp::compute(sized, in, out);
+    }
+  }
+
+  static ByteOp::Operand operand(const Tensor& tensor, std::uint64_t seed) {
+    return {.number = tensor.live.birth + 1,
+            .address = tensor.words(),
+            .words = tensor.plain.size(),
+            .offset = seed % (tensor.plain.size() / 2)};
+  }
+
+  void end_op(Remaking::Op& running, const ByteOp& op, const std::vector<std::size_t>& read,
+              const std::vector<std::size_t>& written) {
+    if (!chance(5)) {  // else nobody can describe it
+      auto* recipe = new ByteOp(op);
+      std::vector<std::uint64_t> in, out;
+      const std::lock_guard guard(lock_);
+      for (const auto at : read) {
+        recipe->in.push_back(operand(tensors_[at], op.seed));
+        in.push_back(remaking_.number(tensors_[at].live));
+      }
+      for (const auto at : written) {
+        recipe->out.push_back(operand(tensors_[at], 0));
+        out.push_back(remaking_.number(tensors_[at].live));
+      }
+      ++ByteReplayer::recipes;
+      remaking_.note(recipe, running, in, out);
+    }
+    {
+      const std::lock_guard guard(lock_);
+      for (const auto at : written) remaking_.names(running, tensors_[at].live, true, false);
+      remaking_.op_computed(running);
+    }
+    for (const auto& tensor : tensors_)
+      if (chance(3)) running.discards.push_back(tensor.live);
+    remaking_.op_ended(running);
+  }
+
+  std::vector<TensorNumber> numbers(std::size_t count) {
+    std::vector<TensorNumber> some;
+    for (; count > 0; --count) some.push_back(tensors_[below(tensors_.size())].live.birth + 1);
+    return some;
+  }
+
+  Engine& engine_;
+  Space& space_;
+  std::mutex& lock_;
+  Remaking& remaking_;
+  const ProgramOptions options_;
+  std::mt19937_64 random_;
+  std::vector<Tensor> tensors_;
+  bool right_ = true;
+};
+
+}  // namespace sentinel::test

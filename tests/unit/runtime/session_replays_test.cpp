@@ -1,0 +1,307 @@
+// A session whose plan discards tensors and has the adaptor make them again, over the seam's calls.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/units.h"
+#include "plan/check/plan_file.h"
+#include "plan/check/verify.h"
+#include "plan/step/replay.h"
+#include "runtime/session.h"
+#include "sentinel/adaptor.h"
+#include "sentinel/analysis.h"
+#include "sentinel/error.h"
+#include "sentinel/policy.h"
+#include "sim/machine_file.h"
+#include "trace/read_any.h"
+
+namespace sentinel {
+namespace {
+
+using Word = std::uint64_t;
+
+constexpr std::size_t kOps = 24, kSteps = 12;
+constexpr std::size_t kBytes = 6_MiB, kWords = kBytes / sizeof(Word);
+
+Word mixed(Word word, Word with) {
+  word = (word ^ with) * 0x9e3779b97f4a7c15ull;
+  return word ^ word >> 31;
+}
+
+// Each op hashes the words of two tensors.
+struct Hashing {
+  Word seed = 0;
+  std::uint64_t a = 0, b = 0, made = 0;
+  const Word *at_a = nullptr, *at_b = nullptr;
+
+  void compute(const Word* a, const Word* b, Word* out) const {
+    for (std::size_t i = 0; i < kWords; ++i) out[i] = mixed(a[i] + seed, b[i]);
+  }
+};
+
+Session* session = nullptr;  // never destroyed: a session lives as long as its process
+
+// Its scratch memory is the session's, as a framework's is.
+int replay(void* const* recipes, std::size_t count, sentinel_give give, void* context) {
+  std::vector<std::pair<std::uint64_t, Word*>> made;
+  for (std::size_t r = 0; r < count; ++r) {
+    const auto& op = *static_cast<const Hashing*>(recipes[r]);
+    const auto find = [&](std::uint64_t number, const Word* address) -> const Word* {
+      for (const auto& [each, words] : made)
+        if (each == number) return words;
+      return address;
+    };
+    auto* out = static_cast<Word*>(session->allocate(kBytes));
+    op.compute(find(op.a, op.at_a), find(op.b, op.at_b), out);
+    made.push_back({op.made, out});
+  }
+  for (const auto& [number, words] : made) give(context, number, words, kBytes);
+  for (const auto& [number, words] : made) session->release(words);
+  return 0;
+}
+void drop(void* recipe) { delete static_cast<Hashing*>(recipe); }
+constexpr sentinel_replayer kReplayer{.replay = replay, .drop = drop};
+
+class HashedTraining {
+ public:
+  HashedTraining() {
+    for (std::size_t op = 0; op < kOps; ++op) names_.push_back(fmt::format("op {}", op));
+    input_ = static_cast<Word*>(session->allocate(kBytes));
+    for (std::size_t i = 0; i < kWords; ++i) input_[i] = mixed(i, 1);
+  }
+
+  // Forward each op makes a tensor of the one before and the input; backward each is read again,
+  // the last one first, and the result changes the input.
+  void step(bool touches) {
+    std::vector<Word*> made;
+    for (std::size_t op = 0; op < kOps; ++op)
+      made.push_back(run(op, op == 0 ? input_ : made[op - 1], input_, Phase::forward));
+    if (touches) {  // as a hook that copies an activation, which no op names
+      std::thread([&] { result_ = mixed(result_, made[kOps / 2][kWords / 2]); }).join();
+    }
+    Word* gradient = made.back();
+    for (std::size_t op = kOps; op-- > 0;) {
+      auto* next = run(kOps - 1 - op, gradient, made[op], Phase::backward);
+      session->release(gradient);
+      gradient = next;
+      if (op != kOps - 1) session->release(made[op]);
+    }
+    session->op_start("update", Phase::optimizer, nullptr);
+    if (session->wants_tensors()) {
+      session->op_tensor(gradient, kBytes, SENTINEL_READ);
+      session->op_tensor(input_, kBytes, SENTINEL_READ | SENTINEL_WRITE);
+    }
+    session->op_run();
+    for (std::size_t i = 0; i < kWords; ++i) input_[i] = mixed(input_[i], gradient[i]);
+    session->op_end();
+    session->release(gradient);
+    session->step_end();
+  }
+
+  Word result() const {
+    Word all = result_;
+    for (std::size_t i = 0; i < kWords; ++i) all = mixed(all, input_[i]);
+    return all;
+  }
+
+ private:
+  Word* run(std::size_t op, const Word* a, const Word* b, Phase phase) {
+    Hashing hashing{.seed = op + (phase == Phase::backward ? 100 : 0), .at_a = a, .at_b = b};
+    session->op_start(phase == Phase::forward ? names_[op].c_str() : "backward", phase,
+                      names_[op].c_str());
+    if (session->wants_tensors())
+      for (const auto* each : {a, b}) session->op_tensor(each, kBytes, SENTINEL_READ);
+    const bool wanted = session->wants_recipe();
+    session->op_run();
+    auto* out = static_cast<Word*>(session->allocate(kBytes));
+    hashing.compute(a, b, out);
+    if (session->wants_tensors()) session->op_tensor(out, kBytes, SENTINEL_WRITE);
+    if (wanted) {
+      hashing.a = session->tensor_number(a), hashing.b = session->tensor_number(b);
+      hashing.made = session->tensor_number(out);
+      const std::uint64_t read[] = {hashing.a, hashing.b}, written[] = {hashing.made};
+      session->recipe(new Hashing(hashing), read, written);
+    }
+    session->op_end();
+    return out;
+  }
+
+  std::vector<std::string> names_;
+  Word* input_ = nullptr;
+  Word result_ = 0;
+};
+
+SessionOptions quiet(Mode mode) {
+  SessionOptions options = options_from_environment();
+  options.mode = mode;
+  options.machine = "a100-g10";
+  options.counting.source = "ops";
+  options.quiet = true;
+  options.tiers.arena_bytes = 16_GiB;
+  return options;
+}
+
+// In a process of its own: a session is never destroyed. 77: it could not begin.
+template <class Run>
+int apart(Run run) {
+  const auto child = fork();
+  if (child == 0) {
+    int status = 78;
+    try {
+      status = run();
+    } catch (const Error& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      status = 77;
+    }
+    _exit(status);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+class SessionReplays : public testing::Test {
+ protected:
+  std::filesystem::path file(const char* name) {
+    return std::filesystem::path(testing::TempDir()) / fmt::format("replays-{}-{}", getpid(), name);
+  }
+  void TearDown() override {
+    for (const auto& each : {profile_, plan_, summary_, result_}) std::filesystem::remove(each);
+  }
+
+  static Word train(bool touches) {
+    HashedTraining training;
+    for (std::size_t step = 0; step < kSteps; ++step) training.step(touches);
+    const auto result = training.result();
+    session->finish("the test ended");
+    return result;
+  }
+
+  // Without any limit. Answers its result, and leaves a profile.
+  bool record(bool touches) {
+    const int status = apart([&] {
+      auto options = quiet(Mode::record);
+      options.output = profile_;
+      session = new Session(std::move(options), "test", OpOrder::sequence);
+      std::ofstream(result_) << train(touches);
+      return 0;
+    });
+    return status == 0 && std::filesystem::exists(profile_);
+  }
+  int run_plan(bool touches, const std::string& inject = "") {
+    return apart([&] {
+      auto options = quiet(Mode::run);
+      options.plan = plan_;
+      options.summary = summary_;
+      options.moves.inject = inject;
+      session = new Session(std::move(options), "test", OpOrder::sequence, &kReplayer);
+      const auto result = train(touches);
+      Word expected = 0;
+      std::ifstream(result_) >> expected;
+      return result == expected ? 0 : 1;
+    });
+  }
+
+  // A policy's plan that moves, and of each tensor that it takes away and brings back, a replay in
+  // the place of both moves where that is legal.
+  void make_plan() {
+    const auto profile = read_any(profile_);
+    auto machine = sim::find_machine("a100-g10");
+    machine.granule_bytes = 2_MiB;
+    machine.exclusive = true;
+    auto policy = make_policy("sentinel");
+    auto plan = dynamic_cast<PlannedPolicy&>(*policy).plan(profile, machine,
+                                                           {.fast_bytes = 80_MiB,
+                                                            .recompute = false,
+                                                            .parts = false,
+                                                            .copies = false,
+                                                            .in_place = false});
+    plan.profile_path = std::filesystem::absolute(profile_);
+    plan = with_replays(std::move(plan), profile);
+    ASSERT_EQ(plan::verify(plan, profile), std::vector<std::string>{});
+    ASSERT_GT(plan.recomputations.size(), 3u);
+    plan::write_plan(plan_, plan);
+  }
+  static Plan with_replays(Plan plan, const Profile& profile) {
+    for (std::size_t m = 0; m < plan.moves.size(); ++m)
+      if (plan.moves[m].direction == Direction::demote)
+        if (auto changed = with_replay(plan, profile, m); plan::verify(changed, profile).empty())
+          plan = std::move(changed);
+    return plan;
+  }
+  // Move m becomes a discard, and the tensor's next promotion a replay.
+  static Plan with_replay(Plan plan, const Profile& profile, std::size_t m) {
+    auto& leaves = plan.moves[m];
+    const auto comes = std::find_if(plan.moves.begin(), plan.moves.end(), [&](const Move& move) {
+      return move.tensor == leaves.tensor && move.direction == Direction::promote &&
+             move.trigger > leaves.trigger && move.deadline >= move.trigger;
+    });
+    if (comes == plan.moves.end()) return plan;
+    const auto before = comes->deadline;
+    for (const auto& replay : plan.recomputations)
+      if (replay.before == before) return plan;
+    const auto lives = lifetimes(profile);
+    const auto available = [&](TensorId tensor) {
+      return lives[tensor.index()].persistent || lives[tensor.index()].last_op >= before;
+    };
+    const plan::Replay legal(profile);
+    auto chain = plan::replay_chain(profile, legal, leaves.tensor, before, available);
+    if (chain.empty()) return plan;
+    leaves.direction = Direction::discard;
+    leaves.deadline = leaves.trigger;
+    plan.moves.erase(comes);
+    plan.recomputations.insert(
+        std::ranges::upper_bound(plan.recomputations, before, {}, &Recompute::before),
+        chain.begin(), chain.end());
+    return plan;
+  }
+
+  std::filesystem::path profile_ = file("profile.sentinel"), plan_ = file("plan.json"),
+                        summary_ = file("summary.json"), result_ = file("result");
+};
+
+TEST_F(SessionReplays, APlansReplaysGiveTheSameBytes) {
+  for (const bool touches : {false, true}) {
+    if (!record(touches)) GTEST_SKIP() << "no session can be had here";
+    ASSERT_NO_FATAL_FAILURE(make_plan());
+    ASSERT_EQ(run_plan(touches), 0);
+    const auto written = nlohmann::json::parse(std::ifstream(summary_));
+    const auto& last = written["steps"].back();
+    EXPECT_EQ(last["phase"], "steady");
+    EXPECT_GT(last.value("replays", 0), 0);
+    EXPECT_GT(last.value("discarded_bytes", 0), 0);
+    EXPECT_GT(last.value("replayed_bytes", 0), 0);
+    EXPECT_LE(written["peak_fast_bytes"], written["fast_limit_bytes"]);
+  }
+}
+
+TEST_F(SessionReplays, AFaultStopsTheTrainingOrChangesNothing) {
+  if (!record(true)) GTEST_SKIP() << "no session can be had here";
+  ASSERT_NO_FATAL_FAILURE(make_plan());
+  EXPECT_EQ(run_plan(true, "remake:2:FLIP"), 125);
+  EXPECT_EQ(run_plan(true, "remake:2:DROP"), 125);
+  EXPECT_EQ(run_plan(true, "note:2:DROP"), 0);
+}
+
+TEST_F(SessionReplays, APlanThatReplaysIsRefusedWhereNobodyCan) {
+  if (!record(false)) GTEST_SKIP() << "no session can be had here";
+  ASSERT_NO_FATAL_FAILURE(make_plan());
+  auto options = quiet(Mode::run);
+  options.plan = plan_;
+  EXPECT_EQ(apart([&] {
+              session = new Session(std::move(options), "test", OpOrder::sequence);
+              return 0;
+            }),
+            77);
+}
+
+}  // namespace
+}  // namespace sentinel
