@@ -2,6 +2,7 @@
 #include "sim/job/residence.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace sentinel::sim {
 
@@ -26,26 +27,45 @@ StorageId Residence::of(TensorId t) const {
   return t.index() < of_.size() ? of_[t.index()] : kNone;
 }
 
+// Of what was discarded, the granules at its ends are still held.
 std::uint64_t Residence::missing(StorageId s) const {
-  return body(s).held ? 0 : holding_.missing(storage(s).tensor);
+  const TensorId tensor = storage(s).tensor;
+  if (body(s).held) return 0;
+  return holding_.missing(body(s).ends ? footprint_.whole(tensor) : footprint_.units(tensor));
 }
 
 bool Residence::hold(StorageId s) {
   if (body(s).held) return true;
+  const TensorId tensor = storage(s).tensor;
   const auto bytes = missing(s);
   if (!commons_.take(account_, bytes)) return false;
-  holding_.hold(storage(s).tensor);
+  for (plan::UnitId u : body(s).ends ? footprint_.whole(tensor) : footprint_.units(tensor))
+    holding_.hold(u);
   if (bytes != 0) ++changes_.holdings;
+  body(s).ends = false;
   return body(s).held = true;
 }
 
-void Residence::let_go(StorageId s) {
-  if (!body(s).held) return;
-  const auto bytes = holding_.sole(storage(s).tensor);
+void Residence::drop(std::span<const plan::UnitId> units) {
+  const auto before = holding_.bytes();
+  for (plan::UnitId u : units) holding_.drop(u);
+  const auto bytes = before - holding_.bytes();
   commons_.give(account_, bytes);
-  holding_.drop(storage(s).tensor);
   if (bytes != 0) ++changes_.holdings;
-  body(s).held = false;
+}
+
+void Residence::let_go(StorageId s) {
+  Body& b = body(s);
+  if (b.ends) {
+    const auto whole = footprint_.whole(storage(s).tensor);
+    const auto units = footprint_.units(storage(s).tensor);
+    const auto before = static_cast<std::size_t>(whole.data() - units.data());
+    drop(units.first(before));
+    drop(units.subspan(before + whole.size()));
+  } else if (b.held) {
+    drop(footprint_.units(storage(s).tensor));
+  }
+  b.held = b.ends = false;
 }
 
 void Residence::forget_transfer(StorageId s) {
@@ -168,8 +188,12 @@ void Residence::copy(StorageId s, std::uint32_t tier) {
 }
 
 void Residence::discard(StorageId s) {
-  if (body(s).place == Whereabouts::nowhere) return;
+  Body& b = body(s);
+  if (b.place == Whereabouts::nowhere || b.place == Whereabouts::lost) return;
+  const bool held = std::exchange(b.held, false);
+  if (held) drop(footprint_.whole(storage(s).tensor));
   destroy(s);
+  b.ends = held;
   set_place(s, Whereabouts::lost);
 }
 

@@ -77,7 +77,13 @@ class AutoPolicy final : public PlannedPolicy {
     for (std::string_view other : kOthers)
       if (uses(options, kFloor) && goes_on())
         consider([&] { return planned_by(other, profile, machine, options); });
+    // A training run's plans: replays stay only where they are a gain.
+    const bool either = options.recompute && shares_granules(machine.granule_bytes);
     PlanOptions rest = options;
+    rest.time_limit_s = seconds_left() / (either ? 2 : 1);
+    rest.recompute = options.recompute && !either;
+    if (either && goes_on()) consider([&] { return searched(profile, machine, rest); });
+    rest.recompute = options.recompute;
     rest.time_limit_s = seconds_left();
     if (goes_on()) consider([&] { return searched(profile, machine, rest); });
     if (!best) throw Error(reason);
