@@ -29,8 +29,8 @@ class Remaking {
         streamed_(ops_, false),
         must_(least(limit)) {}
 
-  Remade run(const std::vector<WantedGap>& wanted) {
-    for (const WantedGap& gap : wanted) {
+  Remade run(const std::vector<LostGap>& wanted) {
+    for (const LostGap& gap : wanted) {
       if (possible(gap))
         lost_[gap.storage].push_back({.gap = gap});
       else
@@ -50,7 +50,7 @@ class Remaking {
 
  private:
   struct Lost {
-    WantedGap gap;
+    LostGap gap;
     double us = 0;
     bool accepted = false, refused = false;
   };
@@ -69,7 +69,7 @@ class Remaking {
     return must;
   }
 
-  bool possible(const WantedGap& gap) const {
+  bool possible(const LostGap& gap) const {
     const Storage& s = basis_.storages[gap.storage];
     if (s.persistent || s.carried || !basis_.movable[gap.storage]) return false;
     if (gap.next >= ops_ || gap.next < gap.use + 2) return false;
@@ -260,7 +260,7 @@ class Remaking {
 
 }  // namespace
 
-Remade remade(const Basis& basis, std::uint64_t limit, const std::vector<WantedGap>& wanted,
+Remade remade(const Basis& basis, std::uint64_t limit, const std::vector<LostGap>& wanted,
               bool keep) {
   return Remaking(basis, limit, keep).run(wanted);
 }

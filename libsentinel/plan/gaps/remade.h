@@ -16,16 +16,16 @@
 
 namespace sentinel::plan {
 
-struct WantedGap {
+struct LostGap {
   std::uint32_t storage = 0, use = 0;
   // Where it ends: a use, or an op before which a replay makes it on its way.
   std::uint32_t next = 0;
 };
 
 struct Remade {
-  std::vector<WantedGap> gaps;        // that are made again, by storage and use
+  std::vector<LostGap> gaps;        // that are made again, by storage and use
   std::vector<double> cost;           // of each: microseconds of replays, hashes and copies
-  std::vector<WantedGap> refused;     // illegal, or without room
+  std::vector<LostGap> refused;     // illegal, or without room
   std::vector<Recompute> replays;     // as Plan::recomputations
   std::vector<Storage> storages;      // the basis', with the uses by replays
   std::vector<ReplayRead> reads;      // sorted
@@ -34,7 +34,7 @@ struct Remade {
 
 // `keep`: what a replay makes on its way and a later op reads stays from then on, for the schedule
 // to deal with; otherwise it is made once more then.
-Remade remade(const Basis&, std::uint64_t limit, const std::vector<WantedGap>&, bool keep);
+Remade remade(const Basis&, std::uint64_t limit, const std::vector<LostGap>&, bool keep);
 
 Demand demand(const Basis&, const Remade&);
 

@@ -59,7 +59,7 @@ class Scheduling {
       emit_all(plan, input, schedule(input, intervals_), 0);
       return;
     }
-    std::vector<WantedGap> wanted;
+    std::vector<LostGap> wanted;
     for (const Decision& d : decisions)
       if (d.remedy == Remedy::recompute) wanted.push_back({d.storage, d.use, d.next});
     fill_remade(plan, given, std::move(wanted), replays == Replays::made_kept);
@@ -68,11 +68,11 @@ class Scheduling {
  private:
   // Until nothing that was to be made again turns out to stay. What stays makes chains shorter, so
   // after the last round the schedule has room for them.
-  void fill_remade(Plan& plan, std::vector<GivenGap> given, std::vector<WantedGap> wanted,
+  void fill_remade(Plan& plan, std::vector<GivenGap> given, std::vector<LostGap> wanted,
                    bool keep) const {
     for (int round = 1;; ++round) {
       Remade made = remade(basis_, limit_, wanted, keep);
-      for (const WantedGap& gap : made.refused)
+      for (const LostGap& gap : made.refused)
         given.push_back({.storage = gap.storage, .use = gap.use, .in = gap.next});
       std::vector<GivenGap> all = given;
       for (std::size_t i = 0; i < made.gaps.size(); ++i)
@@ -101,15 +101,15 @@ class Scheduling {
   }
 
   void fill_moved(Plan& plan, std::vector<GivenGap> given,
-                  const std::vector<WantedGap>& wanted) const {
-    for (const WantedGap& gap : wanted)
+                  const std::vector<LostGap>& wanted) const {
+    for (const LostGap& gap : wanted)
       given.push_back({.storage = gap.storage, .use = gap.use, .in = gap.next});
     sort(given);
     const ScheduleInput input = in(basis_.storages, basis_.demand, std::move(given), {});
     emit_all(plan, input, schedule(input, intervals_), 0);
   }
 
-  GivenGap given_gap(const WantedGap& gap, double us) const {
+  GivenGap given_gap(const LostGap& gap, double us) const {
     const auto bytes = static_cast<double>(basis_.storages[gap.storage].bytes);
     const Machine& m = basis_.machine;
     const double move = bytes / rate(m, 0, 1) + bytes / rate(m, 1, 0);

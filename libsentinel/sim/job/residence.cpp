@@ -2,6 +2,7 @@
 #include "sim/job/residence.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 namespace sentinel::sim {
@@ -46,26 +47,27 @@ bool Residence::hold(StorageId s) {
   return body(s).held = true;
 }
 
-void Residence::drop(std::span<const plan::UnitId> units) {
+// All of its memory, or what a discard gives up.
+void Residence::let_go(StorageId s, bool all) {
+  Body& b = body(s);
+  if (!b.held && !b.ends) return;
+  const auto units = footprint_.units(storage(s).tensor);
+  const auto whole = footprint_.whole(storage(s).tensor);
   const auto before = holding_.bytes();
-  for (plan::UnitId u : units) holding_.drop(u);
+  const auto drop = [&](std::span<const plan::UnitId> some) {
+    for (plan::UnitId u : some) holding_.drop(u);
+  };
+  if (b.held) drop(whole);
+  if (all) {
+    const auto first = static_cast<std::size_t>(whole.data() - units.data());
+    drop(units.first(first));
+    drop(units.subspan(first + whole.size()));
+  }
   const auto bytes = before - holding_.bytes();
   commons_.give(account_, bytes);
   if (bytes != 0) ++changes_.holdings;
-}
-
-void Residence::let_go(StorageId s) {
-  Body& b = body(s);
-  if (b.ends) {
-    const auto whole = footprint_.whole(storage(s).tensor);
-    const auto units = footprint_.units(storage(s).tensor);
-    const auto before = static_cast<std::size_t>(whole.data() - units.data());
-    drop(units.first(before));
-    drop(units.subspan(before + whole.size()));
-  } else if (b.held) {
-    drop(footprint_.units(storage(s).tensor));
-  }
-  b.held = b.ends = false;
+  b.held = false;
+  b.ends = !all;
 }
 
 void Residence::forget_transfer(StorageId s) {
@@ -190,10 +192,10 @@ void Residence::copy(StorageId s, std::uint32_t tier) {
 void Residence::discard(StorageId s) {
   Body& b = body(s);
   if (b.place == Whereabouts::nowhere || b.place == Whereabouts::lost) return;
-  const bool held = std::exchange(b.held, false);
-  if (held) drop(footprint_.whole(storage(s).tensor));
+  let_go(s, false);
+  const bool ends = std::exchange(b.ends, false);
   destroy(s);
-  b.ends = held;
+  b.ends = ends;
   set_place(s, Whereabouts::lost);
 }
 

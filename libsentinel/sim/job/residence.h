@@ -96,8 +96,7 @@ class Residence {
   Body& body(StorageId s) { return bodies_[s.index()]; }
   const Body& body(StorageId s) const { return bodies_[s.index()]; }
   bool hold(StorageId);
-  void let_go(StorageId);
-  void drop(std::span<const plan::UnitId>);
+  void let_go(StorageId, bool all = true);
   void forget_copy(StorageId);
   void forget_transfer(StorageId);
   void store(StorageId, std::uint32_t tier);

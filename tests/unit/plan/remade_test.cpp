@@ -82,7 +82,7 @@ TEST(Remade, WhatIsMadeOnTheWayMayStay) {
   const Chain chain;
   const Machine machine = frames();
   const Basis basis(chain.b.profile, machine);
-  const std::vector<WantedGap> both{{basis.storage_of[chain.x.index()], 1, 5},
+  const std::vector<LostGap> both{{basis.storage_of[chain.x.index()], 1, 5},
                                     {basis.storage_of[chain.y.index()], 2, 4}};
   EXPECT_THAT(remade(basis, 100_MiB, both, false).replays,
               ElementsAre(Recompute{OpId(0), OpId(4), {}}, Recompute{OpId(1), OpId(4), {chain.y}},
@@ -98,7 +98,7 @@ TEST(Remade, RefusesWhatHasNoRoomForItsReplay) {
   const Machine machine = frames();
   const Basis basis(chain.b.profile, machine);
   // Op 4 itself uses w and y, 6 MiB; the replay reads x, 6 MiB in granules, and computes in 4.
-  const std::vector<WantedGap> y{{basis.storage_of[chain.y.index()], 2, 4}};
+  const std::vector<LostGap> y{{basis.storage_of[chain.y.index()], 2, 4}};
   EXPECT_THAT(remade(basis, 16_MiB, y, false).gaps, SizeIs(1));
   EXPECT_THAT(remade(basis, 16_MiB - 1, y, false).refused, SizeIs(1));
 }
