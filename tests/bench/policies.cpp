@@ -165,11 +165,13 @@ void ablate(const Profile& profile, const Machine& machine) {
     });
 }
 
+constexpr double kLiveSeconds = 2;  // for each plan
+
 // What a training run's planner asks for (libsentinel/runtime/planner.cpp).
 PlanOptions live_options(std::uint64_t budget, bool replays) {
   return {.fast_bytes = budget,
           .threads = 1,
-          .time_limit_s = 10,
+          .time_limit_s = kLiveSeconds,
           .recompute = replays,
           .judge = sim::judge(),
           .parts = false,
@@ -201,7 +203,7 @@ void live(const Profile& profile, const Machine& machine) {
     const std::uint64_t budget = peak_live_bytes(profile) / 100 * percent;
     const auto bound = [&](bool replays) {
       return plan::lower_bound(profile, machine,
-                               {.fast_bytes = budget, .recompute = replays, .time_limit_s = 5})
+                               {.fast_bytes = budget, .recompute = replays, .time_limit_s = 1})
                  .step_us /
              1e3;
     };

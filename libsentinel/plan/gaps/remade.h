@@ -23,9 +23,9 @@ struct LostGap {
 };
 
 struct Remade {
-  std::vector<LostGap> gaps;        // that are made again, by storage and use
+  std::vector<LostGap> gaps;          // that are made again, by storage and use
   std::vector<double> cost;           // of each: microseconds of replays, hashes and copies
-  std::vector<LostGap> refused;     // illegal, or without room
+  std::vector<LostGap> refused;       // illegal, or without room
   std::vector<Recompute> replays;     // as Plan::recomputations
   std::vector<Storage> storages;      // the basis', with the uses by replays
   std::vector<ReplayRead> reads;      // sorted

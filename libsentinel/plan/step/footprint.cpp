@@ -136,11 +136,4 @@ std::uint64_t Holding::missing(std::span<const UnitId> units) const {
   return sum;
 }
 
-std::uint64_t Holding::sole(TensorId tensor) const {
-  std::uint64_t sum = 0;
-  for (UnitId u : footprint_->units(tensor))
-    if (holders_[u.index()] == 1) sum += footprint_->bytes(u);
-  return sum;
-}
-
 }  // namespace sentinel::plan

@@ -78,7 +78,6 @@ class Holding {
   std::uint64_t bytes() const { return bytes_; }
   std::uint64_t missing(TensorId) const;  // bytes that hold() would add
   std::uint64_t missing(std::span<const UnitId>) const;
-  std::uint64_t sole(TensorId) const;  // bytes that drop() would free
 
  private:
   const Footprint* footprint_;

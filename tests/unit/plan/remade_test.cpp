@@ -6,6 +6,7 @@
 #include "plan/check/verify.h"
 #include "plan/gaps/scheduled.h"
 #include "plan/step/interval.h"
+#include "sentinel/error.h"
 #include "sentinel/policy.h"
 #include "unit/plan/profiles.h"
 
@@ -83,7 +84,7 @@ TEST(Remade, WhatIsMadeOnTheWayMayStay) {
   const Machine machine = frames();
   const Basis basis(chain.b.profile, machine);
   const std::vector<LostGap> both{{basis.storage_of[chain.x.index()], 1, 5},
-                                    {basis.storage_of[chain.y.index()], 2, 4}};
+                                  {basis.storage_of[chain.y.index()], 2, 4}};
   EXPECT_THAT(remade(basis, 100_MiB, both, false).replays,
               ElementsAre(Recompute{OpId(0), OpId(4), {}}, Recompute{OpId(1), OpId(4), {chain.y}},
                           Recompute{OpId(0), OpId(5), {chain.x}}));
@@ -225,7 +226,7 @@ TEST(ReplaysOnFrames, SayWhatTheyCostAndWhatAMoveWould) {
   EXPECT_EQ(plan.moves[0].direction, Direction::discard);
   EXPECT_THAT(plan.moves[0].reason,
               AllOf(HasSubstr("made again before op 5 (op5) by op 0 (op0), which takes"),
-                    HasSubstr("a move would take 21.0 ms")));
+                    HasSubstr("a move would take 21 ms")));
 }
 
 // Weights that are more than the budget stay where HOME rules alone.
