@@ -118,8 +118,8 @@ void describe_replays(Text& text, const Plan& plan, const Profile& profile) {
   double us = 0;
   for (const Recompute& r : plan.recomputations)
     if (r.op.index() < profile.ops.size()) us += profile.ops[r.op.index()].us;
-  line(text, "what is made again, by {} replays of {} a step", plan.recomputations.size(),
-       print_us(us));
+  line(text, "what is made again, by {} replay{} of {} a step", plan.recomputations.size(),
+       plan.recomputations.size() == 1 ? "" : "s", print_us(us));
   std::set<TensorId> again;
   for (const Recompute& r : plan.recomputations) again.insert(r.keep.begin(), r.keep.end());
   for (const Move& m : plan.moves)

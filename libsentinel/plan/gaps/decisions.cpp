@@ -15,7 +15,6 @@
 
 #include "base/clock.h"
 #include "base/units.h"
-#include "plan/gaps/remade.h"
 #include "plan/schedule/schedule.h"
 #include "plan/step/footprint.h"
 #include "plan/step/level.h"
@@ -481,7 +480,6 @@ DecidedPlan GapPlanner::plan(const std::vector<Decision>& decisions, const Pace*
     require_fit();
     fetch_early(pace);
     emit(plan);
-    give_replay_reasons(plan, profile_, machine_);
   }
   for (std::uint32_t k = 0; k < ops_; ++k)
     result.held.push_back(static_cast<std::uint64_t>(level_.at(k)));

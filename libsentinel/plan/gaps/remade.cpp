@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <ranges>
 #include <set>
 #include <string>
 #include <utility>
@@ -276,25 +277,29 @@ void give_replay_reasons(Plan& plan, const Profile& profile, const Machine& mach
   const auto name = [&](OpId op) {
     return fmt::format("op {} ({})", op.value, profile.ops[op.index()].name);
   };
+  const auto& all = plan.recomputations;
+  std::map<std::pair<TensorId, OpId>, std::size_t> kept;  // by the op before which it is back
+  for (std::size_t i = 0; i < all.size(); ++i)
+    for (TensorId t : all[i].keep) kept[{t, all[i].before}] = i;
   for (Move& m : plan.moves) {
     if (m.direction != Direction::discard) continue;
-    const auto kept = std::ranges::find_if(plan.recomputations, [&](const Recompute& r) {
-      return r.before > m.trigger && std::ranges::binary_search(r.keep, m.tensor);
-    });
-    if (kept == plan.recomputations.end()) continue;
+    const auto found = kept.upper_bound({m.tensor, m.trigger});
+    if (found == kept.end() || found->first.first != m.tensor) continue;
+    const Recompute& last = all[found->second];
     const double bytes = static_cast<double>(profile.tensors[m.tensor.index()].bytes);
     double us = remaking_us(machine, bytes);
     std::string by;
     // The replays before one op serve all that is made again there; those up to its maker count.
-    for (const Recompute& r : plan.recomputations) {
-      if (r.before != kept->before || r.op > kept->op) continue;
+    const auto [first, end] = std::ranges::equal_range(all, last.before, {}, &Recompute::before);
+    for (const Recompute& r : std::ranges::subrange(first, end)) {
+      if (r.op > last.op) continue;
       by += (by.empty() ? "" : ", ") + name(r.op);
       us += profile.ops[r.op.index()].us;
     }
     const double move =
         bytes / rate(machine, 0, 1) + bytes / rate(machine, 1, 0) + moving_us(machine, 2 * bytes);
     m.reason = fmt::format("made again before {} by {}, which takes {}; a move would take {}",
-                           name(kept->before), by, print_us(us), print_us(move));
+                           name(last.before), by, print_us(us), print_us(move));
   }
 }
 

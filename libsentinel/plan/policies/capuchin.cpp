@@ -23,6 +23,7 @@
 #include "plan/gaps/absence.h"
 #include "plan/gaps/channel.h"
 #include "plan/gaps/decisions.h"
+#include "plan/gaps/remade.h"
 #include "plan/gaps/scheduled.h"
 #include "plan/step/rates.h"
 #include "sentinel/error.h"
@@ -83,7 +84,9 @@ class Capuchin {
     if (granules_are_shared(machine_))
       return scheduled_plan("capuchin", Basis(profile_, machine_, layout_), options_, decisions(),
                             {.early = false});
-    return decided_plan("capuchin", profile_, machine_, options_, decisions()).plan;
+    Plan plan = decided_plan("capuchin", profile_, machine_, options_, decisions()).plan;
+    give_replay_reasons(plan, profile_, machine_);
+    return plan;
   }
 
   // Brings back earlier what the simulated iteration waited for. False: it waited for nothing.

@@ -21,6 +21,7 @@
 
 #include "plan/gaps/feature_maps.h"
 #include "plan/gaps/pressure.h"
+#include "plan/gaps/remade.h"
 #include "plan/gaps/scheduled.h"
 #include "plan/search/choice_seeds.h"
 #include "plan/search/cost_run.h"
@@ -79,6 +80,7 @@ class HomePlanner {
         Plan plan = made(start.model->decisions(found.choices, found.tiers)).plan;
         plan.effort = found.rounds;
         plan.predicted_step_us = found.cost.us();
+        give_replay_reasons(plan, profile_, machine_);
         return plan;
       } catch (const Error&) {
         if (margin == kMargins.back()) throw;

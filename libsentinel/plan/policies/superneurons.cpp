@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "plan/gaps/feature_maps.h"
 #include "plan/gaps/pressure.h"
+#include "plan/gaps/remade.h"
 #include "plan/gaps/scheduled.h"
 #include "plan/step/level.h"
 #include "sentinel/analysis.h"
@@ -67,7 +68,9 @@ class SuperNeuronsPlanner {
       try {
         auto rest = options_;
         rest.time_limit_s = seconds_left();
-        return decided_plan("superneurons", basis_, rest, decisions(share, all)).plan;
+        Plan plan = decided_plan("superneurons", basis_, rest, decisions(share, all)).plan;
+        give_replay_reasons(plan, basis_.profile, basis_.machine);
+        return plan;
       } catch (const Error& error) {
         if (!all) continue;
         if (seconds_left() > 0 || !options_.recompute) throw;

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "plan/check/explain.h"
 #include "plan/check/verify.h"
 #include "plan/gaps/scheduled.h"
 #include "plan/step/interval.h"
@@ -227,6 +228,10 @@ TEST(ReplaysOnFrames, SayWhatTheyCostAndWhatAMoveWould) {
   EXPECT_THAT(plan.moves[0].reason,
               AllOf(HasSubstr("made again before op 5 (op5) by op 0 (op0), which takes"),
                     HasSubstr("a move would take 21 ms")));
+  EXPECT_THAT(
+      explain(plan, chain.b.profile),
+      HasSubstr("what is made again, by 1 replay of 100 \u00b5s a step\n    5.00 MiB  #1 t1: "
+                "made again before op 5 (op5)"));
 }
 
 // Weights that are more than the budget stay where HOME rules alone.

@@ -16,6 +16,7 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "plan/gaps/remade.h"
 #include "plan/policies/auto/search.h"
 #include "plan/step/parts.h"
 #include "sentinel/analysis.h"
@@ -87,6 +88,7 @@ class AutoPolicy final : public PlannedPolicy {
     rest.time_limit_s = seconds_left();
     if (goes_on()) consider([&] { return searched(profile, machine, rest); });
     if (!best) throw Error(reason);
+    give_replay_reasons(*best, in_parts(profile, best->part_bytes), machine);
     best->policy = "auto";
     best->predicted_step_us = best_us;
     return *std::move(best);
