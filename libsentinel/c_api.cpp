@@ -174,6 +174,9 @@ void sentinel_replay_with(const sentinel_replayer* with) {
   replayer = with;
   if (current() != nullptr) current()->remaking().use(*with);
 }
+int sentinel_wants_recipes(void) {
+  return current() != nullptr && current()->remaking().follows();
+}
 int sentinel_op_wants_recipe(void) { return current() != nullptr && current()->wants_recipe(); }
 uint64_t sentinel_tensor_number(const void* storage) {
   return current() != nullptr ? current()->tensor_number(storage) : 0;

@@ -123,6 +123,8 @@ struct sentinel_replayer {
 /* It stays valid. Best before sentinel_attach(), which refuses a stored plan that replays ops where
  * nobody can; at the latest before the first step. */
 SENTINEL_API void sentinel_replay_with(const struct sentinel_replayer* replayer);
+/* 1: the plan in use replays ops, whose recipes will be wanted. */
+SENTINEL_API int sentinel_wants_recipes(void);
 /* 1: the plan replays the calling thread's op. After sentinel_op_start(). */
 SENTINEL_API int sentinel_op_wants_recipe(void);
 /* Of the living tensor that begins there; 0: none of ours. */
