@@ -11,11 +11,13 @@
 #include <ATen/record_function.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
+#include <cstdio>
 #include <exception>
 #include <memory>
 #include <optional>
-#include <string_view>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -52,7 +54,8 @@ struct Recipe {
   c10::OperatorHandle op;
   std::vector<Argument> arguments;
   bool grad_mode = true;
-  std::vector<std::uint64_t> outputs;  // by output, lists laid flat; 0: undefined, or no new storage
+  std::vector<std::uint64_t>
+      outputs;  // by output, lists laid flat; 0: undefined, or no new storage
   explicit Recipe(c10::OperatorHandle handle) : op(std::move(handle)) {}
 };
 
@@ -122,9 +125,9 @@ bool describe(const c10::IValue& value, const c10::Argument& formal, Argument& a
     return true;
   }
   argument.plain = value;
-  return value.isNone() || value.isInt() || value.isDouble() || value.isBool() || value.isString() ||
-         value.isIntList() || value.isDoubleList() || value.isBoolList() || value.isScalar() ||
-         value.isDevice();
+  return value.isNone() || value.isInt() || value.isDouble() || value.isBool() ||
+         value.isString() || value.isIntList() || value.isDoubleList() || value.isBoolList() ||
+         value.isScalar() || value.isDevice();
 }
 
 // Of the op that this thread runs.
@@ -197,9 +200,9 @@ at::Tensor tensor_of(const Described& described, Made& made) {
   if (const auto at = made.find(described.number); at != made.end())
     storage = at->second;
   else
-    storage = c10::Storage(
-        c10::Storage::use_byte_size_t(), described.bytes,
-        c10::DataPtr(const_cast<void*>(bytes), c10::Device(c10::DeviceType::CPU)));
+    storage =
+        c10::Storage(c10::Storage::use_byte_size_t(), described.bytes,
+                     c10::DataPtr(const_cast<void*>(bytes), c10::Device(c10::DeviceType::CPU)));
   auto tensor = at::detail::make_tensor<c10::TensorImpl>(
       std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), described.type);
   tensor.unsafeGetTensorImpl()->set_storage_offset(described.offset);
@@ -253,7 +256,8 @@ int replay(void* const* recipes, std::size_t count, sentinel_give give, void* co
   const at::DisableRecordFunctionGuard unseen;
   const at::AutoDispatchBelowADInplaceOrView below;
   const c10::impl::ExcludeDispatchKeyGuard plainly(
-      c10::impl::tls_local_dispatch_key_set().included_ | c10::autocast_dispatch_keyset);
+      (c10::impl::tls_local_dispatch_key_set().included_ - kDescribed) |
+      c10::autocast_dispatch_keyset);
   try {
     Made made;
     for (std::size_t i = 0; i < count; ++i)
@@ -261,7 +265,10 @@ int replay(void* const* recipes, std::size_t count, sentinel_give give, void* co
     for (const auto& [number, storage] : made)
       give(context, number, storage.data(), storage.nbytes());
     return 0;
-  } catch (const std::exception&) {
+  } catch (const std::exception& error) {
+    const std::string what = error.what();
+    std::fprintf(stderr, "sentinel: an op that was run again failed: %s\n",
+                 what.substr(0, what.find('\n')).c_str());
     return -EIO;
   }
 }
