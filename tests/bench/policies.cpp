@@ -2,6 +2,7 @@
 //
 //   policies_bench compare TRACE...           every planned policy at the machine's own fast memory
 //   policies_bench artifact|host|noise|ssd|ablate TRACE...  g10 under other settings
+//   policies_bench live MACHINE PROFILE...    training runs' plans, with and without replays
 //   policies_bench grow                       planning and simulation of synthetic steps
 #include <fmt/format.h>
 
@@ -14,11 +15,14 @@
 #include <vector>
 
 #include "base/units.h"
+#include "plan/bound/bound.h"
 #include "plan/check/verify.h"
 #include "sentinel/analysis.h"
+#include "sentinel/error.h"
 #include "sentinel/policy.h"
 #include "sim/machine_file.h"
 #include "sim/simulator.h"
+#include "trace/read_any.h"
 #include "trace/tensor_trace.h"
 #include "unit/plan/profiles.h"
 
@@ -161,6 +165,58 @@ void ablate(const Profile& profile, const Machine& machine) {
     });
 }
 
+constexpr double kLiveSeconds = 2;  // for each plan
+
+// What a training run's planner asks for (libsentinel/runtime/planner.cpp).
+PlanOptions live_options(std::uint64_t budget, bool replays) {
+  return {.fast_bytes = budget,
+          .threads = 1,
+          .time_limit_s = kLiveSeconds,
+          .recompute = replays,
+          .judge = sim::judge(),
+          .parts = false,
+          .copies = false,
+          .in_place = false};
+}
+
+std::string live_cell(const Profile& profile, const Machine& machine, std::string_view policy,
+                      std::uint64_t budget, bool replays) {
+  try {
+    const auto made = make_policy(policy);
+    const PlanOptions options = live_options(budget, replays);
+    const Plan plan = dynamic_cast<PlannedPolicy&>(*made).plan(profile, machine, options);
+    const std::size_t wrong = plan::verify(plan, profile, machine).size();
+    const sim::SimResult result = sim::simulate(profile, machine, plan, {});
+    return fmt::format("{:>9.0f} {:>7} {:>7} {:>8.0f}", result.step_us / 1e3,
+                       wrong == 0 ? "valid" : "INVALID", plan.recomputations.size(),
+                       result.recompute_us / 1e3);
+  } catch (const Error& e) {
+    return fmt::format("{:>9} {:>7} {:>7} {:>8}", "refused", "", "", "");
+  }
+}
+
+void live(const Profile& profile, const Machine& machine) {
+  const double ideal = ideal_us(profile) / 1e3;
+  fmt::print("  ops take {:.0f} ms, the peak is {}\n", ideal,
+             print_bytes(peak_live_bytes(profile)));
+  for (const std::uint64_t percent : {20, 30, 40}) {
+    const std::uint64_t budget = peak_live_bytes(profile) / 100 * percent;
+    const auto bound = [&](bool replays) {
+      return plan::lower_bound(profile, machine,
+                               {.fast_bytes = budget, .recompute = replays, .time_limit_s = 1})
+                 .step_us /
+             1e3;
+    };
+    fmt::print("  {} %, bound {:.0f} ms, with replays {:.0f}\n", percent, bound(false),
+               bound(true));
+    for (const char* policy : {"sentinel", "g10", "home", "capuchin", "superneurons", "auto"}) {
+      fmt::print("    {:<14} {} | {}\n", policy, live_cell(profile, machine, policy, budget, false),
+                 live_cell(profile, machine, policy, budget, true));
+      std::fflush(stdout);
+    }
+  }
+}
+
 void grow() {
   const Machine machine = sim::find_machine("a100-g10");
   for (const char* policy : {"g10", "g10-gds", "flashneuron", "lms"}) {
@@ -186,9 +242,23 @@ int main(int argc, char** argv) {
       {"compare", compare}, {"artifact", artifact}, {"host", host},
       {"noise", noise},     {"ssd", ssd},           {"ablate", ablate}};
   if (what == "grow") return grow(), 0;
+  if (what == "live" && argc > 3) {
+    Machine machine = sim::find_machine(argv[2]);
+    machine.granule_bytes = 2_MiB;
+    machine.exclusive = true;
+    fmt::print("{:<18} {:>9} {:>7} {:>7} {:>8} | with replays\n", "", "step ms", "", "replays",
+               "take ms");
+    for (int i = 3; i < argc; ++i) {
+      fmt::print("{}\n", argv[i]);
+      live(read_any(argv[i]), machine);
+    }
+    return 0;
+  }
   if (!tables.contains(what) || argc < 3)
     return fmt::print(stderr,
-                      "policies_bench compare|artifact|host|noise|ssd|ablate TRACE... | grow\n"),
+                      "policies_bench compare|artifact|host|noise|ssd|ablate TRACE... | live "
+                      "MACHINE PROFILE... "
+                      "| grow\n"),
            2;
   const Machine machine = sim::find_machine("a100-g10");
   for (int i = 2; i < argc; ++i) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <set>
 
 #include "base/checked.h"
 #include "base/text.h"
@@ -112,6 +113,22 @@ void describe_movers(Text& text, const Plan& plan, const Profile& profile) {
          profile.tensors[order[i].second].name);
 }
 
+void describe_replays(Text& text, const Plan& plan, const Profile& profile) {
+  if (plan.recomputations.empty()) return;
+  double us = 0;
+  for (const Recompute& r : plan.recomputations)
+    if (r.op.index() < profile.ops.size()) us += profile.ops[r.op.index()].us;
+  line(text, "what is made again, by {} replay{} of {} a step", plan.recomputations.size(),
+       plan.recomputations.size() == 1 ? "" : "s", print_us(us));
+  std::set<TensorId> again;
+  for (const Recompute& r : plan.recomputations) again.insert(r.keep.begin(), r.keep.end());
+  for (const Move& m : plan.moves)
+    if (m.direction == Direction::discard && again.contains(m.tensor) &&
+        m.tensor.index() < profile.tensors.size())
+      line(text, "  {:>10}  #{} {}: {}", print_bytes(profile.tensors[m.tensor.index()].bytes),
+           m.tensor.value, profile.tensors[m.tensor.index()].name, m.reason);
+}
+
 std::string op_name(const Profile& profile, OpId op) {
   return fmt::format("op {} ({})", op.value,
                      op.index() < profile.ops.size() ? profile.ops[op.index()].name : "?");
@@ -201,6 +218,7 @@ std::string explain(const Plan& plan, const Profile& profile) {
   describe_pools(text, plan);
   plot_curve(text, plan);
   describe_movers(text, plan, profile);
+  describe_replays(text, plan, profile);
   return fmt::to_string(text);
 }
 

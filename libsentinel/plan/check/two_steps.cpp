@@ -55,13 +55,16 @@ struct StepEvents {
 
 // Where each storage is at a moment of the step, and the fast memory that all of them hold.
 //
-// Invariant: a resident storage holds its memory; a demoted one does until its move's deadline.
+// Invariant: a resident storage holds its memory; a demoted one does until its move's deadline; a
+// discarded one goes on to hold the units that do not lie wholly within it.
 class StorageStates {
  public:
   StorageStates(const Footprint& footprint, const std::vector<Storage>& storages, std::uint32_t ops)
       : storages_(storages),
+        footprint_(footprint),
         holding_(footprint),
         held_(storages.size()),
+        ends_(storages.size(), false),
         resident_(storages.size(), false),
         lost_(storages.size(), false),
         release_(storages.size(), kNone),
@@ -79,8 +82,12 @@ class StorageStates {
     resident_[i] = true;
     lost_[i] = false;
     release_[i] = kNone;
-    if (!held_[i]) holding_.hold(storages_[i].tensor);
+    if (ends_[i])
+      for (UnitId u : footprint_.whole(storages_[i].tensor)) holding_.hold(u);
+    else if (!held_[i])
+      holding_.hold(storages_[i].tensor);
     held_[i] = true;
+    ends_[i] = false;
   }
 
   // Notes where the move leaves the contents. The memory is another matter.
@@ -94,7 +101,8 @@ class StorageStates {
     if (!resident_[i]) return;
     resident_[i] = false;
     leaves(m, i);
-    if (lost_[i] || m.deadline.value == k) return leave(i);
+    if (lost_[i]) return lose(i);
+    if (m.deadline.value == k) return leave(i);
     release_[i] = m.deadline.value;
     releases_[m.deadline.index()].push_back(i);
   }
@@ -110,15 +118,27 @@ class StorageStates {
   }
 
  private:
+  void lose(std::uint32_t i) {
+    release_[i] = kNone;
+    if (!held_[i] || ends_[i]) return;
+    for (UnitId u : footprint_.whole(storages_[i].tensor)) holding_.drop(u);
+    ends_[i] = true;
+  }
+
   void leave(std::uint32_t i) {
+    if (ends_[i])
+      for (UnitId u : footprint_.whole(storages_[i].tensor)) holding_.hold(u);
     if (held_[i]) holding_.drop(storages_[i].tensor);
-    held_[i] = false;
+    held_[i] = ends_[i] = false;
     release_[i] = kNone;
   }
 
   const std::vector<Storage>& storages_;
+  const Footprint& footprint_;
   Holding holding_;
-  std::vector<bool> held_, resident_, lost_;
+  std::vector<bool> held_;  // all of it; of what is in ends_, the units at its ends
+  std::vector<bool> ends_;  // discarded, not made again yet
+  std::vector<bool> resident_, lost_;
   std::vector<std::uint32_t> release_;  // op at whose end a demoted storage lets go
   std::vector<std::uint32_t> tier_;     // of the copy in slower memory
   std::vector<std::vector<std::uint32_t>> releases_;

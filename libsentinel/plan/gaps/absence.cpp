@@ -8,15 +8,15 @@
 namespace sentinel::plan {
 namespace {
 
-Demand demand_of(const Profile& profile, const Machine& machine,
-                 const std::vector<Storage>& storages) {
-  return demand(profile, storages, std::vector<bool>(storages.size(), true),
-                Footprint(profile, {}, machine.granule_bytes));
+std::vector<bool> movable(const Profile& profile, const std::vector<Storage>& storages,
+                          const Layout& layout) {
+  if (layout.placements.empty()) return std::vector<bool>(storages.size(), true);
+  return find_movable(profile, storages, layout);
 }
 
 }  // namespace
 
-Absences::Absences(const Profile& profile, const Machine& machine)
+Absences::Absences(const Profile& profile, const Machine& machine, const Layout& layout)
     : profile_(profile),
       exclusive_(machine.exclusive),
       storages_(plan::storages(profile)),
@@ -25,15 +25,17 @@ Absences::Absences(const Profile& profile, const Machine& machine)
       bytes_(storages_.size(), 0),
       out_(gaps_.size(), 0),
       in_(gaps_.size(), 0),
-      demand_(demand_of(profile, machine, storages_)),
+      demand_(demand(profile, storages_, movable(profile, storages_, layout),
+                     Footprint(profile, layout.placements, machine.granule_bytes))),
       level_(demand_.all) {
   for (const IdleGap& gap : gaps_) until_.push_back(gap.next);
   for (const IdleGap& gap : gaps_) ++first_gap_[gap.storage + 1];
   for (std::size_t i = 0; i < storages_.size(); ++i) first_gap_[i + 1] += first_gap_[i];
-  const Footprint footprint(profile, {}, machine.granule_bytes);
+  const Footprint footprint(profile, layout.placements, machine.granule_bytes);
+  const std::vector<bool> moves = movable(profile, storages_, layout);
   for (std::size_t i = 0; i < storages_.size(); ++i)
     for (UnitId u : footprint.units(storages_[i].tensor))
-      if (footprint.members(u).size() == 1) bytes_[i] += footprint.bytes(u);
+      if (moves[i] && footprint.members(u).size() == 1) bytes_[i] += footprint.bytes(u);
   of_.resize(profile.tensors.size(), UINT32_MAX);
   for (std::uint32_t i = 0; i < storages_.size(); ++i) {
     of_[storages_[i].tensor.index()] = i;

@@ -20,7 +20,8 @@ namespace sentinel::plan {
 
 class Absences {
  public:
-  Absences(const Profile&, const Machine&);
+  // With a layout, what it shares granules for, and what never moves, is counted as it lies.
+  Absences(const Profile&, const Machine&, const Layout& = {});
 
   const Profile& profile() const { return profile_; }
   std::uint32_t ops() const { return static_cast<std::uint32_t>(profile_.ops.size()); }

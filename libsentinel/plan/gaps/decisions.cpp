@@ -9,6 +9,7 @@
 #include <optional>
 #include <ranges>
 #include <set>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -35,6 +36,7 @@ class GapPlanner {
         machine_(basis.machine),
         options_(options),
         ops_(static_cast<std::uint32_t>(basis.profile.ops.size())),
+        frames_(shares_granules(basis.machine.granule_bytes)),
         storages_(basis.storages),
         footprint_(basis.footprint),
         demand_(basis.demand),
@@ -48,6 +50,7 @@ class GapPlanner {
   struct Eviction {
     Decision decision;
     std::uint64_t bytes = 0;        // that leaving frees
+    std::uint64_t whole = 0;        // of its memory, what a discard frees (plan/step/footprint.h)
     std::uint32_t out = 0, in = 0;  // absent at [out, in)
     bool needed = true;             // its next use reads it
     bool recomputed = false;
@@ -62,12 +65,16 @@ class GapPlanner {
   void adopt(const std::vector<Decision>&);
   void choose_replays();
   bool replayed(Eviction&);
+  bool may_be_lost(const Eviction&) const;
+  bool ordered(const std::vector<Recompute>&) const;
   bool take_replays(OpId before, std::vector<Recompute> group, std::size_t old);
   Eviction* worth_keeping(const Recompute&, TensorId);
   std::uint32_t position_in(const Eviction&, std::uint32_t op) const;
   void bring_back(Eviction&, std::uint32_t position);
   void swap_instead(Eviction&);
-  static std::int64_t signed_bytes(const Eviction& e) { return static_cast<std::int64_t>(e.bytes); }
+  static std::int64_t signed_bytes(const Eviction& e) {
+    return static_cast<std::int64_t>(e.recomputed ? e.whole : e.bytes);
+  }
   Eviction* covering(TensorId, std::uint32_t op);
   void free_at_once();
   void require_fit() const;
@@ -87,6 +94,7 @@ class GapPlanner {
   const Machine& machine_;
   const PlanOptions& options_;
   std::uint32_t ops_;
+  bool frames_;  // a training run's, with its rules for replays (plan/step/replay.cpp)
   const std::vector<Storage>& storages_;
   const Footprint& footprint_;
   const Demand& demand_;
@@ -113,14 +121,21 @@ void GapPlanner::adopt(const std::vector<Decision>& decisions) {
     if (d.remedy == Remedy::keep || d.next < d.use + 2) continue;
     const Storage& s = storages_[d.storage];
     Eviction e{.decision = d, .in = d.next, .back_by = d.next};
-    for (UnitId u : footprint_.units(s.tensor))
-      if (footprint_.members(u).size() == 1) e.bytes += footprint_.bytes(u);
+    const auto alone = [&](std::span<const UnitId> units) {
+      std::uint64_t sum = 0;
+      for (UnitId u : units)
+        if (footprint_.members(u).size() == 1) sum += footprint_.bytes(u);
+      return sum;
+    };
+    e.bytes = alone(footprint_.units(s.tensor));
+    e.whole = alone(footprint_.whole(s.tensor));
     if (e.bytes == 0) continue;
     const bool again = std::ranges::binary_search(s.uses, d.next) ||
                        (d.next >= ops_ && std::ranges::binary_search(s.uses, d.next - ops_));
     e.needed = again && reads(profile_, s, d.next);
     // Nobody reads it again: the space alone is given up.
     e.recomputed = !e.needed;
+    if (e.recomputed && e.whole == 0) continue;
     evictions_.push_back(e);
   }
   std::ranges::sort(evictions_, {}, [](const Eviction& e) {
@@ -131,11 +146,17 @@ void GapPlanner::adopt(const std::vector<Decision>& decisions) {
   std::partial_sum(first_eviction_.begin(), first_eviction_.end(), first_eviction_.begin());
   for (Eviction& e : evictions_) {
     e.recomputed |= options_.recompute && e.decision.remedy == Remedy::recompute &&
-                    e.decision.next < ops_;  // until shown to be illegal
+                    e.decision.next < ops_ && may_be_lost(e);  // until shown to be illegal
     e.out = e.decision.use + (e.recomputed ? 1 : 2);
     level_.add(e.out, e.in, -signed_bytes(e));
   }
   choose_replays();
+}
+
+// On frames as a training run has it: what the step makes and frees.
+bool GapPlanner::may_be_lost(const Eviction& e) const {
+  const Tensor& tensor = profile_.tensors[storages_[e.decision.storage].tensor.index()];
+  return e.whole > 0 && (!frames_ || (tensor.alloc_op && tensor.free_op));
 }
 
 // Back in fast memory from `position` on instead of from e.in.
@@ -147,9 +168,10 @@ void GapPlanner::bring_back(Eviction& e, std::uint32_t position) {
 
 // Swapped after all: holds its space while it is written.
 void GapPlanner::swap_instead(Eviction& e) {
+  level_.add(e.out, e.in, signed_bytes(e));
   e.recomputed = false;
-  level_.add(e.out, std::min(e.out + 1, e.in), signed_bytes(e));
   e.out = std::min(e.out + 1, e.in);
+  level_.add(e.out, e.in, -signed_bytes(e));
 }
 
 // The eviction during whose absence op `op` runs, if the tensor is away then.
@@ -199,7 +221,8 @@ bool GapPlanner::replayed(Eviction& e) {
     return away == nullptr || !away->recomputed || away->in <= before.value || remade(t);
   };
   const TensorId wanted = storages_[e.decision.storage].at(e.decision.next, ops_);
-  const auto chain = replay_chain(profile_, replay_, wanted, before, available, kLongestChain);
+  const auto chain = replay_chain(profile_, replay_, wanted, before, available,
+                                  frames_ ? kMostRecipes : kLongestChain);
   if (chain.empty()) return false;
   const std::size_t old = group.size();
   for (const Recompute& r : chain) {
@@ -208,7 +231,15 @@ bool GapPlanner::replayed(Eviction& e) {
     at->keep.insert(at->keep.end(), r.keep.begin(), r.keep.end());
     std::ranges::sort(at->keep);
   }
+  if (frames_ && !ordered(group)) return false;
   return take_replays(before, std::move(group), old);
+}
+
+// New replays go before old ones that they were run before in the step.
+bool GapPlanner::ordered(const std::vector<Recompute>& group) const {
+  std::vector<Recompute> sorted = group;
+  std::ranges::sort(sorted, {}, &Recompute::op);
+  return sorted.size() <= kMostRecipes && finds_its_versions(profile_, replay_, sorted);
 }
 
 // Accepts the replays before one op, of which those from `old` on are new, if there is room for
@@ -427,8 +458,11 @@ void GapPlanner::emit(Plan& plan) const {
     return std::tuple(m.trigger, promotion, promotion ? wait : 0);
   };
   std::ranges::stable_sort(plan.moves, {}, key);
-  for (const auto& [before, group] : replays_)
+  for (const auto& [before, group] : replays_) {
     plan.recomputations.insert(plan.recomputations.end(), group.begin(), group.end());
+    if (frames_)
+      std::ranges::sort(std::span(plan.recomputations).last(group.size()), {}, &Recompute::op);
+  }
 }
 
 DecidedPlan GapPlanner::plan(const std::vector<Decision>& decisions, const Pace* pace) {

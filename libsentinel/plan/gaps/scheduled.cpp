@@ -4,46 +4,159 @@
 #include <algorithm>
 #include <utility>
 
+#include "plan/gaps/remade.h"
 #include "plan/schedule/emit.h"
 #include "plan/schedule/frame_pool.h"
 #include "plan/schedule/issue.h"
 #include "plan/schedule/schedule.h"
 #include "plan/step/interval.h"
+#include "plan/step/rates.h"
 #include "sentinel/analysis.h"
 
 namespace sentinel::plan {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
+// How a policy's decisions to make tensors again are taken.
+enum class Replays : std::uint8_t {
+  moved,     // as swaps
+  left,      // as none: the farthest next use decides
+  made,      // as such
+  made_kept  // as such; what a replay makes on its way stays where it was wanted as well
+};
 
-std::vector<GivenGap> given(const std::vector<Decision>& decisions) {
+constexpr int kRounds = 3;  // of scheduling: what stays needs no replays, which makes room
+
+std::vector<GivenGap> swaps(const std::vector<Decision>& decisions, bool all) {
   std::vector<GivenGap> gaps;
   for (const Decision& d : decisions)
-    if (d.remedy == Remedy::swap)
-      gaps.push_back({.storage = d.storage, .use = d.use, .in = d.fetch, .tier = d.tier});
-  std::ranges::sort(gaps, {}, [](const GivenGap& g) { return std::pair(g.storage, g.use); });
+    if (d.remedy == Remedy::swap || (all && d.remedy == Remedy::recompute))
+      gaps.push_back({.storage = d.storage,
+                      .use = d.use,
+                      .in = d.remedy == Remedy::swap ? d.fetch : d.next,
+                      .tier = d.remedy == Remedy::swap ? d.tier : 0});
   return gaps;
 }
 
-void fill(Plan& plan, const Basis& basis, const ScheduleInput& input, ScheduledRules rules) {
-  const Machine& machine = basis.machine;
-  const bool in_place = machine.tiers[1].byte_addressable;
-  // A step that is one interval has every promotion begin as early as it may.
-  const Intervals intervals =
-      rules.early ? Intervals(basis.profile, UINT32_MAX) : Intervals::each_op(basis.profile);
-  const Schedule made = schedule(input, intervals);
-  const IssueLists lists = issue_lists(input, made, intervals, in_place);
-  const auto tiers = rules.tier != 0 ? std::vector<std::uint32_t>(basis.storages.size(), rules.tier)
-                                     : choose_tiers(input, made, machine);
-  emit(plan, {input, made, lists, tiers}, Fates(made.gaps.size(), Fate::move));
-  const auto clean = clean_gaps(input, made, Writes(basis.profile), machine.exclusive);
-  plan.predicted_step_us = predicted_step_us(input, made, lists, clean, tiers, tier_rates(machine));
-  plan.peak_fast_bytes = std::ranges::max(made.held) + plan.frame_pool_bytes;
+void sort(std::vector<GivenGap>& gaps) {
+  std::ranges::sort(gaps, {}, [](const GivenGap& g) { return std::pair(g.storage, g.use); });
 }
+
+class Scheduling {
+ public:
+  Scheduling(const Basis& basis, std::uint64_t limit, ScheduledRules rules)
+      : basis_(basis),
+        limit_(limit),
+        rules_(rules),
+        // A step that is one interval has every promotion begin as early as it may.
+        intervals_(rules.early ? Intervals(basis.profile, UINT32_MAX)
+                               : Intervals::each_op(basis.profile)) {}
+
+  void fill(Plan& plan, const std::vector<Decision>& decisions, Replays replays) const {
+    std::vector<GivenGap> given = swaps(decisions, replays == Replays::moved);
+    if (replays == Replays::moved || replays == Replays::left) {
+      sort(given);
+      const ScheduleInput input = in(basis_.storages, basis_.demand, std::move(given), {});
+      emit_all(plan, input, schedule(input, intervals_), 0);
+      return;
+    }
+    std::vector<LostGap> wanted;
+    for (const Decision& d : decisions)
+      if (d.remedy == Remedy::recompute) wanted.push_back({d.storage, d.use, d.next});
+    fill_remade(plan, given, std::move(wanted), replays == Replays::made_kept);
+  }
+
+ private:
+  // Until nothing that was to be made again turns out to stay. What stays makes chains shorter, so
+  // after the last round the schedule has room for them.
+  void fill_remade(Plan& plan, std::vector<GivenGap> given, std::vector<LostGap> wanted,
+                   bool keep) const {
+    for (int round = 1;; ++round) {
+      Remade made = remade(basis_, limit_, wanted, keep);
+      for (const LostGap& gap : made.refused)
+        given.push_back({.storage = gap.storage, .use = gap.use, .in = gap.next});
+      std::vector<GivenGap> all = given;
+      for (std::size_t i = 0; i < made.gaps.size(); ++i)
+        all.push_back(given_gap(made.gaps[i], made.cost[i]));
+      sort(all);
+      const Demand needs = demand(basis_, made);
+      const ScheduleInput input = in(made.storages, needs, std::move(all), made.reads);
+      Schedule result = schedule(input, intervals_);
+      wanted.clear();
+      for (const Gap& gap : result.gaps)
+        if (gap.remade) wanted.push_back({gap.storage, gap.use, gap.next});
+      const bool settled = wanted.size() == made.gaps.size();
+      if (!settled && round < kRounds) continue;
+      if (!settled) {
+        Remade rest = remade(basis_, limit_, wanted, false);
+        if (!rest.refused.empty()) return fill_moved(plan, std::move(given), wanted);
+        made.replays = std::move(rest.replays);
+      }
+      plan.recomputations = std::move(made.replays);
+      double us = 0;
+      for (const Recompute& r : plan.recomputations) us += basis_.profile.ops[r.op.index()].us;
+      emit_all(plan, input, result, us);
+      give_replay_reasons(plan, basis_.profile, basis_.machine);
+      return;
+    }
+  }
+
+  void fill_moved(Plan& plan, std::vector<GivenGap> given,
+                  const std::vector<LostGap>& wanted) const {
+    for (const LostGap& gap : wanted)
+      given.push_back({.storage = gap.storage, .use = gap.use, .in = gap.next});
+    sort(given);
+    const ScheduleInput input = in(basis_.storages, basis_.demand, std::move(given), {});
+    emit_all(plan, input, schedule(input, intervals_), 0);
+  }
+
+  GivenGap given_gap(const LostGap& gap, double us) const {
+    const auto bytes = static_cast<double>(basis_.storages[gap.storage].bytes);
+    const Machine& m = basis_.machine;
+    const double move = bytes / rate(m, 0, 1) + bytes / rate(m, 1, 0);
+    return {.storage = gap.storage,
+            .use = gap.use,
+            .in = gap.next,
+            .remade = true,
+            .cost = us / std::max(move, 1e-9)};
+  }
+
+  ScheduleInput in(const std::vector<Storage>& storages, const Demand& needs,
+                   std::vector<GivenGap> given, std::vector<ReplayRead> reads) const {
+    return {.profile = basis_.profile,
+            .storages = storages,
+            .movable = basis_.movable,
+            .footprint = basis_.footprint,
+            .demand = needs,
+            .limit = limit_,
+            .overwritten_unfetched = !basis_.machine.tiers[1].byte_addressable,
+            .given = std::move(given),
+            .replay_reads = std::move(reads)};
+  }
+
+  void emit_all(Plan& plan, const ScheduleInput& input, const Schedule& made,
+                double replays_us) const {
+    const Machine& machine = basis_.machine;
+    const bool in_place = machine.tiers[1].byte_addressable;
+    const IssueLists lists = issue_lists(input, made, intervals_, in_place);
+    const auto tiers = rules_.tier != 0
+                           ? std::vector<std::uint32_t>(basis_.storages.size(), rules_.tier)
+                           : choose_tiers(input, made, machine);
+    emit(plan, {input, made, lists, tiers}, Fates(made.gaps.size(), Fate::move));
+    const auto clean = clean_gaps(input, made, Writes(basis_.profile), machine.exclusive);
+    plan.predicted_step_us =
+        predicted_step_us(input, made, lists, clean, tiers, tier_rates(machine)) + replays_us;
+    plan.peak_fast_bytes = std::ranges::max(made.held) + plan.frame_pool_bytes;
+  }
+
+  const Basis& basis_;
+  std::uint64_t limit_;
+  ScheduledRules rules_;
+  Intervals intervals_;
+};
 
 }  // namespace
 
-bool granules_are_shared(const Machine& machine) { return machine.granule_bytes > kPage; }
+bool granules_are_shared(const Machine& machine) { return shares_granules(machine.granule_bytes); }
 
 Plan scheduled_plan(std::string_view policy, const Basis& basis, const PlanOptions& options,
                     const std::vector<Decision>& decisions, ScheduledRules rules) {
@@ -56,17 +169,30 @@ Plan scheduled_plan(std::string_view policy, const Basis& basis, const PlanOptio
   if (plan.peak_fast_bytes <= options.fast_bytes) return plan;
   refuse_too_small(plan, basis.machine);
   plan.frame_pool_bytes = frame_pool(budget);
-  fill(plan, basis,
-       {.profile = basis.profile,
-        .storages = basis.storages,
-        .movable = basis.movable,
-        .footprint = basis.footprint,
-        .demand = basis.demand,
-        .limit = options.fast_bytes - plan.frame_pool_bytes,
-        .overwritten_unfetched = !basis.machine.tiers[1].byte_addressable,
-        .given = given(decisions)},
-       rules);
-  return plan;
+  const Scheduling scheduling(basis, options.fast_bytes - plan.frame_pool_bytes, rules);
+  const auto tried = [&](Replays replays) {
+    Plan one = plan;
+    scheduling.fill(one, decisions, replays);
+    return one;
+  };
+  if (std::ranges::find(decisions, Remedy::recompute, &Decision::remedy) == decisions.end())
+    return tried(Replays::left);
+  std::vector<Plan> plans{tried(Replays::moved), tried(Replays::left)};
+  if (options.recompute)
+    for (const Replays way : {Replays::made, Replays::made_kept}) plans.push_back(tried(way));
+  return quickest(basis.profile, basis.machine, options, std::move(plans));
+}
+
+Plan quickest(const Profile& profile, const Machine& machine, const PlanOptions& options,
+              std::vector<Plan> plans) {
+  if (options.judge)
+    for (Plan& plan : plans) plan.predicted_step_us = options.judge(profile, machine, plan).step_us;
+  return std::move(*std::ranges::min_element(plans, {}, &Plan::predicted_step_us));
+}
+
+Layout shared_layout(const Profile& profile, const Machine& machine, const PlanOptions& options) {
+  if (!granules_are_shared(machine)) return {};
+  return lay_out(profile, storages(profile), machine.granule_bytes, options.fast_bytes);
 }
 
 }  // namespace sentinel::plan

@@ -4,7 +4,8 @@
 // A shared granule is free only while all that lies in it is away, which is more than the sum of
 // what single decisions free; so the decisions are the beginning of a schedule
 // (plan/schedule/schedule.h), which adds what is still too much, streams an op that cannot fit, and
-// keeps frames for transfers.
+// keeps frames for transfers. What is to be made again is discarded in the schedule
+// (plan/gaps/remade.h).
 #pragma once
 
 #include <string_view>
@@ -26,9 +27,18 @@ struct ScheduledRules {
   std::uint32_t tier = 0;  // where what was not decided goes; 0: chosen by room and rate
 };
 
-// Of the decisions, only swaps count. Throws Error, naming the budgets that work, where the budget
-// is below the smallest.
+// Where decisions are to make tensors again, the quickest of several plans by the judge: with
+// replays, with moves instead, and with what the schedule adds instead. Replays that are no gain
+// are never in it, nor are any where the options forbid them. Throws Error, naming the budgets that
+// work, where the budget is below the smallest.
 Plan scheduled_plan(std::string_view policy, const Basis&, const PlanOptions&,
                     const std::vector<Decision>&, ScheduledRules);
+
+// The first of those with the least step time: by the judge, if there is one, which is then what
+// the plan predicts.
+Plan quickest(const Profile&, const Machine&, const PlanOptions&, std::vector<Plan>);
+
+// Where tensors share granules, the pools; elsewhere nothing is placed.
+Layout shared_layout(const Profile&, const Machine&, const PlanOptions&);
 
 }  // namespace sentinel::plan

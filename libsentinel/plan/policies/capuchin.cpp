@@ -23,6 +23,8 @@
 #include "plan/gaps/absence.h"
 #include "plan/gaps/channel.h"
 #include "plan/gaps/decisions.h"
+#include "plan/gaps/remade.h"
+#include "plan/gaps/scheduled.h"
 #include "plan/step/rates.h"
 #include "sentinel/error.h"
 #include "sentinel/policy.h"
@@ -44,7 +46,8 @@ class Capuchin {
       : profile_(profile),
         machine_(machine),
         options_(options),
-        absences_(profile, machine),
+        layout_(shared_layout(profile, machine, options)),
+        absences_(profile, machine, layout_),
         replay_(profile),
         remedy_(absences_.gaps().size(), Remedy::keep),
         on_demand_(absences_.gaps().size(), false),
@@ -78,7 +81,12 @@ class Capuchin {
   }
 
   Plan plan() const {
-    return decided_plan("capuchin", profile_, machine_, options_, decisions()).plan;
+    if (granules_are_shared(machine_))
+      return scheduled_plan("capuchin", Basis(profile_, machine_, layout_), options_, decisions(),
+                            {.early = false});
+    Plan plan = decided_plan("capuchin", profile_, machine_, options_, decisions()).plan;
+    give_replay_reasons(plan, profile_, machine_);
+    return plan;
   }
 
   // Brings back earlier what the simulated iteration waited for. False: it waited for nothing.
@@ -196,6 +204,7 @@ class Capuchin {
     const auto replays = chain(g);
     double us = 0;
     for (const Recompute& r : replays) us += profile_.ops[r.op.index()].us;
+    us += remaking_us(machine_, static_cast<double>(absences_.gaps()[g].bytes));
     if (!replays.empty() && us < best.us) best = {us, Remedy::recompute};
     return best;
   }
@@ -266,6 +275,7 @@ class Capuchin {
   const Profile& profile_;
   const Machine& machine_;
   const PlanOptions& options_;
+  Layout layout_;
   Absences absences_;
   Replay replay_;
   std::vector<Remedy> remedy_;     // per gap
@@ -291,6 +301,7 @@ class CapuchinPolicy final : public PlannedPolicy {
     if (machine.tiers.size() < 2) throw Error("the machine has no slower tier to plan for");
     const bool recompute = options.recompute && uses(options, kRecompute);
     const auto begin = Clock::now();
+    if (granules_are_shared(machine)) return either(profile, machine, options, recompute);
     try {
       return watched(profile, machine, options, recompute);
     } catch (const Error&) {
@@ -303,6 +314,16 @@ class CapuchinPolicy final : public PlannedPolicy {
   }
 
  private:
+  // Replays that turn out to be no gain are left out.
+  Plan either(const Profile& profile, const Machine& machine, const PlanOptions& options,
+              bool recompute) const {
+    auto half = options;
+    if (recompute) half.time_limit_s /= 2;
+    std::vector<Plan> plans{watched(profile, machine, half, false)};
+    if (recompute) plans.push_back(watched(profile, machine, half, true));
+    return quickest(profile, machine, options, std::move(plans));
+  }
+
   // Iterations that are run and corrected, the best of them.
   Plan watched(const Profile& profile, const Machine& machine, const PlanOptions& options,
                bool recompute) const {

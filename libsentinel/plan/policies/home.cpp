@@ -9,7 +9,9 @@
 // --without seeds); replays only where they are legal; several slower tiers, filled in order; how
 // long before its use a prefetch begins is chosen once for the step.
 // Left out: the framework's own costs of allocation and of host calls. Weights, gradients and
-// optimizer state stay, as in the paper: where they leave too little, the method fails.
+// optimizer state stay, as in the paper: where they leave too little, the method fails. Where
+// granules are frames, which tensors share, it does not: what its choices leave too much leaves by
+// the rule of the farthest next use (plan/gaps/scheduled.h).
 #include <tbb/parallel_for.h>
 
 #include <algorithm>
@@ -18,6 +20,9 @@
 #include <optional>
 
 #include "plan/gaps/feature_maps.h"
+#include "plan/gaps/pressure.h"
+#include "plan/gaps/remade.h"
+#include "plan/gaps/scheduled.h"
 #include "plan/search/choice_seeds.h"
 #include "plan/search/cost_run.h"
 #include "plan/search/search.h"
@@ -58,21 +63,24 @@ class HomePlanner {
         deadline_(Clock::now() +
                   std::chrono::duration_cast<Clock::duration>(
                       std::chrono::duration<double>(kSearchShare * options.time_limit_s))),
-        storages_(storages(profile)),
-        gaps_(feature_maps(profile, storages_)) {}
+        basis_(profile, machine, shared_layout(profile, machine, options)),
+        storages_(basis_.storages),
+        gaps_(movable_maps()) {}
 
-  Plan plan() const {
-    const CostModel all_kept = model(budget(), kPrefetches.front());
+  Plan plan() {
+    if (granules_are_shared(machine_)) return scheduled();
+    const CostModel all_kept = model(budget(), kPrefetches.front(), options_.recompute);
     if (worst_shortage(all_kept.held(), budget()).bytes == 0) return made({}).plan;
     for (double margin : kMargins) {
       const auto limit = static_cast<std::uint64_t>(margin * static_cast<double>(budget()));
-      const Start start = best_start(limit);
+      const Start start = best_start(limit, options_.recompute);
       const SwarmResult found = search(start);
       if (found.cost.excess > 0) refuse_all(start, limit);
       try {
         Plan plan = made(start.model->decisions(found.choices, found.tiers)).plan;
         plan.effort = found.rounds;
         plan.predicted_step_us = found.cost.us();
+        give_replay_reasons(plan, profile_, machine_);
         return plan;
       } catch (const Error&) {
         if (margin == kMargins.back()) throw;
@@ -84,7 +92,49 @@ class HomePlanner {
  private:
   std::uint64_t budget() const { return options_.fast_bytes; }
 
-  CostModel model(std::uint64_t limit, const Prefetch& prefetch) const {
+  // Of what lies in a pool that never moves, nothing is decided.
+  std::vector<IdleGap> movable_maps() const {
+    auto maps = feature_maps(profile_, storages_);
+    if (granules_are_shared(machine_))
+      std::erase_if(maps, [&](const IdleGap& map) {
+        return !basis_.movable[map.storage] ||
+               freed_bytes(basis_.footprint, storages_[map.storage]) == 0;
+      });
+    return maps;
+  }
+
+  // Where granules are frames, HOME's choices are the beginning of a schedule, which lets weights
+  // leave too where they are too much. The model is asked for what it can reach at the best, and
+  // for what is left to it once the schedule has helped as much as it has to.
+  Plan scheduled() {
+    Plan fits = scheduled_plan("home", basis_, options_, {}, {});
+    if (fits.moves.empty()) return fits;
+    std::vector<Plan> plans;
+    std::uint64_t rounds = 0;
+    const auto share = (deadline_ - Clock::now()) / (options_.recompute ? 4 : 2);
+    deadline_ = Clock::now();
+    const auto add = [&](std::uint64_t limit, bool recompute) {
+      deadline_ += share;
+      const Start start = best_start(limit, recompute);
+      const SwarmResult found = search(start);
+      rounds += found.rounds;
+      plans.push_back(scheduled_plan("home", basis_, options_,
+                                     start.model->decisions(found.choices, found.tiers), {}));
+      CostRun run(*start.model);
+      run.evaluate(found.choices);
+      return worst_shortage(run.held(), limit).bytes;
+    };
+    for (const bool recompute : {false, true}) {
+      if (recompute && !options_.recompute) break;
+      if (const std::uint64_t missing = add(budget(), recompute); missing > 0)
+        add(budget() + missing, recompute);
+    }
+    Plan best = quickest(profile_, machine_, options_, std::move(plans));
+    best.effort = rounds;
+    return best;
+  }
+
+  CostModel model(std::uint64_t limit, const Prefetch& prefetch, bool recompute) const {
     return CostModel({.profile = profile_,
                       .machine = machine_,
                       .storages = storages_,
@@ -92,7 +142,8 @@ class HomePlanner {
                       .limit = limit,
                       .lead = prefetch.lead,
                       .window = prefetch.window,
-                      .recompute = options_.recompute});
+                      .recompute = recompute,
+                      .basis = granules_are_shared(machine_) ? &basis_ : nullptr});
   }
 
   DecidedPlan made(const std::vector<Decision>& decisions) const {
@@ -100,22 +151,23 @@ class HomePlanner {
   }
 
   // The way to prefetch whose best seed is best; past the deadline, of those looked at so far.
-  Start best_start(std::uint64_t limit) const {
+  Start best_start(std::uint64_t limit, bool recompute) const {
     std::array<Start, kPrefetches.size()> starts;
     in_quiet_thread([&] {
       tbb::parallel_for(
           std::size_t{0}, starts.size(),
           [&](std::size_t n) {
-            if (n == 0 || Clock::now() < deadline_) starts[n] = start(limit, kPrefetches[n]);
+            if (n == 0 || Clock::now() < deadline_)
+              starts[n] = start(limit, kPrefetches[n], recompute);
           },
           tbb::simple_partitioner());
     });
     return std::move(*std::ranges::min_element(starts, {}, &Start::best));
   }
 
-  Start start(std::uint64_t limit, const Prefetch& prefetch) const {
+  Start start(std::uint64_t limit, const Prefetch& prefetch, bool recompute) const {
     Start result;
-    result.model.emplace(model(limit, prefetch));
+    result.model.emplace(model(limit, prefetch, recompute));
     result.seeds = choice_seeds(*result.model, deadline_);
     CostRun run(*result.model);
     std::size_t best = 0, looked_at = 0;
@@ -146,7 +198,8 @@ class HomePlanner {
   const Machine& machine_;
   const PlanOptions& options_;
   Clock::time_point deadline_;
-  std::vector<Storage> storages_;
+  Basis basis_;
+  const std::vector<Storage>& storages_;
   std::vector<IdleGap> gaps_;
 };
 

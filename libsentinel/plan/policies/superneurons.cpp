@@ -17,9 +17,13 @@
 #include <array>
 #include <cctype>
 #include <string>
+#include <utility>
 
 #include "base/clock.h"
 #include "plan/gaps/feature_maps.h"
+#include "plan/gaps/pressure.h"
+#include "plan/gaps/remade.h"
+#include "plan/gaps/scheduled.h"
 #include "plan/step/level.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
@@ -46,7 +50,7 @@ bool compute_intensive(const Op& op) {
 class SuperNeuronsPlanner {
  public:
   SuperNeuronsPlanner(const Profile& profile, const Machine& machine, const PlanOptions& options)
-      : basis_(profile, machine),
+      : basis_(profile, machine, shared_layout(profile, machine, options)),
         options_(options),
         maps_(feature_maps(profile, basis_.storages)),
         intensive_before_(find_intensive()),
@@ -58,13 +62,16 @@ class SuperNeuronsPlanner {
   }
 
   Plan plan() {
+    if (granules_are_shared(basis_.machine)) return scheduled();
     for (double share : kShares) {
       if (seconds_left() == 0) share = 0;
       const bool all = share == 0 || !uses(options_, kCache);
       try {
         auto rest = options_;
         rest.time_limit_s = seconds_left();
-        return decided_plan("superneurons", basis_, rest, decisions(share, all)).plan;
+        Plan plan = decided_plan("superneurons", basis_, rest, decisions(share, all)).plan;
+        give_replay_reasons(plan, basis_.profile, basis_.machine);
+        return plan;
       } catch (const Error& error) {
         if (!all) continue;
         if (seconds_left() > 0 || !options_.recompute) throw;
@@ -77,6 +84,18 @@ class SuperNeuronsPlanner {
   }
 
  private:
+  // The quickest of all shares, and of the same without recomputation.
+  Plan scheduled() {
+    std::vector<Plan> plans;
+    for (double share : kShares) {
+      const bool all = share == 0 || !uses(options_, kCache);
+      auto decided = decisions(share, all);
+      plans.push_back(scheduled_plan("superneurons", basis_, options_, decided, {.early = false}));
+      if (plans.back().moves.empty() || seconds_left() == 0) break;
+    }
+    return quickest(basis_.profile, basis_.machine, options_, std::move(plans));
+  }
+
   std::uint32_t ops() const { return static_cast<std::uint32_t>(basis_.profile.ops.size()); }
 
   double seconds_left() const {
@@ -84,6 +103,7 @@ class SuperNeuronsPlanner {
   }
 
   std::vector<std::uint64_t> live() const {
+    if (granules_are_shared(basis_.machine)) return basis_.demand.all;
     const auto change = [&](std::vector<std::int64_t>& d, std::uint32_t first, std::uint32_t last,
                             std::uint64_t bytes) {
       d[first] += static_cast<std::int64_t>(bytes);
@@ -113,7 +133,9 @@ class SuperNeuronsPlanner {
 
   void leave(Level& level, const IdleGap& map, std::uint32_t until) const {
     const auto bytes =
-        static_cast<std::int64_t>(page_round(map.bytes, basis_.machine.granule_bytes));
+        static_cast<std::int64_t>(granules_are_shared(basis_.machine)
+                                      ? freed_bytes(basis_.footprint, basis_.storages[map.storage])
+                                      : page_round(map.bytes, basis_.machine.granule_bytes));
     level.add(std::min(map.use + 1, until), until, -bytes);
   }
 
@@ -174,7 +196,16 @@ class SuperNeuronsPolicy final : public PlannedPolicy {
     check_features(*this, options);
     if (profile.ops.empty())
       throw Error("the profile holds no operation, so there is nothing to plan");
-    return SuperNeuronsPlanner(profile, machine, options).plan();
+    if (!granules_are_shared(machine) || !options.recompute)
+      return SuperNeuronsPlanner(profile, machine, options).plan();
+    // Replays that turn out to be no gain are left out, and what they would make is offloaded.
+    PlanOptions with = options, without = options;
+    with.time_limit_s = without.time_limit_s = options.time_limit_s / 2;
+    without.recompute = false;
+    std::vector<Plan> plans;
+    for (const PlanOptions* half : {&without, &with})
+      plans.push_back(SuperNeuronsPlanner(profile, machine, *half).plan());
+    return quickest(profile, machine, options, std::move(plans));
   }
 };
 

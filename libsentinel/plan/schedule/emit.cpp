@@ -72,7 +72,17 @@ class Emitter {
             .reason = fmt::format("needed by {}{}", op_name(gap.next), why)};
   }
 
+  // plan/gaps/remade.h adds how, and what it costs.
+  Move discard(const Gap& gap) const {
+    return {.tensor = in_.storages[gap.storage].at(gap.use, ops_),
+            .direction = Direction::discard,
+            .trigger = OpId(gap.use % ops_),
+            .deadline = OpId(gap.use % ops_),
+            .reason = fmt::format("made again before {}", op_name(gap.next))};
+  }
+
   Move demotion(const Gap& gap) const {
+    if (gap.remade) return discard(gap);
     const std::uint32_t held_until = gap.out > gap.use ? gap.out - 1 : gap.use;
     std::string reason = gap.forced   ? "its op is streamed, which leaves it scattered"
                          : gap.needed ? fmt::format("not needed before {}", op_name(gap.next))

@@ -27,7 +27,7 @@ IssueLists issue_lists(const ScheduleInput& in, const Schedule& schedule,
   for (std::uint32_t g = 0; g < schedule.gaps.size(); ++g) {
     const Gap& gap = schedule.gaps[g];
     if (gap.out < gap.in) lists.demote[gap.use % ops].push_back(g);
-    if (gap.needed && !gap.unfetched) lists.promote[gap.in % ops].push_back(g);
+    if (gap.needed && !gap.unfetched && !gap.remade) lists.promote[gap.in % ops].push_back(g);
   }
   for (std::uint32_t k = 0; k < ops; ++k)
     std::stable_sort(lists.promote[k].begin(), lists.promote[k].end(), [&](auto a, auto b) {
@@ -60,6 +60,7 @@ std::vector<bool> clean_gaps(const ScheduleInput& in, const Schedule& schedule,
       if (at == 0 && !s.persistent) continue;  // written by the op that made it
       const Gap& gap = schedule.gaps[mine[at]];
       const Gap& before = schedule.gaps[mine[at == 0 ? mine.size() - 1 : at - 1]];
+      if (gap.remade || before.remade) continue;
       const std::uint32_t lap = at == 0 ? ops : 0;
       const auto unwritten = [&](std::uint32_t from, std::uint32_t to) {
         const auto begin = std::ranges::lower_bound(s.uses, from);
@@ -132,8 +133,8 @@ class Timeline {
   void start_demotions(std::size_t k) {
     recent_ = 0;
     for (std::uint32_t g : lists_.demote[k]) {
-      if (clean_[g]) continue;
       const Gap& gap = schedule_.gaps[g];
+      if (clean_[g] || gap.remade) continue;
       if (gap.out > gap.use + 1) recent_ += bytes(g);
       double& free = out_free_[tier(g)];
       free = std::max(free, now_) + static_cast<double>(bytes(g)) / rates_.out[tier(g)];
@@ -190,6 +191,7 @@ class TierChoice {
         share_(machine.tiers.size(), 0),
         dealt_(machine.tiers.size(), 0) {
     for (const Gap& gap : schedule.gaps) {
+      if (gap.remade) continue;
       if (gaps_[gap.storage].empty()) order_.push_back(gap.storage);
       gaps_[gap.storage].push_back(&gap);
     }

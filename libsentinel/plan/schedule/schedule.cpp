@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <queue>
+#include <span>
 #include <utility>
 
 #include "plan/step/level.h"
@@ -62,9 +63,13 @@ class GapScheduler {
   void extend(std::uint32_t gap, std::uint32_t position);
   void keep_what_fits();
   void promote_earlier();
-  void change(std::uint32_t storage, std::uint32_t begin, std::uint32_t end, std::int64_t sign);
+  void change(const Gap&, std::uint32_t begin, std::uint32_t end, std::int64_t sign);
+  std::span<const UnitId> freed_by(const Gap& gap) const {
+    const TensorId tensor = in_.storages[gap.storage].tensor;
+    return gap.remade ? in_.footprint.whole(tensor) : in_.footprint.units(tensor);
+  }
   bool fits(std::uint32_t begin, std::uint32_t end) const;
-  OpRanges absences(std::uint32_t storage) const;
+  OpRanges absences(std::uint32_t storage, UnitId) const;
   bool resident(const Gap& gap, std::uint32_t position) const {
     return !gap.evicted || position < gap.out || position >= gap.in;
   }
@@ -147,6 +152,12 @@ void GapScheduler::adopt_given(Gap& gap) const {
   if (found == in_.given.end() || key(*found) != std::pair(gap.storage, gap.use)) return;
   gap.given = true;
   gap.tier = found->tier;
+  gap.cost = found->cost;
+  gap.remade = found->remade && gap.needed && !gap.unfetched && !gap.forced;
+  if (gap.remade) {
+    gap.in = gap.target = gap.next;
+    return;
+  }
   gap.in = gap.needed && !gap.unfetched ? found->in : gap.next;
   gap.target = std::min(gap.target, gap.in);
 }
@@ -154,6 +165,7 @@ void GapScheduler::adopt_given(Gap& gap) const {
 // What shares a granule has to be fetched for the others' sake.
 bool GapScheduler::overwritten(std::uint32_t storage, std::uint32_t position) const {
   const Storage& s = in_.storages[storage];
+  if (std::ranges::binary_search(in_.replay_reads, ReplayRead{storage, position})) return false;
   const auto alone = [&](UnitId u) { return in_.footprint.members(u).size() == 1; };
   return in_.overwritten_unfetched && !reads(in_.profile, s, position) &&
          std::ranges::all_of(in_.footprint.units(s.tensor), alone);
@@ -199,7 +211,7 @@ void GapScheduler::evict_forced() {
     gap.evicted = gap.forced = true;
     gap.out = gap.use + 1;
     gap.in = std::max(gap.target, gap.out);
-    change(gap.storage, gap.out, gap.in, -1);
+    change(gap, gap.out, gap.in, -1);
     watch(id, gap.in);
   }
 }
@@ -207,36 +219,36 @@ void GapScheduler::evict_forced() {
 void GapScheduler::evict_given(std::uint32_t id) {
   Gap& gap = gaps_[id];
   gap.evicted = true;
-  gap.out = std::min(gap.use + 2, gap.next);
+  gap.out = std::min(gap.use + (gap.remade ? 1 : 2), gap.next);
   gap.in = std::clamp(gap.in, gap.out, gap.next);
-  change(gap.storage, gap.out, gap.in, -1);
+  change(gap, gap.out, gap.in, -1);
   watch(id, gap.in);
 }
 
-// Adds (sign 1) or removes (-1) what `storage` alone keeps in fast memory during [begin, end): the
-// granules that every other tensor in them has left or never entered.
-void GapScheduler::change(std::uint32_t storage, std::uint32_t begin, std::uint32_t end,
+// Adds (sign 1) or removes (-1) what the gap's storage alone keeps in fast memory during [begin,
+// end): the granules that every other tensor in them has left or never entered.
+void GapScheduler::change(const Gap& gap, std::uint32_t begin, std::uint32_t end,
                           std::int64_t sign) {
   const OpRanges window = wrap(begin, end, ops_);
   if (window.empty()) return;
-  for (UnitId u : in_.footprint.units(in_.storages[storage].tensor)) {
+  for (UnitId u : freed_by(gap)) {
     const auto& sharing = unit_storages_[u.index()];
     OpRanges alone = sharing.empty() ? OpRanges{} : window;
     for (std::uint32_t other : sharing)
-      if (other != storage && !alone.empty()) alone = common(alone, absences(other));
+      if (other != gap.storage && !alone.empty()) alone = common(alone, absences(other, u));
     const std::int64_t bytes = sign * static_cast<std::int64_t>(in_.footprint.bytes(u));
     for (const OpRange& r : alone) held_.add(r.begin, r.end, bytes);
   }
 }
 
-// Where a storage holds nothing: before and after its life, and while evicted.
-OpRanges GapScheduler::absences(std::uint32_t storage) const {
+// Where a storage does not hold the unit: before and after its life, and while evicted.
+OpRanges GapScheduler::absences(std::uint32_t storage, UnitId unit) const {
   const Storage& s = in_.storages[storage];
   OpRanges result;
   if (!s.persistent) result = wrap(s.last + 1, s.first + ops_, ops_);
   for (std::uint32_t id : gaps_of_[storage]) {
     const Gap& gap = gaps_[id];
-    if (!gap.evicted) continue;
+    if (!gap.evicted || (gap.remade && !in_.footprint.is_whole(s.tensor, unit))) continue;
     const OpRanges away = wrap(gap.out, gap.in, ops_);
     result.insert(result.end(), away.begin(), away.end());
   }
@@ -294,16 +306,16 @@ void GapScheduler::extend(std::uint32_t id, std::uint32_t position) {
   if (!gap.evicted) {
     gap.in = std::min(gap.next, std::max(gap.target, position + 1));
     gap.out = out;
-    change(gap.storage, gap.out, gap.in, -1);
+    change(gap, gap.out, gap.in, -1);
   } else if (position < gap.out) {  // waited for, instead of written during one more op
-    change(gap.storage, position, gap.out, -1);
+    change(gap, position, gap.out, -1);
     gap.out = position;
   } else {
     // Put off, by an eighth of the delay so far, so that a long shortage is crossed in few steps;
     // promote_earlier() takes back what was too much.
     const std::uint32_t delay = position - std::min(position, gap.target);
     const std::uint32_t in = std::min(gap.next, position + 1 + delay / 8);
-    change(gap.storage, gap.in, in, -1);
+    change(gap, gap.in, in, -1);
     gap.in = in;
   }
   gap.evicted = true;
@@ -315,21 +327,21 @@ double GapScheduler::idle_us(const Gap& gap) const {
   return at(gap.next) - at(gap.use);
 }
 
-// Some evictions turn out not to be needed: a later one freed the same ops too. The shortest gaps
-// cost most for what they free, so they are taken back first.
+// Some evictions turn out not to be needed: a later one freed the same ops too. The dearest and
+// shortest gaps cost most for what they free, so they are taken back first.
 void GapScheduler::keep_what_fits() {
   std::vector<std::uint32_t> order;
   for (std::uint32_t id = 0; id < gaps_.size(); ++id)
     if (gaps_[id].evicted && !gaps_[id].forced) order.push_back(id);
   std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-    return idle_us(gaps_[a]) < idle_us(gaps_[b]);
+    return idle_us(gaps_[a]) * gaps_[b].cost < idle_us(gaps_[b]) * gaps_[a].cost;
   });
   for (std::uint32_t id : order) {
     Gap& gap = gaps_[id];
     gap.evicted = false;
-    change(gap.storage, gap.out, gap.in, 1);
+    change(gap, gap.out, gap.in, 1);
     if (fits(gap.out, gap.in)) continue;
-    change(gap.storage, gap.out, gap.in, -1);
+    change(gap, gap.out, gap.in, -1);
     gap.evicted = true;
   }
 }
@@ -338,7 +350,8 @@ void GapScheduler::keep_what_fits() {
 void GapScheduler::promote_earlier() {
   std::vector<std::uint32_t> order;
   for (std::uint32_t id = 0; id < gaps_.size(); ++id)
-    if (gaps_[id].evicted && gaps_[id].needed && !gaps_[id].unfetched) order.push_back(id);
+    if (gaps_[id].evicted && gaps_[id].needed && !gaps_[id].unfetched && !gaps_[id].remade)
+      order.push_back(id);
   std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
     if (gaps_[a].next != gaps_[b].next) return gaps_[a].next < gaps_[b].next;
     return in_.storages[gaps_[a].storage].accesses > in_.storages[gaps_[b].storage].accesses;
@@ -357,12 +370,12 @@ void GapScheduler::promote_earlier(Gap& gap) {
 }
 
 bool GapScheduler::fetch_earlier(Gap& gap, std::uint32_t by) {
-  change(gap.storage, gap.in - by, gap.in, 1);
+  change(gap, gap.in - by, gap.in, 1);
   const bool room = fits(gap.in - by, gap.in);
   if (room)
     gap.in -= by;
   else
-    change(gap.storage, gap.in - by, gap.in, -1);
+    change(gap, gap.in - by, gap.in, -1);
   return room;
 }
 

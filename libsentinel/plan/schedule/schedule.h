@@ -13,6 +13,10 @@
 // outcome is the paper's; with more, traffic shrinks to what is needed. Where a promotion at the
 // interval's start would exceed the limit it is put off to the first op from which on there is room
 // at every op until its use, at the latest that use itself.
+//
+// A *remade* gap is given. Its storage is discarded at the end of `use`, is absent from there on,
+// and replays make it again before `next`; it holds those granules of its ends all the while that
+// do not lie wholly within it (plan/step/footprint.h).
 #pragma once
 
 #include <cstdint>
@@ -34,6 +38,8 @@ struct Gap {
   bool forced = false;     // begins at a streamed op, which leaves it scattered
   bool unfetched = false;  // the next use is streamed, or overwrites it whole
   bool given = false;      // evicted from the beginning, by ScheduleInput::given
+  bool remade = false;     // while evicted: discarded, and made again
+  double cost = 1;         // of its absence, of that of a move of as many bytes
   std::uint32_t tier = 0;  // where it was given one
 };
 
@@ -42,6 +48,15 @@ struct GivenGap {
   std::uint32_t storage = 0, use = 0;
   std::uint32_t in = 0;  // to be promoted then; later if there is no room, earlier by the interval
   std::uint32_t tier = 0;  // 0: not decided
+  bool remade = false;
+  double cost = 1;
+};
+
+// That a replay before op `position` of the step reads the storage. It is among the storage's uses,
+// though its op may not name it.
+struct ReplayRead {
+  std::uint32_t storage = 0, position = 0;
+  friend auto operator<=>(const ReplayRead&, const ReplayRead&) = default;
 };
 
 // What holds for every interval length: computed once.
@@ -65,6 +80,7 @@ struct ScheduleInput {
   // By storage and use. The rest is evicted only where these do not suffice, and of these, what
   // turns out not to be needed stays.
   std::vector<GivenGap> given = {};
+  std::vector<ReplayRead> replay_reads = {};  // sorted
 };
 
 struct Schedule {

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/units.h"
+#include "plan/gaps/pressure.h"
 #include "plan/step/level.h"
 #include "plan/step/rates.h"
 #include "sentinel/error.h"
@@ -19,6 +20,7 @@ namespace {
 // A replay so many transfer times, of the larger of both, before an item's own use decides when it
 // is fetched.
 constexpr double kNear = 2;
+constexpr std::uint64_t kPage = 4096;
 
 std::int64_t ticks_of(double us) { return std::llround(us * kTicksPerUs); }
 
@@ -54,6 +56,8 @@ class CostModel::Chains {
     const std::uint32_t root = node(t, before_);
     if (root != kNone && replayable(root)) {
       model_.items_[i].chain = root;
+      model_.nodes_[root].ticks +=
+          ticks_of(remaking_us(in_.machine, static_cast<double>(item.bytes)));
     } else {
       model_.nodes_.resize(nodes);
       model_.edges_.resize(edges);
@@ -77,10 +81,11 @@ class CostModel::Chains {
     const Op& op = in_.profile.ops[maker->index()];
     const auto id = static_cast<std::uint32_t>(model_.nodes_.size());
     model_.nodes_.push_back({.op = maker->value, .ticks = ticks_of(op.us)});
+    const bool apart = in_.basis != nullptr;  // then all outputs are made beside all else
     for (TensorId o : op.out)
-      if (o != wanted_.tensor)
-        model_.nodes_[id].held +=
-            round_up(in_.profile.tensors[o.index()].bytes, in_.machine.granule_bytes);
+      if (apart || o != wanted_.tensor)
+        model_.nodes_[id].held += round_up(in_.profile.tensors[o.index()].bytes,
+                                           apart ? kPage : in_.machine.granule_bytes);
     std::vector<Edge> edges;
     for (TensorId x : op.in) {
       if (replay_.own_statistic(x, *maker)) continue;
@@ -143,6 +148,10 @@ CostModel::CostModel(const CostInput& in) : limit_(in.limit), gaps_(in.gaps) {
 }
 
 void CostModel::hold_base(const CostInput& in) {
+  if (in.basis != nullptr) {
+    held_.assign(in.basis->demand.all.begin(), in.basis->demand.all.end());
+    return;
+  }
   std::vector<std::int64_t> change(ops() + 1, 0);
   const auto add = [&](std::uint32_t first, std::uint32_t last, std::int64_t bytes) {
     change[first] += bytes;
@@ -165,6 +174,7 @@ void CostModel::make_items(const CostInput& in) {
               .bytes = gap.bytes,
               .held = round_up(gap.bytes, in.machine.granule_bytes),
               .dirty = gap.dirty};
+    if (in.basis != nullptr) item.held = freed_bytes(in.basis->footprint, in.storages[gap.storage]);
     for (std::uint32_t t = 1; t < tiers(); ++t) {
       item.out_ticks[t] = transfer_ticks(in.machine, 0, t, gap.bytes);
       item.in_ticks[t] = transfer_ticks(in.machine, t, 0, gap.bytes);

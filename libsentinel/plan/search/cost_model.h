@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "plan/gaps/decisions.h"
+#include "plan/schedule/basis.h"
 #include "plan/step/replay.h"
 #include "plan/step/storage.h"
 #include "sentinel/machine.h"
@@ -53,6 +54,8 @@ struct CostInput {
   // and as early as this share of what ops leave free, were all items swapped, has room for it.
   double window = 1;
   bool recompute = true;  // replay chains are looked for
+  // Where tensors share granules: what they hold together. The items' storages are movable.
+  const Basis* basis = nullptr;
 };
 
 class CostModel {

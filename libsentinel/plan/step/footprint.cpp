@@ -22,10 +22,28 @@ std::vector<bool> placed_tensors(std::size_t tensors, std::span<const Placement>
 
 Footprint::Footprint(const Profile& profile, std::span<const Placement> placements,
                      std::uint64_t granule_bytes)
-    : granule_(granule_bytes), units_(profile.tensors.size()) {
+    : granule_(granule_bytes), units_(profile.tensors.size()), whole_(profile.tensors.size()) {
   if (granule_bytes == 0) throw Error("a machine's granule_bytes must not be 0");
   cut(region_extents(profile, placements));
   cut(arena_extents(profile, placements));
+}
+
+bool Footprint::is_whole(TensorId tensor, UnitId unit) const {
+  return std::ranges::find(whole(tensor), unit) != whole(tensor).end();
+}
+
+std::uint64_t Footprint::whole_bytes(TensorId tensor) const {
+  std::uint64_t sum = 0;
+  for (UnitId u : whole(tensor)) sum += bytes(u);
+  return sum;
+}
+
+Footprint::Extent Footprint::extent(TensorId tensor, std::uint64_t offset,
+                                    std::uint64_t bytes) const {
+  const std::uint64_t begin = offset / granule_, end = (offset + bytes + granule_ - 1) / granule_;
+  if (!shares_granules(granule_)) return {tensor, begin, end, begin, end};
+  const std::uint64_t first = (offset + granule_ - 1) / granule_;
+  return {tensor, begin, end, first, std::max(first, (offset + bytes) / granule_)};
 }
 
 std::vector<Footprint::Extent> Footprint::region_extents(
@@ -35,8 +53,7 @@ std::vector<Footprint::Extent> Footprint::region_extents(
     if (p.tensor.index() >= profile.tensors.size()) continue;
     const Tensor& tensor = profile.tensors[p.tensor.index()];
     if (!occupies(tensor)) continue;
-    extents.push_back(
-        {p.tensor, p.offset / granule_, (p.offset + tensor.bytes + granule_ - 1) / granule_});
+    extents.push_back(extent(p.tensor, p.offset, tensor.bytes));
   }
   return extents;
 }
@@ -54,23 +71,25 @@ std::vector<Footprint::Extent> Footprint::arena_extents(
       nowhere.push_back(t);
       continue;
     }
-    const std::uint64_t last = *tensor.offset + tensor.bytes;
-    extents.push_back({TensorId(t), *tensor.offset / granule_, (last + granule_ - 1) / granule_});
+    extents.push_back(extent(TensorId(t), *tensor.offset, tensor.bytes));
     end = std::max(end, extents.back().end);
   }
   for (std::size_t t : nowhere) {
-    const std::uint64_t granules = (profile.tensors[t].bytes + granule_ - 1) / granule_;
-    extents.push_back({TensorId(t), end, end + granules});
-    end += granules;
+    extents.push_back(extent(TensorId(t), end * granule_, profile.tensors[t].bytes));
+    end = extents.back().end;
   }
   return extents;
 }
 
 // Cuts the extents of one address space into units: between two neighbouring ends of extents the
-// set of overlapping tensors does not change.
+// set of overlapping tensors does not change. A tensor's first and last granule are units of their
+// own where they are not wholly within it.
 void Footprint::cut(std::vector<Extent> extents) {
   std::vector<std::uint64_t> ends;
-  for (const Extent& e : extents) ends.insert(ends.end(), {e.begin, e.end});
+  for (const Extent& e : extents) {
+    ends.insert(ends.end(), {e.begin, e.end});
+    if (e.whole_begin < e.whole_end) ends.insert(ends.end(), {e.whole_begin, e.whole_end});
+  }
   std::sort(ends.begin(), ends.end());
   ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
   const std::size_t base = bytes_.size();
@@ -81,7 +100,12 @@ void Footprint::cut(std::vector<Extent> extents) {
     auto at = std::lower_bound(ends.begin(), ends.end(), e.begin) - ends.begin();
     for (; ends[at] < e.end; ++at) {
       const UnitId unit(base + static_cast<std::size_t>(at));
-      units_[e.tensor.index()].push_back(unit);
+      auto& mine = units_[e.tensor.index()];
+      if (ends[at] >= e.whole_begin && ends[at] < e.whole_end) {
+        Whole& whole = whole_[e.tensor.index()];
+        if (whole.count++ == 0) whole.first = static_cast<std::uint32_t>(mine.size());
+      }
+      mine.push_back(unit);
       members_[unit.index()].push_back(e.tensor);
     }
   }
@@ -103,17 +127,12 @@ void Holding::drop(TensorId tensor) {
   for (UnitId u : footprint_->units(tensor)) drop(u);
 }
 
-std::uint64_t Holding::missing(TensorId tensor) const {
-  std::uint64_t sum = 0;
-  for (UnitId u : footprint_->units(tensor))
-    if (holders_[u.index()] == 0) sum += footprint_->bytes(u);
-  return sum;
-}
+std::uint64_t Holding::missing(TensorId tensor) const { return missing(footprint_->units(tensor)); }
 
-std::uint64_t Holding::sole(TensorId tensor) const {
+std::uint64_t Holding::missing(std::span<const UnitId> units) const {
   std::uint64_t sum = 0;
-  for (UnitId u : footprint_->units(tensor))
-    if (holders_[u.index()] == 1) sum += footprint_->bytes(u);
+  for (UnitId u : units)
+    if (holders_[u.index()] == 0) sum += footprint_->bytes(u);
   return sum;
 }
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "plan/step/footprint.h"
+
 namespace sentinel::plan {
 
 std::vector<std::size_t> links_between(const Machine& machine, std::uint32_t from,
@@ -64,6 +66,14 @@ double turns_us(const Machine& machine, std::uint32_t tier, double in, double ou
           us, 1e6 / link.bw *
                   (in * weight(machine, link, tier, 0) + out * weight(machine, link, 0, tier)));
   return us;
+}
+
+double remaking_us(const Machine& machine, double bytes) {
+  constexpr double kHashes = 2;
+  const TierSpec& fast = machine.tiers[0];
+  if (!shares_granules(machine.granule_bytes)) return 0;
+  const auto pass = [&](double bw) { return bw > 0 ? 1e6 * bytes / bw : 0; };
+  return kHashes * pass(fast.read_bw) + pass(fast.write_bw);
 }
 
 double moving_us(const Machine& machine, double bytes) {

@@ -26,6 +26,10 @@ double rate(const Machine&, std::uint32_t from, std::uint32_t to);
 double lone_rate(const Machine&, std::uint32_t from, std::uint32_t to);
 // Microseconds that half-duplex links need, alone, for so much from the tier and so much to it.
 double turns_us(const Machine&, std::uint32_t tier, double in, double out);
+// Microseconds that a training run needs, beside the replays, to make so many bytes again where
+// granules are frames: a hash when they are discarded, and a hash and a copy when they are there
+// again.
+double remaking_us(const Machine&, double bytes);
 // Microseconds of computation that moving so many bytes costs.
 double moving_us(const Machine&, double bytes);
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/units.h"
+#include "plan/step/footprint.h"
 #include "sentinel/analysis.h"
 
 namespace sentinel::plan {
@@ -145,8 +146,24 @@ std::vector<Recompute> replay_chain(const Profile& profile, const Replay& replay
   return order;
 }
 
+namespace {
+
+std::uint64_t all_outputs(const Profile& profile, std::span<const Recompute> replays,
+                          std::uint64_t granule) {
+  constexpr std::uint64_t kPage = 4096;
+  std::uint64_t sum = 0;
+  for (const Recompute& r : replays)
+    for (TensorId t : profile.ops[r.op.index()].out)
+      if (const Tensor& tensor = profile.tensors[t.index()]; !tensor.foreign)
+        sum += round_up(tensor.bytes, kPage);
+  return round_up(sum, granule);
+}
+
+}  // namespace
+
 std::uint64_t replay_bytes(const Profile& profile, std::span<const Recompute> replays,
                            std::uint64_t granule) {
+  if (shares_granules(granule)) return all_outputs(profile, replays, granule);
   std::unordered_map<TensorId, std::size_t> last;  // made: the replay that reads it last
   for (std::size_t i = 0; i < replays.size(); ++i) {
     const Op& op = profile.ops[replays[i].op.index()];
@@ -173,6 +190,53 @@ std::uint64_t replay_bytes(const Profile& profile, std::span<const Recompute> re
   }
   return most;
 }
+
+bool finds_its_versions(const Profile& profile, const Replay& replay,
+                        std::span<const Recompute> replays) {
+  std::unordered_map<TensorId, std::uint32_t> version;
+  for (const Recompute& r : replays) {
+    const Op& op = profile.ops[r.op.index()];
+    for (TensorId t : op.in)
+      if (const auto found = version.find(t);
+          found != version.end() && found->second != replay.version(t, r.op))
+        return false;
+    for (TensorId t : op.out)
+      if (!replay.persistent(t)) version[t] = replay.version(t, r.op) + 1;
+  }
+  return std::ranges::all_of(replays, [&](const Recompute& r) {
+    return std::ranges::all_of(
+        r.keep, [&](TensorId t) { return version[t] == replay.version(t, r.before); });
+  });
+}
+
+namespace {
+
+// What a training run cannot do, or would do wrongly: it replays in memory of its own, in which an
+// op finds the latest version, and loses nothing over the step's end.
+void add_live_rules(const Plan& plan, const Profile& profile, const Replay& replay,
+                    std::vector<std::string>& bad) {
+  for (std::size_t first = 0, last = 0; first < plan.recomputations.size(); first = last) {
+    const OpId before = plan.recomputations[first].before;
+    while (last < plan.recomputations.size() && plan.recomputations[last].before == before) ++last;
+    const auto group = std::span(plan.recomputations).subspan(first, last - first);
+    if (group.size() > kMostRecipes)
+      bad.push_back(
+          fmt::format("{} ops are replayed before op {}, more than the {} that a run "
+                      "remembers",
+                      group.size(), before.value, kMostRecipes));
+    if (!finds_its_versions(profile, replay, group))
+      bad.push_back(fmt::format("a replay before op {} reads what another one has overwritten",
+                                before.value));
+  }
+  std::set<TensorId> kept;
+  for (const Recompute& r : plan.recomputations) kept.insert(r.keep.begin(), r.keep.end());
+  for (TensorId t : kept)
+    if (const Tensor& tensor = profile.tensors[t.index()]; !tensor.alloc_op || !tensor.free_op)
+      bad.push_back(fmt::format("tensor {} ({}) outlives the step, and is to be made again",
+                                t.value, tensor.name));
+}
+
+}  // namespace
 
 std::vector<std::string> illegal_replays(const Plan& plan, const Profile& profile) {
   std::vector<std::string> bad;
@@ -216,6 +280,8 @@ std::vector<std::string> illegal_replays(const Plan& plan, const Profile& profil
     }
     for (TensorId t : op.out) remade.insert({t, replay.version(t, r.op) + 1});
   }
+  if (bad.empty() && shares_granules(plan.granule_bytes))
+    add_live_rules(plan, profile, replay, bad);
   return bad;
 }
 

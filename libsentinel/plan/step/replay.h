@@ -71,7 +71,15 @@ std::vector<Recompute> replay_chain(const Profile&, const Replay&, TensorId want
 
 // What the replays before one op (those of one `before`) hold at most beyond what is alive at that
 // op, in bytes rounded to granules: outputs that are not kept until their last reader among them.
+// Where granules are frames, a training run replays into memory of its own and copies what is kept:
+// all outputs then, until the op starts.
 std::uint64_t replay_bytes(const Profile&, std::span<const Recompute>, std::uint64_t granule);
+
+// Whether each of the replays before one op, run in this order, finds of what others of them made
+// the version that it read in the step, and whether what is kept is what the op reads.
+bool finds_its_versions(const Profile&, const Replay&, std::span<const Recompute>);
+
+constexpr std::size_t kMostRecipes = 64;  // that a training run replays before one op
 
 // What is illegal in the plan's recomputations, in words; part of verify().
 std::vector<std::string> illegal_replays(const Plan&, const Profile&);

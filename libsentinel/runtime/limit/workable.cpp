@@ -98,13 +98,13 @@ void require_policy(const SessionOptions& options) {
             : "`sentinel simulate` shows what it does"));
 }
 
-void require_live(const Plan& plan, const SessionOptions& options) {
+void require_live(const Plan& plan, const SessionOptions& options, bool replays) {
   if (plan.granule_bytes != options.tiers.granule_bytes)
     throw Error(fmt::format(
         "the plan is for machine {}, whose memory is managed by {}; here it is by {}. "
         "Make one for this machine: sentinel plan --machine local",
         plan.machine, print_bytes(plan.granule_bytes), print_bytes(options.tiers.granule_bytes)));
-  if (plan.part_bytes != 0 || !plan.recomputations.empty())
+  if (plan.part_bytes != 0 || (!plan.recomputations.empty() && !replays))
     throw Error(
         "the plan moves parts of tensors or recomputes; a training run moves whole tensors and "
         "nothing "

@@ -28,7 +28,7 @@ void require_counting(const SessionOptions&, gpu::Driver* driver = nullptr);
 // A policy that makes plans; or on a GPU one whose pager decides by faults.
 void require_policy(const SessionOptions&);
 
-// A plan for this engine's granule.
-void require_live(const Plan&, const SessionOptions&);
+// A plan for this engine's granule. `replays`: the runtime makes tensors again as plans say.
+void require_live(const Plan&, const SessionOptions&, bool replays = false);
 
 }  // namespace sentinel

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "plan/step/rates.h"
+
 namespace sentinel::sim {
 
 JobRun::JobRun(const Job& job, Commons& commons, const SimOptions& options, std::size_t index)
@@ -105,10 +107,14 @@ void JobRun::begin_op() {
   working_set_.begin(tasks_.current());
 }
 
+double JobRun::remaking_us(const Task& task) const {
+  return plan::remaking_us(commons_.machine(), static_cast<double>(task.copied_bytes));
+}
+
 void JobRun::begin_computation() {
   commons_.claim(account_, 0);
   const Task& task = tasks_.current();
-  const double alone_us = times_.us(step_, task.op, task.replay);
+  const double alone_us = times_.us(step_, task.op, task.replay) + remaking_us(task);
   computation_.start(commons_.now_us(), working_set_.compute_us(alone_us));
 }
 
@@ -117,7 +123,8 @@ void JobRun::end_task() {
   if (timed_) working_set_.note_uses();
   working_set_.release();
   if (task.replay)
-    record_.add_replay(computation_, commons_.now_us(), times_.profiled_us(task.op));
+    record_.add_replay(computation_, commons_.now_us(),
+                       times_.profiled_us(task.op) + remaking_us(task));
   else
     record_.add_op(computation_, commons_.now_us());
   drop(task);

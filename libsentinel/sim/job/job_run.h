@@ -54,6 +54,7 @@ class JobRun {
   void begin_step();
   void end_step();
   void begin_op();
+  double remaking_us(const Task&) const;
   void begin_computation();
   void end_task();
   void drop(const Task&);

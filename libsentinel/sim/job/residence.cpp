@@ -2,6 +2,8 @@
 #include "sim/job/residence.h"
 
 #include <algorithm>
+#include <span>
+#include <utility>
 
 namespace sentinel::sim {
 
@@ -26,26 +28,46 @@ StorageId Residence::of(TensorId t) const {
   return t.index() < of_.size() ? of_[t.index()] : kNone;
 }
 
+// Of what was discarded, the granules at its ends are still held.
 std::uint64_t Residence::missing(StorageId s) const {
-  return body(s).held ? 0 : holding_.missing(storage(s).tensor);
+  const TensorId tensor = storage(s).tensor;
+  if (body(s).held) return 0;
+  return holding_.missing(body(s).ends ? footprint_.whole(tensor) : footprint_.units(tensor));
 }
 
 bool Residence::hold(StorageId s) {
   if (body(s).held) return true;
+  const TensorId tensor = storage(s).tensor;
   const auto bytes = missing(s);
   if (!commons_.take(account_, bytes)) return false;
-  holding_.hold(storage(s).tensor);
+  for (plan::UnitId u : body(s).ends ? footprint_.whole(tensor) : footprint_.units(tensor))
+    holding_.hold(u);
   if (bytes != 0) ++changes_.holdings;
+  body(s).ends = false;
   return body(s).held = true;
 }
 
-void Residence::let_go(StorageId s) {
-  if (!body(s).held) return;
-  const auto bytes = holding_.sole(storage(s).tensor);
+// All of its memory, or what a discard gives up.
+void Residence::let_go(StorageId s, bool all) {
+  Body& b = body(s);
+  if (!b.held && !b.ends) return;
+  const auto units = footprint_.units(storage(s).tensor);
+  const auto whole = footprint_.whole(storage(s).tensor);
+  const auto before = holding_.bytes();
+  const auto drop = [&](std::span<const plan::UnitId> some) {
+    for (plan::UnitId u : some) holding_.drop(u);
+  };
+  if (b.held) drop(whole);
+  if (all) {
+    const auto first = static_cast<std::size_t>(whole.data() - units.data());
+    drop(units.first(first));
+    drop(units.subspan(first + whole.size()));
+  }
+  const auto bytes = before - holding_.bytes();
   commons_.give(account_, bytes);
-  holding_.drop(storage(s).tensor);
   if (bytes != 0) ++changes_.holdings;
-  body(s).held = false;
+  b.held = false;
+  b.ends = !all;
 }
 
 void Residence::forget_transfer(StorageId s) {
@@ -168,8 +190,12 @@ void Residence::copy(StorageId s, std::uint32_t tier) {
 }
 
 void Residence::discard(StorageId s) {
-  if (body(s).place == Whereabouts::nowhere) return;
+  Body& b = body(s);
+  if (b.place == Whereabouts::nowhere || b.place == Whereabouts::lost) return;
+  let_go(s, false);
+  const bool ends = std::exchange(b.ends, false);
   destroy(s);
+  b.ends = ends;
   set_place(s, Whereabouts::lost);
 }
 

@@ -76,6 +76,7 @@ class Residence {
     bool copied = false;     // the slow copy has the present contents
     bool stored = false;     // space is held in `tier`
     bool held = false, wanted = false, demanded = false;
+    bool ends = false;        // lost, and of its memory only what is not wholly within it is held
     std::uint32_t ahead = 0;  // the tier that it is to be copied to while it stays
     std::uint32_t pins = 0;
     double fault_us = 0;      // of a demand fetch that has not started
@@ -95,7 +96,7 @@ class Residence {
   Body& body(StorageId s) { return bodies_[s.index()]; }
   const Body& body(StorageId s) const { return bodies_[s.index()]; }
   bool hold(StorageId);
-  void let_go(StorageId);
+  void let_go(StorageId, bool all = true);
   void forget_copy(StorageId);
   void forget_transfer(StorageId);
   void store(StorageId, std::uint32_t tier);

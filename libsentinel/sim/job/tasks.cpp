@@ -11,12 +11,52 @@
 #include "sentinel/error.h"
 
 namespace sentinel::sim {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+
+}  // namespace
 
 void Tasks::plan(OpId op, std::span<const Recompute> replays) {
   tasks_.clear();
-  plan_replays(op, replays);
+  if (plan::shares_granules(granule_bytes_))
+    plan_apart(op, replays);
+  else
+    plan_replays(op, replays);
   tasks_.push_back({.op = op, .operands = uses_.of(op)});
   at_ = 0;
+}
+
+// As a training run replays: into memory of its own, out of which what is kept is copied at the
+// end.
+void Tasks::plan_apart(OpId before, std::span<const Recompute> replays) {
+  std::set<StorageId> made;
+  std::uint64_t scratch = 0;
+  for (const Recompute& r : replays) {
+    Task task{.op = r.op, .replay = true};
+    std::vector<StorageId> written;
+    for (Operand o : uses_.of(r.op)) {
+      if (!o.named) continue;
+      const plan::Storage& storage = residence_.storage(o.storage);
+      const Whereabouts place = residence_.place(o.storage);
+      const bool gone = place == Whereabouts::nowhere || place == Whereabouts::lost;
+      if (o.read && gone && !made.contains(o.storage))
+        throw Error(fmt::format("the replay of op {} before op {} reads tensor {}, which is gone",
+                                r.op.value, before.value, storage.tensor.value));
+      if (o.written) task.scratch_bytes += round_up(storage.bytes, kPage);
+      if (o.written && !storage.persistent) written.push_back(o.storage);
+      o.written = false;
+      if (o.read && !made.contains(o.storage)) task.operands.push_back(o);
+    }
+    made.insert(written.begin(), written.end());
+    for (TensorId t : r.keep) {
+      task.operands.push_back({residence_.of(t), false, true, true});
+      task.copied_bytes += residence_.storage(residence_.of(t)).bytes;
+    }
+    scratch += task.scratch_bytes;
+    tasks_.push_back(std::move(task));
+  }
+  if (!tasks_.empty()) tasks_.back().scratch_ends = scratch;
 }
 
 // What a replay makes and the plan does not keep lives until the last replay here that reads it.

@@ -19,8 +19,9 @@ struct Task {
   std::vector<Operand> operands;
   std::vector<StorageId> drop;  // replayed outputs that nothing reads after this one
   // Replayed outputs that exist in a later version already: what begins with this task, and what
-  // nothing reads after it.
+  // nothing reads after it. Where granules are frames, all replayed outputs, until the op starts.
   std::uint64_t scratch_bytes = 0, scratch_ends = 0;
+  std::uint64_t copied_bytes = 0;  // replayed outputs that are copied from there to their places
 };
 
 class Tasks {
@@ -36,6 +37,7 @@ class Tasks {
 
  private:
   void plan_replays(OpId before, std::span<const Recompute>);
+  void plan_apart(OpId before, std::span<const Recompute>);
 
   const Residence& residence_;
   const OpUses& uses_;

@@ -26,7 +26,6 @@ TEST(Footprint, SharedGranulesAreUnitsOfTheirOwn) {
   EXPECT_EQ(holding.missing(b), 4096u);
   holding.hold(b);
   EXPECT_EQ(holding.bytes(), 4 * 4096u);
-  EXPECT_EQ(holding.sole(a), 2 * 4096u);
   holding.drop(a);
   EXPECT_EQ(holding.bytes(), 2 * 4096u);
 }

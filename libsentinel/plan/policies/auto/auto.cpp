@@ -16,6 +16,7 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "plan/gaps/remade.h"
 #include "plan/policies/auto/search.h"
 #include "plan/step/parts.h"
 #include "sentinel/analysis.h"
@@ -77,10 +78,17 @@ class AutoPolicy final : public PlannedPolicy {
     for (std::string_view other : kOthers)
       if (uses(options, kFloor) && goes_on())
         consider([&] { return planned_by(other, profile, machine, options); });
+    // A training run's plans: replays stay only where they are a gain.
+    const bool either = options.recompute && shares_granules(machine.granule_bytes);
     PlanOptions rest = options;
+    rest.time_limit_s = seconds_left() / (either ? 2 : 1);
+    rest.recompute = options.recompute && !either;
+    if (either && goes_on()) consider([&] { return searched(profile, machine, rest); });
+    rest.recompute = options.recompute;
     rest.time_limit_s = seconds_left();
     if (goes_on()) consider([&] { return searched(profile, machine, rest); });
     if (!best) throw Error(reason);
+    give_replay_reasons(*best, in_parts(profile, best->part_bytes), machine);
     best->policy = "auto";
     best->predicted_step_us = best_us;
     return *std::move(best);
