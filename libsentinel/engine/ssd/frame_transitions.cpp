@@ -230,7 +230,7 @@ bool FrameTransitions::lose(BlockIndex index, EngineLock& guard) noexcept {
       discard(index, block.token);
       return false;
     }
-    if (block.recalled) {
+    if (block.recalled || block.live != 1) {  // touched, or another tensor began in it
       put_back(index, guard);
       return false;
     }
@@ -252,8 +252,13 @@ bool FrameTransitions::lose(BlockIndex index, EngineLock& guard) noexcept {
 void FrameTransitions::refill(BlockIndex index, const void* source, EngineLock& guard) noexcept {
   auto& block = blocks_[index];
   auto token = kNoToken;
-  while (block.state == BlockState::lost && (token = budget_.get(guard)) == kNoToken) {
-    if (!blocks_.frozen() && !blocks_.dead().empty()) {
+  while (block.state == BlockState::lost) {
+    if (blocks_.frozen()) {
+      blocks_.await_change(guard);
+      continue;
+    }
+    if ((token = budget_.get(guard)) != kNoToken) break;
+    if (!blocks_.dead().empty()) {
       reuse_dead(guard);
       continue;
     }
@@ -274,6 +279,7 @@ void FrameTransitions::refill(BlockIndex index, const void* source, EngineLock& 
   blocks_.is_lost_no_more();
   blocks_.set_arriving(index);
   block.token = token;
+  block.used = use_.now();
   ++refilled_;
   install(index, token, guard);
 }

@@ -131,6 +131,7 @@ std::uint64_t SsdEngine::discard(std::uintptr_t address, std::uint64_t bytes) no
     const auto begin = arena_ + std::uint64_t{index} * kGranule;
     const bool whole = begin >= address && begin + kGranule <= address + bytes;
     if (!whole || blocks_[index].live != 1 || counting_ || blocks_.frozen()) return;
+    if (!transfers_.is_open()) return;  // a child would see the arena
     if (guard_.can_remake() && transitions_.lose(index, guard)) lost += kGranule;
   });
   return lost;
@@ -139,9 +140,10 @@ std::uint64_t SsdEngine::discard(std::uintptr_t address, std::uint64_t bytes) no
 void SsdEngine::refill(std::uintptr_t address, std::uint64_t bytes, const void* source) noexcept {
   EngineLock guard(lock_);
   for_blocks(address, bytes, [&](BlockIndex index) {
-    if (blocks_[index].state != BlockState::lost) return;
-    const auto offset = arena_ + std::uint64_t{index} * kGranule - address;
-    transitions_.refill(index, static_cast<const char*>(source) + offset, guard);
+    const auto begin = arena_ + std::uint64_t{index} * kGranule;
+    const bool whole = begin >= address && begin + kGranule <= address + bytes;
+    if (!whole || blocks_[index].state != BlockState::lost) return;
+    transitions_.refill(index, static_cast<const char*>(source) + (begin - address), guard);
   });
 }
 
@@ -259,8 +261,11 @@ int SsdEngine::start_counting() noexcept {
   if (counting_ || !loop()->can_count()) return counting_ ? -EALREADY : -EOPNOTSUPP;
   if (const int code = backings_.make_shared(); code != 0) return code;
   EngineLock guard(lock_);
-  if (blocks_.lost() != 0) return -EBUSY;
   wait_until_settled(guard);
+  if (blocks_.lost() != 0) {  // or about to be filled
+    thaw();
+    return -EBUSY;
+  }
   guard.unlock();
   const int code = switch_.to_shared();
   guard.lock();

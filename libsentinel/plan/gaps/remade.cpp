@@ -182,6 +182,11 @@ class Remaking {
       const auto mine = basis_.footprint.units(t);
       units.insert(mine.begin(), mine.end());
     });
+    for (const Recompute& r : group.replays)
+      for (TensorId t : r.keep) {
+        const auto mine = basis_.footprint.units(t);
+        units.insert(mine.begin(), mine.end());
+      }
     const Op& op = profile_.ops[before.index()];
     for (const auto* list : {&op.in, &op.out})
       for (TensorId t : *list)

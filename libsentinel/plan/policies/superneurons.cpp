@@ -17,6 +17,7 @@
 #include <array>
 #include <cctype>
 #include <string>
+#include <utility>
 
 #include "base/clock.h"
 #include "plan/gaps/feature_maps.h"
@@ -195,7 +196,16 @@ class SuperNeuronsPolicy final : public PlannedPolicy {
     check_features(*this, options);
     if (profile.ops.empty())
       throw Error("the profile holds no operation, so there is nothing to plan");
-    return SuperNeuronsPlanner(profile, machine, options).plan();
+    if (!granules_are_shared(machine) || !options.recompute)
+      return SuperNeuronsPlanner(profile, machine, options).plan();
+    // Replays that turn out to be no gain are left out, and what they would make is offloaded.
+    PlanOptions with = options, without = options;
+    with.time_limit_s = without.time_limit_s = options.time_limit_s / 2;
+    without.recompute = false;
+    std::vector<Plan> plans;
+    for (const PlanOptions* half : {&without, &with})
+      plans.push_back(SuperNeuronsPlanner(profile, machine, *half).plan());
+    return quickest(profile, machine, options, std::move(plans));
   }
 };
 

@@ -105,6 +105,19 @@ TEST(Remade, RefusesWhatHasNoRoomForItsReplay) {
   EXPECT_THAT(remade(basis, 16_MiB - 1, y, false).refused, SizeIs(1));
 }
 
+// Op 4 needs 6 MiB; its replays read w, compute x and y in 10, and x stays beside it, in 6.
+TEST(Remade, RefusesToKeepOnTheWayWhatHasNoRoomThere) {
+  const Chain chain;
+  const Machine machine = frames();
+  const Basis basis(chain.b.profile, machine);
+  const std::vector<LostGap> both{{basis.storage_of[chain.x.index()], 1, 5},
+                                  {basis.storage_of[chain.y.index()], 2, 4}};
+  const Remade made = remade(basis, 22_MiB, both, true);
+  EXPECT_EQ(made.gaps.size(), 2u);
+  EXPECT_LE(demand(basis, made).must[4], 22_MiB);
+  EXPECT_THAT(remade(basis, 22_MiB - 1, both, true).refused, SizeIs(1));
+}
+
 TEST(Remade, NothingIsLostOverTheStepsEnd) {
   Chain chain;
   chain.b.profile.tensors[chain.x.index()].free_op.reset();
