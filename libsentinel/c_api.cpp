@@ -172,18 +172,20 @@ void sentinel_op_tensor(const void* storage, size_t bytes, int access) {
 }
 void sentinel_replay_with(const sentinel_replayer* with) {
   replayer = with;
-  if (current() != nullptr) current()->remaking().use(*with);
+  if (current() != nullptr) current()->replays().remaking().use(*with);
+}
+int sentinel_op_wants_recipe(void) {
+  return current() != nullptr && current()->replays().wants_recipe();
 }
 int sentinel_wants_recipes(void) {
-  return current() != nullptr && current()->remaking().follows();
+  return current() != nullptr && current()->replays().remaking().follows();
 }
-int sentinel_op_wants_recipe(void) { return current() != nullptr && current()->wants_recipe(); }
 uint64_t sentinel_tensor_number(const void* storage) {
-  return current() != nullptr ? current()->tensor_number(storage) : 0;
+  return current() != nullptr ? current()->replays().number(storage) : 0;
 }
 void sentinel_op_recipe(void* recipe, const uint64_t* read, size_t reads, const uint64_t* written,
                         size_t writes) {
-  current()->recipe(recipe, {read, reads}, {written, writes});
+  current()->replays().recipe(recipe, {read, reads}, {written, writes});
 }
 void sentinel_op_run(void) { current()->op_run(); }
 int sentinel_gpu(void) { return current() != nullptr ? current()->gpu() : -1; }

@@ -130,7 +130,8 @@ SENTINEL_API int sentinel_op_wants_recipe(void);
 /* Of the living tensor that begins there; 0: none of ours. */
 SENTINEL_API uint64_t sentinel_tensor_number(const void* storage);
 /* Once the op has computed, before sentinel_op_end(): the tensors it read, those that it made and
- * those that it updated in place. The core owns the recipe from now on, whatever it does with it.
+ * those that it updated in place. What is read for its own update alone, as a running mean is, may
+ * be among those written alone: then the replay does not need it as it was. The core owns the recipe from now on, whatever it does with it.
  * With a number of 0 among what it read or wrote the recipe is dropped. */
 SENTINEL_API void sentinel_op_recipe(void* recipe, const uint64_t* read, size_t reads,
                                      const uint64_t* written, size_t writes);

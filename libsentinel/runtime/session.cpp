@@ -80,7 +80,7 @@ Session::Session(SessionOptions options, std::string framework, OpOrder order,
       engine_(make_engine(options_, driver_.get())),
       others_(options_, *engine_, voice_),
       training_(options_, std::move(framework), order, *engine_, driver_.get(), voice_),
-      remaking_(*engine_, training_.space(), lock_, order, options_.moves.inject) {
+      replays_(*engine_, training_, lock_, order, options_.moves.inject) {
   this_thread().trains = true;
   if (driver_)
     options_.tiers.granule_bytes = engine_->granule();  // what the device has them made of
@@ -88,8 +88,8 @@ Session::Session(SessionOptions options, std::string framework, OpOrder order,
     throw Error("on a GPU nothing can be had without its ops: SENTINEL_MODE=arena is not for it");
   if (!options_.rank_note.empty()) voice_.say(options_.rank_note);
   if (const auto text = told_of_arena(options_); !text.empty()) voice_.say(text);
-  if (replayer != nullptr) remaking_.use(*replayer);
-  training_.begin(driver_.get(), remaking_);
+  if (replayer != nullptr) replays_.remaking().use(*replayer);
+  training_.begin(driver_.get(), replays_.remaking());
 }
 
 // Never destroyed: a thread frees tensors while it takes down what is its own.
@@ -122,7 +122,7 @@ void Session::model(const char* name, std::size_t batch) noexcept {
 
 void Session::unsupported(const char* what) noexcept {
   if (in_child_) return;
-  const auto guard = remaking_.all_there();
+  const auto guard = replays_.remaking().all_there();
   training_.give_up(fmt::format(
       "{} is not supported yet; training goes on unmanaged, with all of its memory", what));
 }
@@ -138,9 +138,9 @@ void Session::program_ends() noexcept {
 void Session::finish(const char* reason) noexcept {
   if (in_child_) return;
   try {
-    const auto guard = remaking_.all_there();
+    const auto guard = replays_.remaking().all_there();
     if (std::exchange(finished_, true)) return;
-    remaking_.settle(true);
+    replays_.remaking().settle(true);
     training_.finish(reason);
   } catch (const std::exception& error) {
     voice_.say(in_words(error));
@@ -149,8 +149,8 @@ void Session::finish(const char* reason) noexcept {
 
 void Session::before_fork() noexcept {
   if (in_child_) return engine_->before_fork();
-  remaking_.settle(true);
-  remaking_.all_there().release();  // and the lock is held
+  replays_.remaking().settle(true);
+  replays_.remaking().all_there().release();  // and the lock is held
   static bool warned = false;
   if (options_.gpu.device && options_.moves.io == kCuFile && !std::exchange(warned, true))
     voice_.say(
@@ -167,7 +167,7 @@ void Session::after_fork_in_parent() noexcept {
   engine_->after_fork_in_parent();
   if (in_child_) return;
   others_.after_fork_in_parent();
-  remaking_.settle(finished_);
+  replays_.remaking().settle(finished_);
   lock_.unlock();
 }
 
@@ -178,6 +178,7 @@ void Session::after_fork_in_child() noexcept {
     lock_.unlock();
   }
   in_child_ = true;
+  replays_.remaking().ends();
   training_.recording().ask_for_tensors(false);
 }
 
@@ -201,7 +202,7 @@ void Session::trains_unmanaged() noexcept {
 void Session::step_end() noexcept {
   if (in_child_) return trains_unmanaged();
   try {
-    const auto guard = remaking_.all_there();
+    const auto guard = replays_.remaking().all_there();
     marks_steps_ = true;
     end_step();
   } catch (const std::exception& error) {
@@ -212,7 +213,7 @@ void Session::step_end() noexcept {
 bool Session::step_found() noexcept {
   if (in_child_) return false;
   try {
-    const auto guard = remaking_.all_there();
+    const auto guard = replays_.remaking().all_there();
     if (!marks_steps_) end_step();
     return !marks_steps_;
   } catch (const std::exception& error) {
@@ -221,12 +222,12 @@ bool Session::step_found() noexcept {
 }
 
 int Session::start_profile() {
-  const auto guard = remaking_.all_there();
+  const auto guard = replays_.remaking().all_there();
   return training_.start_profile();
 }
 
 int Session::end_profile() {
-  const auto guard = remaking_.all_there();
+  const auto guard = replays_.remaking().all_there();
   return training_.end_profile();
 }
 

@@ -20,8 +20,8 @@
 #include "engine/gpu/cuda_driver.h"
 #include "options/options.h"
 #include "runtime/limit/voice.h"
+#include "runtime/op_replays.h"
 #include "runtime/other_devices.h"
-#include "runtime/replay/remaking.h"
 #include "runtime/training.h"
 
 namespace sentinel {
@@ -39,10 +39,11 @@ class Session {
   bool owns(const void* address) const { return engine_->contains(address); }
   void release(void* address) noexcept;
   OtherDevices& others() { return others_; }
+  OpReplays& replays() { return replays_; }
 
   bool wants_tensors() const {
-    return wants_ops() &&
-           (training_.recording().wants_tensors() || !engine_->guarded() || remaking_.follows());
+    return wants_ops() && (training_.recording().wants_tensors() || !engine_->guarded() ||
+                           replays_.remaking().follows());
   }
   // False: ops need not be told (profiling/stillness.h). Becomes true at any time.
   bool wants_ops() const { return training_.recording().stillness().wants_ops(); }
@@ -63,11 +64,6 @@ class Session {
   std::uint64_t device_budget();            // as far as it is known now
   bool device_has_room(std::size_t bytes);  // beside all tensors, whatever the budget
   void op_end() noexcept;
-  // Of the running op, whether its recipe is wanted; and that recipe.
-  bool wants_recipe() noexcept;
-  std::uint64_t tensor_number(const void* storage) noexcept;  // 0: none of ours
-  void recipe(void* recipe, Replays::Numbers read, Replays::Numbers written) noexcept;
-  Remaking& remaking() { return remaking_; }
   void step_end() noexcept;
   bool step_found() noexcept;  // false: steps are marked, and this is none
 
@@ -99,7 +95,6 @@ class Session {
     std::uint64_t step = 0;  // the training's when the op began
     DeviceLane::Op lane;
     PlanFollower::Op plan;
-    Remaking::Op remaking;
     StepRecorder::Op op = StepRecorder::kPreludeOp;
   };
 
@@ -108,8 +103,6 @@ class Session {
   static bool trains(const Worker& worker) {
     return (worker.in_op || worker.trains) && !Remaking::replays_here();
   }
-  // A forked child's thread, or one that replays: what it does is told to nobody.
-  bool is_apart() const { return in_child_ || Remaking::replays_here(); }
   void before_first_op(Worker&);
   void end_step();
   void trains_unmanaged() noexcept;
@@ -119,8 +112,6 @@ class Session {
   void need(Worker&, LiveTensor*, const void* storage, std::size_t bytes);
   void overwrite(LiveTensor&);
   void complete(Worker&);
-  void begin_replays(Worker&, const char* name, Guard&);
-  void discard(Worker&);
 
   // session_memory.cpp
   bool may_follow();
@@ -137,7 +128,7 @@ class Session {
   bool in_child_ = false, finished_ = false;
   bool tells_of_child_ = true;  // at its first step
   bool marks_steps_ = false;    // the program, or its optimizer
-  Remaking remaking_;
+  OpReplays replays_;
 };
 
 }  // namespace sentinel

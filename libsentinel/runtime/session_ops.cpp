@@ -19,7 +19,7 @@ std::uint64_t kernel_hash(const PlanFollower::Op& op) {
 }  // namespace
 
 void Session::layer(const char* name, Phase phase) noexcept {
-  if (is_apart() || !training_.recording().on()) return;
+  if (in_child_ || Remaking::replays_here() || !training_.recording().on()) return;
   const Guard guard(lock_);
   if (trains(this_thread())) training_.recording().found_layer(name, phase);
 }
@@ -44,7 +44,8 @@ void Session::layer_end() noexcept {
 
 void Session::op_start(const char* name, Phase phase, const char* layer) noexcept {
   auto& worker = this_thread();
-  if (is_apart() || (order_ == OpOrder::sequence && !worker.trains)) return;
+  if (in_child_ || Remaking::replays_here() || (order_ == OpOrder::sequence && !worker.trains))
+    return;
   if (!wants_ops() && (worker.still || untold(true))) {
     worker.still = true;
     return;
@@ -63,29 +64,11 @@ void Session::op_start(const char* name, Phase phase, const char* layer) noexcep
   if (!training_.follower().op_start(worker.plan, training_.recording().hash(name)))
     training_.recording().ask_for_tensors(
         true);  // by demand from here on: what is used now should stay
-  begin_replays(worker, name, guard);
-}
-
-// What the plan has made again before this op. A step that has turned out to be of another kind
-// knows no recipes.
-void Session::begin_replays(Worker& worker, const char* name, Guard& guard) {
-  if (!remaking_.possible()) return;
-  const bool follows = training_.follower().replays_ops(), followed = remaking_.follows();
-  remaking_.op_begins(worker.remaking, name, follows);
-  worker.plan.discarding = follows;
-  if (!follows && !followed) return;
-  std::vector<TensorNumber> numbers;
-  for (const auto& tensor : training_.follower().remade_before(worker.plan))
-    numbers.push_back(remaking_.number(tensor));
-  guard.unlock();
-  if (!follows)
-    remaking_.all_there();
-  else if (!numbers.empty())
-    remaking_.remake(numbers);
+  replays_.begin(worker.plan, name, guard);
 }
 
 void Session::op_tensor(const void* storage, std::size_t bytes, int access) noexcept {
-  if (is_apart() || storage == nullptr || this_thread().still) return;
+  if (in_child_ || Remaking::replays_here() || storage == nullptr || this_thread().still) return;
   const Guard guard(lock_);
   auto& worker = here();
   if (!trains(worker)) return;
@@ -95,9 +78,8 @@ void Session::op_tensor(const void* storage, std::size_t bytes, int access) noex
     engine_->touch(tensor->address, tensor->bytes);
   const bool overwrites =
       tensor != nullptr && tensor->bytes == bytes && (access & SENTINEL_OVERWRITE) != 0;
-  const bool later =
-      tensor != nullptr && worker.in_op && remaking_.follows() &&
-      remaking_.names(worker.remaking, *tensor, (access & SENTINEL_WRITE) != 0, overwrites);
+  const bool later = tensor != nullptr && worker.in_op &&
+                     replays_.names(*tensor, (access & SENTINEL_WRITE) != 0, overwrites);
   if (overwrites && !later) overwrite(*tensor);
   if (!training_.recording().on()) return;
   auto& recorder = training_.recording().recorder();
@@ -152,7 +134,7 @@ void Session::forget_stream(void* stream) noexcept {
 void Session::op_run() noexcept {
   auto& worker = this_thread();
   if (in_child_ || worker.still || !trains(worker)) return;
-  remaking_.op_runs(worker.remaking, [this](LiveTensor& tensor) { overwrite(tensor); });
+  replays_.run([this](LiveTensor& tensor) { overwrite(tensor); });
   if (training_.phases().paged() && !worker.runs)
     engine_->paging()->kernel(kernel_hash(worker.plan));
   training_.follower().await(worker.plan, lock_);
@@ -175,45 +157,13 @@ void Session::op_end() noexcept {
   Guard guard(lock_);
   auto& worker = here();
   worker.in_op = false;
-  if (remaking_.follows()) remaking_.op_computed(worker.remaking);
+  replays_.computed();
   training_.lane().end(worker.lane);
   if (order_ == OpOrder::sequence || !worker.late) complete(worker);
   if (order_ == OpOrder::any) before_first_op(worker);  // what follows in this thread is not its
   training_.limit().follow_cgroup_now_and_then();
   guard.unlock();
-  if (remaking_.follows()) discard(worker);
-}
-
-// What the op's end has the plan discard, but for what cannot be: it is demoted.
-void Session::discard(Worker& worker) {
-  worker.remaking.discards = std::exchange(worker.plan.discards, {});
-  remaking_.op_ended(worker.remaking);
-  if (worker.remaking.discards.empty()) return;
-  const Guard guard(lock_);
-  for (const auto& tensor : worker.remaking.discards) {
-    auto* now = training_.space().find(reinterpret_cast<const void*>(tensor.address));
-    if (now != nullptr && now->birth == tensor.birth)
-      training_.follower().demote_instead(worker.plan, *now);
-  }
-}
-
-bool Session::wants_recipe() noexcept {
-  auto& worker = this_thread();
-  if (is_apart() || !worker.in_op || !remaking_.follows()) return false;
-  const Guard guard(lock_);
-  return training_.follower().replays(worker.plan);
-}
-
-std::uint64_t Session::tensor_number(const void* storage) noexcept {
-  if (is_apart() || !engine_->contains(storage)) return 0;
-  const Guard guard(lock_);
-  const auto* tensor = training_.space().find(storage);
-  return tensor != nullptr && !remaking_.orphan(*tensor) ? remaking_.number(*tensor) : 0;
-}
-
-void Session::recipe(void* recipe, Replays::Numbers read, Replays::Numbers written) noexcept {
-  const Guard guard(lock_);
-  remaking_.note(recipe, this_thread().remaking, read, written);
+  replays_.end(worker.plan);
 }
 
 void Session::complete(Worker& worker) {

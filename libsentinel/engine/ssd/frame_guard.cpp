@@ -99,7 +99,8 @@ void FrameGuard::on_fault(BlockIndex index, EngineLock& guard) noexcept {
       return;
     case BlockState::lost:
       if (block.faulted) return;
-      if (remaker_ == nullptr) stop_training("a tensor is used that nobody can make again any more");
+      if (remaker_ == nullptr)
+        stop_training("a tensor is used that nobody can make again any more");
       wait_for_bytes();
       remaker_->touched(arena_.begin() + std::uint64_t{index} * kGranule);
       return;

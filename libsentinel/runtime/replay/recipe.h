@@ -17,6 +17,7 @@ struct Contents {
   TensorNumber number = 0;
   std::uint64_t version = 0;
   std::shared_ptr<Recipe> maker;
+  bool own = false;  // read for its own update alone
 };
 
 struct Recipe {

@@ -52,6 +52,7 @@ class Remaking final : public Remaker {
     std::vector<TensorNumber> lost, written;  // named since it began, or was told to run
     std::vector<LiveTensor> overwritten;      // wholly, once it runs
     std::vector<LiveTensor> discards;         // at its end
+    bool replayed = false;                    // by the plan
   };
 
   // --- the caller holds the lock
@@ -68,6 +69,7 @@ class Remaking final : public Remaker {
 
   // --- the caller does not
   void settle(bool settles) { settles_ = settles; }  // nothing becomes lost until that ends
+  void ends() { follows_ = false; }                  // in a forked child
   // Remakes what the op names and is lost, and what could not be remade once it has written.
   // `overwrite` is called with the lock held, for each tensor that the op overwrites.
   template <class Overwrite>

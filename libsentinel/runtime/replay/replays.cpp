@@ -27,7 +27,7 @@ void Replays::writes(TensorNumber number) {
   const auto found = known_.find(number);
   if (found == known_.end() || written_.contains(number)) return;
   auto& known = found->second;
-  written_[number] = {number, known.version, std::move(known.maker)};
+  written_[number] = {number, known.version, std::move(known.maker), false};
   ++known.version;
   known.maker = nullptr;
   find_other_inputs(number);
@@ -36,7 +36,8 @@ void Replays::writes(TensorNumber number) {
 // Its contents when the running op began.
 Contents Replays::before_op(TensorNumber number, const Known& known) const {
   const auto found = written_.find(number);
-  return found != written_.end() ? found->second : Contents{number, known.version, known.maker};
+  return found != written_.end() ? found->second
+                                 : Contents{number, known.version, known.maker, false};
 }
 
 bool Replays::note(void* handle, const char* op, Numbers read, Numbers written) {
@@ -56,18 +57,19 @@ bool Replays::note(void* handle, const char* op, Numbers read, Numbers written) 
 // Notes what the op has read, at the contents that were there when it began. False: it read what
 // nobody knows, or what a part of the op has made that the recipe does not name.
 bool Replays::has_inputs(Recipe& recipe, Numbers read, Numbers written) const {
-  const auto reads = [&](TensorNumber number) {
-    if (std::ranges::find(recipe.reads, number, &Contents::number) == recipe.reads.end())
-      recipe.reads.push_back(before_op(number, known_.at(number)));
+  const auto reads = [&](TensorNumber number, bool own) {
+    if (std::ranges::find(recipe.reads, number, &Contents::number) != recipe.reads.end()) return;
+    recipe.reads.push_back(before_op(number, known_.at(number)));
+    recipe.reads.back().own = own;
   };
   for (const auto number : written) {
     if (!knows(number)) return false;
-    if (number <= newest_) reads(number);
+    if (number <= newest_) reads(number, !has(read, number));
   }
   for (const auto number : read) {
     if (!knows(number)) return false;
     if (number <= newest_)
-      reads(number);
+      reads(number, false);
     else if (!has(written, number))
       return false;
   }
@@ -86,8 +88,8 @@ bool Replays::is_there(const Contents& contents, Numbers gone) const {
 // of a normalisation. The replay's update of it is thrown away.
 bool Replays::is_own_statistic(const Recipe& recipe, const Contents& contents, Numbers gone) const {
   const auto found = known_.find(contents.number);
-  return contents.number <= before_step_ && found != known_.end() && !found->second.lost &&
-         !has(gone, contents.number) && recipe.writes.size() > 1 &&
+  return contents.own && contents.number <= before_step_ && found != known_.end() &&
+         !found->second.lost && !has(gone, contents.number) && recipe.writes.size() > 1 &&
          std::ranges::any_of(recipe.writes,
                              [&](const auto& write) { return write.first == contents.number; });
 }

@@ -239,11 +239,21 @@ TEST_F(ReplaysTest, ARunningMeanOfAnEarlierStepConstrainsNothing) {
   replays_.forget(2);
   lives(1);
   lives(2);
-  op(10, {1, 2}, {2, 3});  // updates 2, which it reads, and makes 3
+  op(10, {1}, {2, 3});  // updates 2, and makes 3
   lose(3);
   EXPECT_THAT(chain({3}), ElementsAre(10));
   EXPECT_FALSE(replays_.may_lose(2)) << "its own update would start from the wrong contents";
   EXPECT_TRUE(replays_.dies(2)) << "it is read all the same";
+}
+
+TEST_F(ReplaysTest, WhatAlsoServesForAnotherOutputHasToBeAsItWas) {
+  given(1);
+  given(2);
+  replays_.forget(2);
+  lives(1);
+  lives(2);
+  op(10, {1, 2}, {2, 3});
+  EXPECT_FALSE(replays_.may_lose(3));
 }
 
 TEST_F(ReplaysTest, ARecipeOfUnknownTensorsIsDropped) {

@@ -119,16 +119,16 @@ class HashedTraining {
                       names_[op].c_str());
     if (session->wants_tensors())
       for (const auto* each : {a, b}) session->op_tensor(each, kBytes, SENTINEL_READ);
-    const bool wanted = session->wants_recipe();
+    const bool wanted = session->replays().wants_recipe();
     session->op_run();
     auto* out = static_cast<Word*>(session->allocate(kBytes));
     hashing.compute(a, b, out);
     if (session->wants_tensors()) session->op_tensor(out, kBytes, SENTINEL_WRITE);
     if (wanted) {
-      hashing.a = session->tensor_number(a), hashing.b = session->tensor_number(b);
-      hashing.made = session->tensor_number(out);
+      hashing.a = session->replays().number(a), hashing.b = session->replays().number(b);
+      hashing.made = session->replays().number(out);
       const std::uint64_t read[] = {hashing.a, hashing.b}, written[] = {hashing.made};
-      session->recipe(new Hashing(hashing), read, written);
+      session->replays().recipe(new Hashing(hashing), read, written);
     }
     session->op_end();
     return out;

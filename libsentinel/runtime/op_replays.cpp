@@ -1,0 +1,74 @@
+// Asks the follower what the plan replays, and has it done.
+#include "runtime/op_replays.h"
+
+#include <utility>
+#include <vector>
+
+namespace sentinel {
+
+OpReplays::OpReplays(Engine& engine, Training& training, std::mutex& lock, OpOrder order,
+                     const std::string& inject)
+    : engine_(engine),
+      training_(training),
+      lock_(lock),
+      remaking_(engine, training.space(), lock, order, inject) {}
+
+// Never destroyed: a thread frees tensors while it takes down what is its own.
+Remaking::Op& OpReplays::op() {
+  static thread_local Remaking::Op* const op = new Remaking::Op;
+  return *op;
+}
+
+// A step that has turned out to be of another kind knows no recipes.
+void OpReplays::begin(PlanFollower::Op& plan, const char* name, Guard& guard) {
+  auto& follower = training_.follower();
+  const bool follows = remaking_.possible() && follower.replays_ops();
+  const bool followed = remaking_.follows();
+  remaking_.op_begins(op(), name, follows);
+  plan.discarding = follows;
+  op().replayed = follows && follower.replays(plan);
+  std::vector<TensorNumber> numbers;
+  if (follows)
+    for (const auto& tensor : follower.remade_before(plan))
+      numbers.push_back(remaking_.number(tensor));
+  guard.unlock();
+  if (!numbers.empty()) remaking_.remake(numbers);
+  if (followed && !follows) remaking_.all_there();
+}
+
+bool OpReplays::names(const LiveTensor& tensor, bool writes, bool overwrites) {
+  return remaking_.follows() && remaking_.names(op(), tensor, writes, overwrites);
+}
+
+// What cannot be discarded is demoted.
+void OpReplays::end(PlanFollower::Op& plan) {
+  if (!remaking_.follows()) return;
+  auto& discards = op().discards;
+  discards = std::exchange(plan.discards, {});
+  remaking_.op_ended(op());
+  if (discards.empty()) return;
+  const Guard guard(lock_);
+  for (const auto& tensor : discards) {
+    auto* now = training_.space().find(reinterpret_cast<const void*>(tensor.address));
+    if (now != nullptr && now->birth == tensor.birth)
+      training_.follower().demote_instead(plan, *now);
+  }
+}
+
+bool OpReplays::wants_recipe() noexcept {
+  return remaking_.follows() && !Remaking::replays_here() && op().replayed;
+}
+
+std::uint64_t OpReplays::number(const void* storage) noexcept {
+  if (!engine_.contains(storage)) return 0;
+  const Guard guard(lock_);
+  const auto* tensor = training_.space().find(storage);
+  return tensor != nullptr && !remaking_.orphan(*tensor) ? remaking_.number(*tensor) : 0;
+}
+
+void OpReplays::recipe(void* recipe, Replays::Numbers read, Replays::Numbers written) noexcept {
+  const Guard guard(lock_);
+  remaking_.note(recipe, op(), read, written);
+}
+
+}  // namespace sentinel

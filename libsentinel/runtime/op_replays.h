@@ -1,0 +1,53 @@
+// What the session does about replays at each op of a thread that trains: has made again what the
+// plan or the op wants, keeps the op's recipe where the plan replays it, and discards at its end.
+// Takes the session's lock where it does not say that the caller holds it.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include "runtime/replay/remaking.h"
+#include "runtime/training.h"
+
+namespace sentinel {
+
+class OpReplays {
+ public:
+  using Guard = Remaking::Guard;
+
+  // All but the text outlive it.
+  OpReplays(Engine&, Training&, std::mutex& lock, OpOrder, const std::string& inject);
+
+  Remaking& remaking() { return remaking_; }
+  const Remaking& remaking() const { return remaking_; }
+
+  // The calling thread's op begins, with the lock held; it is not when this returns.
+  void begin(PlanFollower::Op&, const char* name, Guard&);
+  // With the lock held. False: whether it is overwritten is none of the replays' business.
+  bool names(const LiveTensor&, bool writes, bool overwrites);
+  // Before it computes. Calls overwrite(LiveTensor&) with the lock held.
+  template <class Overwrite>
+  void run(Overwrite overwrite) {
+    remaking_.op_runs(op(), overwrite);
+  }
+  void computed() {  // with the lock held
+    if (remaking_.follows()) remaking_.op_computed(op());
+  }
+  void end(PlanFollower::Op&);
+
+  // Of the adaptor's seam.
+  bool wants_recipe() noexcept;
+  std::uint64_t number(const void* storage) noexcept;  // 0: none of ours
+  void recipe(void* recipe, Replays::Numbers read, Replays::Numbers written) noexcept;
+
+ private:
+  static Remaking::Op& op();  // the calling thread's
+
+  Engine& engine_;
+  Training& training_;
+  std::mutex& lock_;
+  Remaking remaking_;
+};
+
+}  // namespace sentinel
