@@ -32,6 +32,7 @@ struct EngineCounters {             // since the engine began
   Flow reading, writing;         // whole blocks, from and to a file
   double stall_us = 0;           // time in which a training thread waited for memory
   double checksum_us = 0;        // time that the sums of what goes to and comes from a file took
+  std::uint64_t discarded_bytes = 0, refilled_bytes = 0;  // of tensors that are made again
   std::uint64_t held_bytes = 0;  // of fast memory, now
   std::uint64_t peak_bytes = 0;  // the most of it since the budget was set
   std::array<std::uint64_t, kMoveCauses.size()> causes{};  // pages, by MoveCause
@@ -100,6 +101,17 @@ class DemandPaging {
   ~DemandPaging() = default;
 };
 
+// Who makes again what was discarded. touched() is called by the guard's thread, with an address
+// in a lost block: it blocks for nothing and allocates nothing. The thread that touched waits until
+// refill() has come for its block.
+class Remaker {
+ public:
+  virtual void touched(std::uintptr_t) noexcept = 0;
+
+ protected:
+  ~Remaker() = default;
+};
+
 class Engine {
  public:
   virtual ~Engine() = default;
@@ -165,6 +177,14 @@ class Engine {
   // Without a guard: whether an op has begun to use tensors and has not ended. While one has,
   // nothing that was used since the last tick is demoted: it may be about to be launched.
   void launching(bool now) noexcept { launching_.store(now, std::memory_order_relaxed); }
+
+  // The tensor's contents are given up, for they can be made again: blocks that lie wholly within,
+  // in which no other tensor lives, are lost. Answers their bytes; the rest stays as it is. An
+  // engine that cannot answers 0. / Each lost block within gets its part of `source` and is
+  // resident, for all readers at once; what is not lost is left alone.
+  virtual std::uint64_t discard(std::uintptr_t, std::uint64_t) noexcept { return 0; }
+  virtual void refill(std::uintptr_t, std::uint64_t, const void*) noexcept {}
+  virtual void remake_with(Remaker*) {}  // it outlives the engine
 
   // Memory that dead tensors still hold serves the next ones, wherever those lie. The caller sees
   // to it that no tensor is born meanwhile.

@@ -7,7 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <memory>
+#include <vector>
 
 #include "base/units.h"
 #include "engine/engine.h"
@@ -116,8 +118,34 @@ TYPED_TEST_P(EngineContract, AChildSeesWhatThereWas) {
   for (std::uint64_t t = 0; t < this->kTensors; ++t) EXPECT_EQ(this->words(t)[0], ~0ull);
 }
 
+// An engine that cannot lose contents keeps them.
+TYPED_TEST_P(EngineContract, WhatIsDiscardedIsAsItWasOnceItIsFilledAgain) {
+  class Nobody final : public Remaker {  // all is filled before it is touched
+    void touched(std::uintptr_t) noexcept override { std::abort(); }
+  } nobody;
+  this->engine->remake_with(&nobody);
+  this->engine->set_budget(this->kBudget);
+  this->all_born();
+  std::vector<std::uint64_t> made(this->kTensor / 8);
+  std::uint64_t lost = 0;
+  for (std::uint64_t t = 0; t < this->kTensors; t += 3) {
+    lost += this->engine->discard(this->at(t), this->kTensor);
+    for (std::uint64_t i = 0; i < made.size(); ++i) made[i] = t * 1000003 + i;
+    if (t % 2 == 0) this->engine->refill(this->at(t), this->kTensor, made.data());
+  }
+  for (std::uint64_t t = 3; t < this->kTensors; t += 6) {
+    for (std::uint64_t i = 0; i < made.size(); ++i) made[i] = t * 1000003 + i;
+    this->engine->refill(this->at(t), this->kTensor, made.data());
+  }
+  EXPECT_TRUE(this->intact());
+  EXPECT_EQ(this->engine->counters().discarded_bytes, lost);
+  EXPECT_EQ(this->engine->counters().refilled_bytes, lost);
+  this->engine->remake_with(nullptr);
+}
+
 REGISTER_TYPED_TEST_SUITE_P(EngineContract, KeepsContentsWithinItsBudget,
                             KeepsContentsWhateverMoves, AddressesServeAgainAfterDeath,
-                            CountingAndBackKeepsContents, AChildSeesWhatThereWas);
+                            CountingAndBackKeepsContents, AChildSeesWhatThereWas,
+                            WhatIsDiscardedIsAsItWasOnceItIsFilledAgain);
 
 }  // namespace sentinel

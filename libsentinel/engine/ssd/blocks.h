@@ -7,6 +7,9 @@
 //     |  freed           |  +---- recalled ---+                   | fetch
 //     +------------------+------------------- arriving <----------+
 //
+// What can be made again may be lost (lose), from resident or absent: then it has neither frame nor
+// slot, until it is filled again (refill) or dies.
+//
 // All fields are guarded by the engine's lock.
 #pragma once
 
@@ -21,7 +24,7 @@ namespace sentinel {
 
 using EngineLock = std::unique_lock<std::mutex>;  // of the engine's lock, held
 
-enum class BlockState : std::uint8_t { empty, resident, leaving, absent, arriving };
+enum class BlockState : std::uint8_t { empty, resident, leaving, absent, arriving, lost };
 // dead: resident, and nothing lives in it. spare: resident, and no plan wants what lives in it.
 // ahead: the op that runs will want it next; prefetch: a plan does.
 enum class QueueId : std::uint8_t { none, demand, ahead, prefetch, evict, dead, spare };
@@ -90,8 +93,9 @@ class BlockQueue {
 
 // All blocks, the lists that name them, and how many of them are on their way.
 //
-// Invariants, whenever the lock is free: resident() names just the resident blocks; arriving() and
-// leaving() count the blocks in those states. While frozen() holds, no block starts to move.
+// Invariants, whenever the lock is free: resident() names just the resident blocks; arriving(),
+// leaving() and lost() count the blocks in those states. While frozen() holds, no block starts to
+// move.
 class FrameBlocks {
  public:
   explicit FrameBlocks(std::size_t count);
@@ -126,16 +130,25 @@ class FrameBlocks {
   void set_leaving(BlockIndex) noexcept;
   void has_arrived() noexcept { --arriving_; }
   void has_left() noexcept { --leaving_; }
+  void set_lost(FrameBlock& block) noexcept {
+    block.state = BlockState::lost;
+    ++lost_;
+  }
+  void is_lost_no_more() noexcept { --lost_; }
 
   std::size_t arriving() const { return arriving_; }
   std::size_t leaving() const { return leaving_; }
+  std::size_t lost() const { return lost_; }
   // Blocks whose frames become free: those that leave and those that are to.
   std::size_t under_way() const { return leaving_ + evictions_.size(); }
 
   // Nothing moves from then on; settle() waits for what does.
   void freeze() noexcept { frozen_ = true; }
   void settle(EngineLock&) noexcept;
-  void thaw() noexcept { frozen_ = false; }
+  void thaw() noexcept {
+    frozen_ = false;
+    changed();
+  }
   bool frozen() const { return frozen_; }
 
   // A block or a frame changed its state.
@@ -146,7 +159,7 @@ class FrameBlocks {
   std::vector<FrameBlock> blocks_;
   BlockQueue demanded_, ahead_, prefetches_, evictions_, dead_, spare_;
   std::vector<BlockIndex> resident_;
-  std::size_t arriving_ = 0, leaving_ = 0;
+  std::size_t arriving_ = 0, leaving_ = 0, lost_ = 0;
   bool frozen_ = false;
   std::condition_variable settled_;
 };

@@ -13,7 +13,7 @@
 namespace sentinel {
 
 void FrameFork::before(bool counting) noexcept {
-  int code = counting ? -EBUSY : 0;
+  int code = counting || blocks_.lost() != 0 ? -EBUSY : 0;  // a child cannot make them again
   if (code == 0 && transfers_.is_open() && !child_) code = transfers_.file().before_fork();
   arena_shown_ = code == 0;
   if (!arena_shown_)

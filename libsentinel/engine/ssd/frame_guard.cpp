@@ -97,6 +97,11 @@ void FrameGuard::on_fault(BlockIndex index, EngineLock& guard) noexcept {
       transitions_.demand(index);
       read_ahead(index);
       return;
+    case BlockState::lost:
+      if (block.faulted) return;
+      wait_for_bytes();
+      remaker_->touched(arena_.begin() + std::uint64_t{index} * kGranule);
+      return;
     case BlockState::empty:
       on_empty(index, guard);
   }

@@ -41,6 +41,8 @@ class FrameGuard {
         counting_(counting) {}
 
   void begin() noexcept;  // before a range is registered
+  void remake_with(Remaker* remaker) noexcept { remaker_ = remaker; }  // null: nobody does
+  bool can_remake() const noexcept { return remaker_ != nullptr; }
   // When this returns, the former source is no longer called: setting a handler waits for it.
   void count_with(Engine::CountFault, void* source) noexcept;
 
@@ -74,6 +76,7 @@ class FrameGuard {
   const std::atomic<bool>& counting_;
   std::atomic<Engine::CountFault> count_fault_ = nullptr;
   std::atomic<void*> count_source_ = nullptr;
+  Remaker* remaker_ = nullptr;
   // Faults that had been resolved; how many of those that were looked at were not, in turn.
   std::uint32_t answered_ = 0, missing_in_turn_ = 0;
 };

@@ -216,4 +216,75 @@ void FrameTransitions::give_up(BlockIndex index, EngineLock& guard) noexcept {
     transfers_.wake_writer();  // one less leaves: it may have kept the demoter waiting
 }
 
+bool FrameTransitions::lose(BlockIndex index, EngineLock& guard) noexcept {
+  auto& block = blocks_[index];
+  if (block.faulted || block.queue == QueueId::demand) return false;
+  if (block.state == BlockState::absent) {
+    blocks_.read_no_more(index);
+    if (auto* pieces = budget_.pieces()) pieces->drop(index);
+    transfers_.release_slot(block);
+  } else if (block.state == BlockState::resident) {
+    if (block.queue == QueueId::evict) victims_.keep(index);
+    if (!take(index, guard)) return false;
+    if (block.discard) {  // it died meanwhile
+      discard(index, block.token);
+      return false;
+    }
+    if (block.recalled) {
+      put_back(index, guard);
+      return false;
+    }
+    backings_->scrub(index, block.token);
+    budget_.now_free(std::exchange(block.token, kNoToken));
+    blocks_.has_left();
+  } else {
+    return false;
+  }
+  blocks_.set_lost(block);
+  ++discarded_;
+  transfers_.feed();
+  blocks_.changed();
+  return true;
+}
+
+// The frame is got and filled while the block is lost, so that nothing that is on its way depends
+// on memory that others hold.
+void FrameTransitions::refill(BlockIndex index, const void* source, EngineLock& guard) noexcept {
+  auto& block = blocks_[index];
+  auto token = kNoToken;
+  while (block.state == BlockState::lost && (token = budget_.get(guard)) == kNoToken) {
+    if (!blocks_.frozen() && !blocks_.dead().empty()) {
+      reuse_dead(guard);
+      continue;
+    }
+    victims_.want_frames(blocks_.demanded().size() + 1);
+    blocks_.await_change(guard);
+  }
+  if (token == kNoToken) return;
+  guard.unlock();
+  std::memcpy(backings_->buffer(index, token), source, kGranule);
+  guard.lock();
+  while (blocks_.frozen()) blocks_.await_change(guard);
+  if (block.state != BlockState::lost) {  // another has filled it, or it died
+    backings_->scrub(index, token);
+    budget_.now_free(token);
+    transfers_.feed();
+    return blocks_.changed();
+  }
+  blocks_.is_lost_no_more();
+  blocks_.set_arriving(index);
+  block.token = token;
+  ++refilled_;
+  install(index, token, guard);
+}
+
+void FrameTransitions::forget_lost(BlockIndex index) noexcept {
+  auto& block = blocks_[index];
+  block.state = BlockState::empty;
+  blocks_.is_lost_no_more();
+  if (!std::exchange(block.faulted, false)) return;
+  stalls_.end();
+  arena_.wake(index);
+}
+
 }  // namespace sentinel

@@ -52,6 +52,16 @@ class FrameTransitions {
   void reuse_dead(EngineLock&) noexcept;
   void give_up(BlockIndex, EngineLock&) noexcept;  // a dead block's frame
 
+  // Its contents are given up. False: it stays as it is, for it moves, or somebody wants it now.
+  bool lose(BlockIndex, EngineLock&) noexcept;
+  // A lost block gets a copy of `source`, one granule, and becomes resident. The lock is dropped
+  // while it is copied: `source` may lie in the arena.
+  void refill(BlockIndex, const void* source, EngineLock&) noexcept;
+  // Whatever it held is no more: nothing lives in it, or it will be written whole.
+  void forget_lost(BlockIndex) noexcept;
+  std::uint64_t discarded() const noexcept { return discarded_; }  // blocks
+  std::uint64_t refilled() const noexcept { return refilled_; }
+
  private:
   bool take(BlockIndex, EngineLock&) noexcept;
   void discard(BlockIndex, Token) noexcept;
@@ -68,6 +78,7 @@ class FrameTransitions {
   FrameBudget& budget_;
   FrameVictims& victims_;
   const std::atomic<bool>& counting_;
+  std::uint64_t discarded_ = 0, refilled_ = 0;
 };
 
 }  // namespace sentinel

@@ -114,6 +114,7 @@ void SsdEngine::overwrite(std::uintptr_t address, std::uint64_t bytes) noexcept 
   for_blocks(address, bytes, [&](BlockIndex index) {
     auto& block = blocks_[index];
     block.used = use_.now();
+    if (block.live == 1 && block.state == BlockState::lost) transitions_.forget_lost(index);
     if (block.live != 1 || block.state != BlockState::absent || block.queue == QueueId::demand)
       return;
     blocks_.read_no_more(index);
@@ -121,6 +122,32 @@ void SsdEngine::overwrite(std::uintptr_t address, std::uint64_t bytes) noexcept 
     transitions_.make_absent_or_empty(block);
     give_at_once(index, guard);
   });
+}
+
+std::uint64_t SsdEngine::discard(std::uintptr_t address, std::uint64_t bytes) noexcept {
+  EngineLock guard(lock_);
+  std::uint64_t lost = 0;
+  for_blocks(address, bytes, [&](BlockIndex index) {
+    const auto begin = arena_ + std::uint64_t{index} * kGranule;
+    const bool whole = begin >= address && begin + kGranule <= address + bytes;
+    if (!whole || blocks_[index].live != 1 || counting_ || blocks_.frozen()) return;
+    if (guard_.can_remake() && transitions_.lose(index, guard)) lost += kGranule;
+  });
+  return lost;
+}
+
+void SsdEngine::refill(std::uintptr_t address, std::uint64_t bytes, const void* source) noexcept {
+  EngineLock guard(lock_);
+  for_blocks(address, bytes, [&](BlockIndex index) {
+    if (blocks_[index].state != BlockState::lost) return;
+    const auto offset = arena_ + std::uint64_t{index} * kGranule - address;
+    transitions_.refill(index, static_cast<const char*>(source) + offset, guard);
+  });
+}
+
+void SsdEngine::remake_with(Remaker* remaker) {
+  const EngineLock guard(lock_);
+  guard_.remake_with(remaker);
 }
 
 bool SsdEngine::on_free(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept {
@@ -139,6 +166,7 @@ bool SsdEngine::on_free(std::uintptr_t address, std::uint64_t bytes, bool wanted
       resident = false;
     if (block.state == BlockState::absent && block.queue == QueueId::none)
       transitions_.make_absent_or_empty(block);
+    if (block.state == BlockState::lost) transitions_.forget_lost(index);
   });
   if (!blocks_.dead().empty()) transfers_.feed();
   return resident;
@@ -211,9 +239,13 @@ void SsdEngine::await(std::uintptr_t address, std::uint64_t bytes) noexcept {
   EngineLock guard(lock_);
   for_blocks(address, bytes, [&](BlockIndex index) {
     auto& block = blocks_[index];
-    if (block.state == BlockState::resident || block.state == BlockState::empty) return;
+    const auto is_there = [&] {  // what is lost comes by refill() alone
+      return block.state == BlockState::resident || block.state == BlockState::empty ||
+             block.state == BlockState::lost;
+    };
+    if (is_there()) return;
     stalls_.begin();
-    while (block.state != BlockState::resident && block.state != BlockState::empty) {
+    while (!is_there()) {
       if (block.state == BlockState::leaving) block.recalled = true;
       if (block.state == BlockState::absent) transitions_.demand(index);
       blocks_.await_change(guard);
@@ -227,6 +259,7 @@ int SsdEngine::start_counting() noexcept {
   if (counting_ || !loop()->can_count()) return counting_ ? -EALREADY : -EOPNOTSUPP;
   if (const int code = backings_.make_shared(); code != 0) return code;
   EngineLock guard(lock_);
+  if (blocks_.lost() != 0) return -EBUSY;
   wait_until_settled(guard);
   guard.unlock();
   const int code = switch_.to_shared();
@@ -313,6 +346,8 @@ EngineCounters SsdEngine::counters() const {
   counters.stall_us = stalls_.us();
   counters.held_bytes = budget_.bytes();
   counters.peak_bytes = budget_.peak_bytes();
+  counters.discarded_bytes = transitions_.discarded() * kGranule;
+  counters.refilled_bytes = transitions_.refilled() * kGranule;
   transfers_.count(counters);
   return counters;
 }

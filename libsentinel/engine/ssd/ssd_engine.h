@@ -82,6 +82,9 @@ class SsdEngine final : public Engine {
   void release(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void promote(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void overwrite(std::uintptr_t address, std::uint64_t bytes) noexcept override;
+  std::uint64_t discard(std::uintptr_t address, std::uint64_t bytes) noexcept override;
+  void refill(std::uintptr_t address, std::uint64_t bytes, const void* source) noexcept override;
+  void remake_with(Remaker* remaker) override;
   void await(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void reuse_dead_blocks() noexcept override;
 
