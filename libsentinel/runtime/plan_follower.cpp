@@ -246,8 +246,7 @@ void PlanFollower::apply(OpId op) {
     const bool wanted = move.direction == Direction::promote;
     if (tensor == nullptr || tensor->wanted == wanted || tensor->held) continue;
     tensor->wanted = wanted;
-    const bool planned =
-        tensor->slot != LiveTensor::kUnplanned && tensor->plan == active_->space_plan();
+    const bool planned = tensor->in_its_place() && tensor->plan == active_->space_plan();
     if (!wanted && planned && in_place_ == nullptr)
       borders_.keep(*tensor, active_->borders(), op.value, move.tier > 1);
     if (wanted)
