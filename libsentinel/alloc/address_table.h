@@ -12,13 +12,16 @@ struct LiveTensor {
 
   std::uintptr_t address = 0;  // 0: no entry
   std::uint64_t bytes = 0;     // as asked for
-  std::uint64_t reserved = 0;  // of the heap; 0 for a planned tensor
+  std::uint64_t reserved = 0;  // of the heap; 0 for a tensor in its planned place
   std::uint64_t birth = 0;     // ordinal among all allocations of the process
-  std::uint32_t plan = kUnplanned, slot = kUnplanned;  // its placement; a slot is a tensor's id
-  std::uint32_t record = ~0u;                          // index in the step being recorded
-  bool wanted = true;                                  // in fast memory, as far as the plan goes
-  bool held = false;    // where nothing guards: no op has named it, so that it may not leave
-  bool pinned = false;  // there: stays whatever names it, for its address is known elsewhere
+  // Its role in a plan, whose placement it has unless it lies in the heap; a slot is a tensor's id.
+  std::uint32_t plan = kUnplanned, slot = kUnplanned;
+  std::uint32_t record = ~0u;  // index in the step being recorded
+  bool wanted = true;          // in fast memory, as far as the plan goes
+  bool held = false;           // where nothing guards: no op has named it, so that it may not leave
+  bool pinned = false;         // there: stays whatever names it, for its address is known elsewhere
+
+  bool in_its_place() const { return slot != kUnplanned && reserved == 0; }
 };
 
 class AddressTable {

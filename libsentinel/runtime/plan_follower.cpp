@@ -261,8 +261,7 @@ void PlanFollower::apply(OpId op, std::vector<LiveTensor>* discards) {
 
 void PlanFollower::away(LiveTensor& tensor, const Move& move, OpId op) {
   tensor.wanted = false;
-  const bool planned =
-      tensor.slot != LiveTensor::kUnplanned && tensor.plan == active_->space_plan();
+  const bool planned = tensor.in_its_place() && tensor.plan == active_->space_plan();
   if (planned && in_place_ == nullptr)
     borders_.keep(tensor, active_->borders(), op.value, move.tier > 1);
   if (move.tier > 1)

@@ -164,7 +164,7 @@ std::uint32_t StepMatcher::allocation(Cursor& place, std::uint64_t bytes) const 
   return allocations_[at].tensor;
 }
 
-// Of as many bytes; or, of as many or more, the one whose turn it is.
+// Of as many bytes; or the one whose turn it is.
 std::uint32_t StepMatcher::find(const Cursor& place, std::uint64_t bytes) const {
   const auto turn = first_allocation_[place.position] + place.made;
   const auto end = first_allocation_[place.position + 1];
@@ -172,7 +172,7 @@ std::uint32_t StepMatcher::find(const Cursor& place, std::uint64_t bytes) const 
   if (in_turn && allocations_[turn].bytes == bytes) return turn;
   for (auto at = place.allocation; at < end; ++at)
     if (allocations_[at].bytes == bytes) return at;
-  return in_turn && allocations_[turn].bytes > bytes ? turn : kLost;
+  return in_turn ? turn : kLost;
 }
 
 }  // namespace sentinel

@@ -1,6 +1,6 @@
 // Finds the place in the profiled step at which the running one is; an allocation is recognised by
-// (op, ordinal, size), or in sequence by op and ordinal alone where it is smaller than profiled. A
-// wrong guess costs time only: placements and moves are hints.
+// (op, ordinal, size), or in sequence by op and ordinal alone where its size differs. A wrong guess
+// costs time only: placements and moves are hints.
 //
 // Where ops come one after the other, the same op follows. After a divergence the sequence of the
 // last few ops is looked for in the profile, so that the matcher re-synchronises instead of

@@ -133,9 +133,9 @@ void Space::Planned::float_alone(std::uint64_t granule) {
   }
 }
 
-// False: the placement, or an overlapping one of the shared part, is in use.
-bool Space::Planned::claim(std::uint32_t index) {
-  if (!slots[index].placed || used[index]) return false;
+// False: the placement, or an overlapping one of the shared part, is in use, or too small.
+bool Space::Planned::claim(std::uint32_t index, std::uint64_t bytes) {
+  if (!slots[index].placed || used[index] || bytes > slots[index].bytes) return false;
   const auto [first, last] = cells[index];
   if (!for_words(first, last,
                  [&](auto word, auto mask) { return (cells_in_use[word] & mask) == 0; }))
@@ -160,10 +160,21 @@ void Space::Planned::unclaim(std::uint32_t index, bool memory) {
   for_words(first, last, [&](auto word, auto mask) { return cells_in_use[word] &= ~mask, true; });
 }
 
+bool Space::Planned::lend(std::uint32_t index, std::uintptr_t elsewhere) {
+  if (!slots[index].placed || used[index]) return false;
+  address[index] = elsewhere;
+  return used[index] = true;
+}
+
+void Space::Planned::take_back(std::uint32_t index) {
+  used[index] = false;
+  address[index] = ranges_of[index] == kFixed ? region + slots[index].offset : 0;
+}
+
 LiveTensor* Space::allocate(std::uint64_t bytes, std::uint32_t slot, bool own_pages) {
   LiveTensor tensor{.bytes = bytes, .birth = births_++};
   out_of_addresses_ = false;
-  if (slot != LiveTensor::kUnplanned && plans_[active_].claim(slot)) {
+  if (slot != LiveTensor::kUnplanned && plans_[active_].claim(slot, bytes)) {
     tensor.plan = active_;
     tensor.slot = slot;
     tensor.address = address_of(active_, slot);
@@ -176,10 +187,16 @@ LiveTensor* Space::allocate(std::uint64_t bytes, std::uint32_t slot, bool own_pa
         heap_.allocate(tensor.reserved, own_pages ? std::max(kPage, alignment) : alignment);
     if ((out_of_addresses_ = tensor.address == 0)) return nullptr;
     small_pages_ += has_small_page(tensor) ? 1 : 0;
+    const bool too_large =
+        slot != LiveTensor::kUnplanned && bytes > plans_[active_].slots[slot].bytes;
+    if (too_large && plans_[active_].lend(slot, tensor.address)) {
+      tensor.plan = active_;
+      tensor.slot = slot;
+    }
   }
   tensor.wanted = engine_.on_allocate(tensor.address, bytes);
   if (!tensor.wanted && !engine_.guarded()) return give_back(tensor, false), nullptr;
-  if (tensor.slot != LiveTensor::kUnplanned && plans_[active_].slots[slot].brief)
+  if (tensor.in_its_place() && plans_[active_].slots[slot].brief)
     engine_.transient(tensor.address, bytes);
   live_bytes_ += bytes;
   most_live_bytes_ = std::max(most_live_bytes_, live_bytes_);
@@ -200,10 +217,9 @@ void Space::hand_over(std::uint32_t plan, std::uint32_t from, std::uint32_t to) 
 // `memory`: its granules are left with fast memory.
 void Space::give_back(const LiveTensor& tensor, bool memory) {
   small_pages_ -= has_small_page(tensor) ? 1 : 0;
-  if (tensor.reserved != 0)
-    heap_.free(tensor.address, tensor.reserved);
-  else
-    plans_[tensor.plan].unclaim(tensor.slot, memory);
+  if (tensor.in_its_place()) return plans_[tensor.plan].unclaim(tensor.slot, memory);
+  heap_.free(tensor.address, tensor.reserved);
+  if (tensor.slot != LiveTensor::kUnplanned) plans_[tensor.plan].take_back(tensor.slot);
 }
 
 LiveTensor Space::release(std::uintptr_t address) {

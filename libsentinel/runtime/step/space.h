@@ -46,7 +46,8 @@ class Space {
 
   // Null when the arena's addresses are used up, or where the engine has no memory. `slot`: the
   // placement it has in the plan, or LiveTensor::kUnplanned; a placement that is still in use, or
-  // overlaps one that is, is not given twice: the tensor then lies elsewhere.
+  // overlaps one that is, is not given twice: the tensor then lies elsewhere. So does a tensor that
+  // is too large for its placement; the plan's moves find it all the same.
   LiveTensor* allocate(std::uint64_t bytes, std::uint32_t slot, bool own_pages);
   // The tensor that lies in slot `from` is what the plan has in `to` from now on, if nobody lies in
   // that and both take their places from the same ranges.
@@ -86,7 +87,10 @@ class Space {
     void cut();
     void join_pools();
     void float_alone(std::uint64_t granule);
-    bool claim(std::uint32_t slot);
+    bool claim(std::uint32_t slot, std::uint64_t bytes);
+    // The slot's tensor lies elsewhere, and the plan's moves find it there. False: there is one.
+    bool lend(std::uint32_t slot, std::uintptr_t elsewhere);
+    void take_back(std::uint32_t slot);
     void unclaim(std::uint32_t slot, bool memory);
   };
 

@@ -6,10 +6,14 @@ SETTLED = 20  # steps after which most large batches have been seen
 
 
 def faults(outcome):
-    """Demand faults a step, once the training has settled."""
+    """Demand faults of each step, once the training has settled."""
     steps = outcome.summary["steps"][SETTLED:]
     assert {step["phase"] for step in steps} == {"steady"}
-    return sum(step["demand_faults"] for step in steps) / len(steps)
+    return [step["demand_faults"] for step in steps]
+
+
+def a_step(outcome):
+    return sum(faults(outcome)) / len(faults(outcome))
 
 
 def test_padded_steps_follow_a_plan(plain, under, expect_same):
@@ -23,4 +27,7 @@ def test_padded_steps_follow_a_plan(plain, under, expect_same):
     assert len(moved) > 5, "the sizes do differ"
     by_demand = max(step["demand_faults"] for step in padded.summary["steps"][1:3])
     assert by_demand > 20
-    assert faults(padded) < by_demand / 2
+    # Which prefetches are late differs from run to run, in both: by two faults a step and more.
+    assert a_step(padded) < 1.2 * a_step(fixed) + 4
+    # Two of these steps are larger than all before.
+    assert max(faults(padded)) < 0.8 * by_demand

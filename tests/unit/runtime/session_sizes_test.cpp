@@ -5,8 +5,10 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/units.h"
@@ -37,7 +39,8 @@ class PaddedTraining {
 
   // Forward each op makes a tensor, backward it reads what it made. The sizes grow with the length
   // and its square.
-  void step(std::size_t number, std::size_t length) {
+  // `extra`: the name of an op in its middle, or null.
+  void step(std::size_t number, std::size_t length, const char* extra = nullptr) {
     std::vector<std::uint64_t*> made(kOps);
     const auto bytes = [&](std::size_t op) {
       return op % 2 == 0 ? length * 64_KiB : length * length * 1_KiB;
@@ -47,6 +50,11 @@ class PaddedTraining {
       session_.op_run();
       made[op] = static_cast<std::uint64_t*>(session_.allocate(bytes(op)));
       fill(made[op], bytes(op), number * kOps + op);
+      session_.op_end();
+    }
+    if (extra != nullptr) {
+      session_.op_start(extra, Phase::forward, extra);
+      session_.op_run();
       session_.op_end();
     }
     for (std::size_t op = kOps; op-- > 0;) {
@@ -68,44 +76,74 @@ class PaddedTraining {
   std::size_t wrong_ = 0;
 };
 
-// The length's largest value comes after the profiling step.
-TEST(SessionOfManySizes, OnePlanServesThemAll) {
-  const auto summary =
-      std::filesystem::path(testing::TempDir()) / ("sizes-" + std::to_string(getpid()) + ".json");
-  SessionOptions options = options_from_environment();
-  options.mode = Mode::run;
-  options.summary = summary;
-  options.machine = "a100-g10";
-  options.counting.source = "ops";
-  options.quiet = true;
-  options.tiers.arena_bytes = 16_GiB;
-  options.fast.bytes = 64_MiB;
-  Session* session = nullptr;  // never destroyed: a session lives as long as its process
-  try {
-    session = new Session(std::move(options), "test", OpOrder::sequence);
-  } catch (const Error& error) {
-    GTEST_SKIP() << error.what();
+class SessionOfManySizes : public testing::Test {
+ protected:
+  void SetUp() override {
+    SessionOptions options = options_from_environment();
+    options.mode = Mode::run;
+    options.summary = summary_;
+    options.machine = "a100-g10";
+    options.counting.source = "ops";
+    options.quiet = true;
+    options.tiers.arena_bytes = 16_GiB;
+    options.fast.bytes = 64_MiB;
+    try {
+      session_ = new Session(std::move(options), "test", OpOrder::sequence);
+    } catch (const Error& error) {
+      GTEST_SKIP() << error.what();
+    }
+    training_.emplace(*session_);
   }
-  PaddedTraining training(*session);
-  std::mt19937_64 chance(1);
-  for (std::size_t step = 0; step < kSteps; ++step)
-    training.step(step, step == kSettled - 3 ? 96 : 48 + chance() % 48);
-  session->finish("the test ended");
-  EXPECT_EQ(training.wrong(), 0u);
+  // What is true of each such training.
+  nlohmann::json finish(std::size_t steps) {
+    session_->finish("the test ended");
+    EXPECT_EQ(training_->wrong(), 0u);
+    auto written = nlohmann::json::parse(std::ifstream(summary_));
+    std::filesystem::remove(summary_);
+    EXPECT_LE(written["peak_fast_bytes"], written["fast_limit_bytes"]);
+    EXPECT_EQ(written["steps"].size(), steps);
+    return written;
+  }
+  std::size_t any_length() { return 48 + chance_() % 48; }
 
-  const auto written = nlohmann::json::parse(std::ifstream(summary));
-  std::filesystem::remove(summary);
-  EXPECT_LE(written["peak_fast_bytes"], written["fast_limit_bytes"]);
+  Session* session_ = nullptr;  // never destroyed: a session lives as long as its process
+  std::optional<PaddedTraining> training_;
+  std::mt19937_64 chance_{1};
+
+ private:
+  const std::filesystem::path summary_ =
+      std::filesystem::path(testing::TempDir()) / ("sizes-" + std::to_string(getpid()) + ".json");
+};
+
+// The length's largest value comes after the profiling step.
+TEST_F(SessionOfManySizes, OnePlanServesThemAll) {
+  constexpr std::size_t kLargest = kSettled - 3;
+  for (std::size_t step = 0; step < kSteps; ++step)
+    training_->step(step, step == kLargest ? 96 : any_length());
+  const auto written = finish(kSteps);
   EXPECT_EQ(written["plans"], 1) << "a step of other sizes is no other kind";
-  const auto& steps = written["steps"];
-  ASSERT_EQ(steps.size(), kSteps);
   const auto faults = [&](std::size_t first, std::size_t last) {
     double sum = 0;
-    for (std::size_t i = first; i < last; ++i) sum += steps[i]["demand_faults"].get<double>();
+    for (std::size_t i = first; i < last; ++i)
+      sum += written["steps"][i]["demand_faults"].get<double>();
     return sum / static_cast<double>(last - first);
   };
   EXPECT_GT(faults(1, 3), 10) << "by demand";
   EXPECT_LT(faults(kSettled, kSteps), faults(1, 3) / 4);
+  EXPECT_LT(faults(kLargest, kLargest + 1), faults(1, 3) / 2) << "too large keeps its role";
+}
+
+// A family is known by its ops alone: no two of its steps are of the same sizes.
+TEST_F(SessionOfManySizes, ANewFamilyIsPlannedOnceTwoOfItsStepsWereSeen) {
+  for (std::size_t step = 0; step < kSteps; ++step)
+    training_->step(step, 60 + step, step == 12 || step == 15 ? "extra" : nullptr);
+  EXPECT_EQ(finish(kSteps)["plans"], 2);
+}
+
+TEST_F(SessionOfManySizes, AFamilyThatWasSeenOnceGetsNoPlan) {
+  for (std::size_t step = 0; step < kSteps; ++step)
+    training_->step(step, 60 + step, step == 12 ? "extra" : step == 15 ? "other" : nullptr);
+  EXPECT_EQ(finish(kSteps)["plans"], 1);
 }
 
 }  // namespace

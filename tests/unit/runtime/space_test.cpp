@@ -154,6 +154,44 @@ TEST_F(SpaceTest, WhatIsLeftBehindHasAPlaceOfItsOwn) {
   EXPECT_EQ(space_.address_of(0, 0), before);
 }
 
+TEST_F(SpaceTest, WhatIsTooLargeForItsPlaceLiesElsewhereAndKeepsItsRole) {
+  for (const std::uint32_t slot : {1u, 4u, 6u}) {
+    const auto place = born(slot);
+    space_.release(place);
+    const auto* large = space_.allocate(3 * kGranule, slot, false);
+    const auto address = large->address;
+    EXPECT_FALSE(large->in_its_place());
+    EXPECT_EQ(large->slot, slot);
+    EXPECT_EQ(space_.address_of(0, slot), address) << "moves find it";
+    EXPECT_TRUE(address >= place + kGranule || address + 3 * kGranule <= place);
+    EXPECT_EQ(space_.allocate(100, slot, false)->slot, LiveTensor::kUnplanned) << "given once";
+    space_.release(address);
+    EXPECT_EQ(born(slot), place) << "its place is free again";
+    EXPECT_TRUE(space_.find(reinterpret_cast<const void*>(place))->in_its_place());
+    space_.release(place);
+  }
+}
+
+TEST_F(SpaceTest, WhatIsTooLargeIsHandedOver) {
+  const auto address = space_.allocate(3 * kGranule, 1, false)->address;
+  space_.hand_over(0, 1, 2);
+  EXPECT_EQ(space_.address_of(0, 2), address);
+  EXPECT_EQ(space_.address_of(0, 1), 0u);
+  space_.release(address);
+  std::set<std::uintptr_t> places;
+  for (const std::uint32_t slot : {0u, 1u, 2u}) places.insert(born(slot));
+  EXPECT_EQ(places.size(), 3u) << "no place is lost";
+}
+
+TEST_F(SpaceTest, WhatIsTooLargeAndRefusedGivesItsRoleBack) {
+  engine_.unguard();
+  engine_.has_room_ = false;
+  EXPECT_EQ(space_.allocate(3 * kGranule, 1, false), nullptr);
+  engine_.has_room_ = true;
+  born(1);
+  EXPECT_TRUE(space_.find(reinterpret_cast<const void*>(space_.address_of(0, 1)))->in_its_place());
+}
+
 TEST_F(SpaceTest, WhatSharesAGranuleStaysWhereThePlanHasIt) {
   const auto first = born(4), second = born(5), pooled = born(6);
   EXPECT_EQ(second - first, 128u);
