@@ -235,62 +235,41 @@ void PlanFollower::op_end(Op& op) {
   if (!active_->moves_anything()) return;
   moves_.clear();
   active_->op_end(OpId(position), moves_);
-  apply(OpId(position), op.discarding ? &op.discards : nullptr);
+  apply(OpId(position), op.discarding ? &op : nullptr);
+}
+
+void PlanFollower::demote_instead(const Op& op, TensorId id) {
+  if (active_ == nullptr || op.bucket != active_) return;
+  moves_.assign(1, {.tensor = id, .direction = Direction::demote});
+  apply(OpId(op.place.position));
 }
 
 // A tensor that is not where the plan thinks, because this step differs, is left alone. What the
 // program may still write is not copied ahead.
-void PlanFollower::apply(OpId op, std::vector<LiveTensor>* discards) {
+void PlanFollower::apply(OpId op, Op* discarding) {
   for (const auto& move : moves_) {
     if (move.direction == Direction::copy) continue;
     auto* tensor = active_->live(move.tensor, space_);
     const bool wanted = move.direction == Direction::promote;
     if (tensor == nullptr || tensor->wanted == wanted || tensor->held) continue;
-    if (move.direction == Direction::discard && discards != nullptr) {
-      discards->push_back(*tensor);
+    if (move.direction == Direction::discard && discarding != nullptr) {
+      discarding->discards.push_back({move.tensor, *tensor});
       continue;
     }
-    if (!wanted) {
-      away(*tensor, move, op);
-      continue;
-    }
-    tensor->wanted = true;
-    engine_.promote(tensor->address, tensor->bytes);
+    tensor->wanted = wanted;
+    const bool planned =
+        tensor->slot != LiveTensor::kUnplanned && tensor->plan == active_->space_plan();
+    if (!wanted && planned && in_place_ == nullptr)
+      borders_.keep(*tensor, active_->borders(), op.value, move.tier > 1);
+    if (wanted)
+      engine_.promote(tensor->address, tensor->bytes);
+    else if (move.tier > 1)
+      engine_.sink(tensor->address, tensor->bytes);
+    else if (move.direction == Direction::release)
+      engine_.release(tensor->address, tensor->bytes);
+    else
+      engine_.demote(tensor->address, tensor->bytes);
   }
-}
-
-void PlanFollower::away(LiveTensor& tensor, const Move& move, OpId op) {
-  tensor.wanted = false;
-  const bool planned =
-      tensor.slot != LiveTensor::kUnplanned && tensor.plan == active_->space_plan();
-  if (planned && in_place_ == nullptr)
-    borders_.keep(tensor, active_->borders(), op.value, move.tier > 1);
-  if (move.tier > 1)
-    engine_.sink(tensor.address, tensor.bytes);
-  else if (move.direction == Direction::release)
-    engine_.release(tensor.address, tensor.bytes);
-  else
-    engine_.demote(tensor.address, tensor.bytes);
-}
-
-// ---------------------------------------------------------------- its replays
-
-void PlanFollower::demote_instead(const Op& op, LiveTensor& tensor) {
-  if (active_ == nullptr || op.bucket != active_ || !tensor.wanted || tensor.held) return;
-  away(tensor, {.direction = Direction::demote}, OpId(op.place.position));
-}
-
-bool PlanFollower::replays(const Op& op) const {
-  return replays_ops() && op.bucket == active_ && op.place.position != StepMatcher::kLost &&
-         active_->replays(OpId(op.place.position));
-}
-
-std::vector<LiveTensor> PlanFollower::remade_before(const Op& op) const {
-  std::vector<LiveTensor> remade;
-  if (!replays_ops() || op.place.position == StepMatcher::kLost) return remade;
-  for (const auto id : active_->remade_before(OpId(op.place.position)))
-    if (const auto* tensor = active_->live(id, space_)) remade.push_back(*tensor);
-  return remade;
 }
 
 // Where slow memory is used in place, what is late may stay.
