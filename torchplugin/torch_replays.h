@@ -177,9 +177,9 @@ void hand_over(std::unique_ptr<Recipe> recipe, const at::RecordFunction& fn) {
   std::vector<std::uint64_t> read, written;
   for (const auto& argument : recipe->arguments)
     for (const auto& tensor : argument.tensors) {
-      if (!tensor || tensor->number == 0 || tensor->statistic) continue;
-      read.push_back(tensor->number);
-      if (tensor->written) written.push_back(tensor->number);
+      if (!tensor || tensor->number == 0) continue;
+      if (!tensor->statistic) read.push_back(tensor->number);
+      if (tensor->statistic || tensor->written) written.push_back(tensor->number);
     }
   for (const c10::IValue& output : fn.outputs())
     for_tensors(output, [&](const at::Tensor& tensor) {

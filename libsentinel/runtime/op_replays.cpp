@@ -1,6 +1,7 @@
 // Asks the follower what the plan replays, and has it done.
 #include "runtime/op_replays.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -22,15 +23,18 @@ Remaking::Op& OpReplays::op() {
 // A step that has turned out to be of another kind knows no recipes.
 void OpReplays::begin(PlanFollower::Op& plan, const char* name, Guard& guard) {
   auto& follower = training_.follower();
-  const bool follows = remaking_.possible() && follower.replays_ops();
-  const bool followed = remaking_.follows();
+  const auto* kind = follower.active();
+  const bool follows =
+      remaking_.possible() && kind != nullptr && !follower.diverged() && kind->replays_ops();
+  const bool followed = remaking_.follows(), placed = plan.place.position != StepMatcher::kLost;
   remaking_.op_begins(op(), name, follows);
   plan.discarding = follows;
-  op().replayed = follows && follower.replays(plan);
+  op().replayed = follows && placed && kind->replays(OpId(plan.place.position));
   std::vector<TensorNumber> numbers;
-  if (follows)
-    for (const auto& tensor : follower.remade_before(plan))
-      numbers.push_back(remaking_.number(tensor));
+  if (follows && placed)
+    for (const auto id : kind->remade_before(OpId(plan.place.position)))
+      if (const auto* tensor = kind->live(id, training_.space()))
+        numbers.push_back(remaking_.number(*tensor));
   guard.unlock();
   if (!numbers.empty()) remaking_.remake(numbers);
   if (followed && !follows) remaking_.all_there();
@@ -43,16 +47,16 @@ bool OpReplays::names(const LiveTensor& tensor, bool writes, bool overwrites) {
 // What cannot be discarded is demoted.
 void OpReplays::end(PlanFollower::Op& plan) {
   if (!remaking_.follows()) return;
-  auto& discards = op().discards;
-  discards = std::exchange(plan.discards, {});
+  auto& left = op().discards;
+  left.clear();
+  const auto due = std::exchange(plan.discards, {});
+  for (const auto& [id, tensor] : due) left.push_back(tensor);
   remaking_.op_ended(op());
-  if (discards.empty()) return;
+  if (left.empty()) return;
   const Guard guard(lock_);
-  for (const auto& tensor : discards) {
-    auto* now = training_.space().find(reinterpret_cast<const void*>(tensor.address));
-    if (now != nullptr && now->birth == tensor.birth)
-      training_.follower().demote_instead(plan, *now);
-  }
+  for (const auto& [id, tensor] : due)
+    if (std::ranges::find(left, tensor.birth, &LiveTensor::birth) != left.end())
+      training_.follower().demote_instead(plan, id);
 }
 
 bool OpReplays::wants_recipe() noexcept {

@@ -235,30 +235,44 @@ void PlanFollower::op_end(Op& op) {
   if (!active_->moves_anything()) return;
   moves_.clear();
   active_->op_end(OpId(position), moves_);
-  apply(OpId(position), op.discarding ? &op.discards : nullptr);
+  apply(OpId(position), op.discarding ? &op : nullptr);
+}
+
+void PlanFollower::demote_instead(const Op& op, TensorId id) {
+  if (active_ == nullptr || op.bucket != active_) return;
+  moves_.assign(1, {.tensor = id, .direction = Direction::demote});
+  apply(OpId(op.place.position));
 }
 
 // A tensor that is not where the plan thinks, because this step differs, is left alone. What the
 // program may still write is not copied ahead.
-void PlanFollower::apply(OpId op, std::vector<LiveTensor>* discards) {
+void PlanFollower::apply(OpId op, Op* discarding) {
   for (const auto& move : moves_) {
     if (move.direction == Direction::copy) continue;
     auto* tensor = active_->live(move.tensor, space_);
     const bool wanted = move.direction == Direction::promote;
     if (tensor == nullptr || tensor->wanted == wanted || tensor->held) continue;
-    if (move.direction == Direction::discard && discards != nullptr) {
-      discards->push_back(*tensor);
+    if (move.direction == Direction::discard && discarding != nullptr) {
+      discarding->discards.push_back({move.tensor, *tensor});
       continue;
     }
-    if (!wanted) {
-      away(*tensor, move, op);
-      continue;
-    }
-    tensor->wanted = true;
-    engine_.promote(tensor->address, tensor->bytes);
+    tensor->wanted = wanted;
+    const bool planned =
+        tensor->slot != LiveTensor::kUnplanned && tensor->plan == active_->space_plan();
+    if (!wanted && planned && in_place_ == nullptr)
+      borders_.keep(*tensor, active_->borders(), op.value, move.tier > 1);
+    if (wanted)
+      engine_.promote(tensor->address, tensor->bytes);
+    else if (move.tier > 1)
+      engine_.sink(tensor->address, tensor->bytes);
+    else if (move.direction == Direction::release)
+      engine_.release(tensor->address, tensor->bytes);
+    else
+      engine_.demote(tensor->address, tensor->bytes);
   }
 }
 
+<<<<<<< HEAD
 void PlanFollower::away(LiveTensor& tensor, const Move& move, OpId op) {
   tensor.wanted = false;
   const bool planned = tensor.in_its_place() && tensor.plan == active_->space_plan();
@@ -292,6 +306,8 @@ std::vector<LiveTensor> PlanFollower::remade_before(const Op& op) const {
   return remade;
 }
 
+=======
+>>>>>>> z-replays
 // Where slow memory is used in place, what is late may stay.
 void PlanFollower::await(const Op& op, std::mutex& lock) {
   for (const auto& tensor : op.awaited) {

@@ -42,8 +42,9 @@ class PlanFollower {
     std::uint32_t interval = 0;
     // Of the tensors that died in the op: placement, share in fast memory.
     std::vector<std::pair<std::uint32_t, double>> died;
-    std::vector<LiveTensor> discards;  // at its end; the follower demotes none of them
-    bool discarding = false;           // discards are asked for
+    // At its end; asked for where `discarding`, else the follower demotes them.
+    std::vector<std::pair<TensorId, LiveTensor>> discards;
+    bool discarding = false;
   };
 
   // Kinds of step.
@@ -93,15 +94,7 @@ class PlanFollower {
   }
   [[nodiscard]] bool op_start(Op&, std::uint64_t name);
   void op_end(Op&);
-  // It was to be discarded, and could not be.
-  void demote_instead(const Op&, LiveTensor&);
-  // Whether the step is of a kind whose plan replays ops / replays this op.
-  bool replays_ops() const {
-    return active_ != nullptr && !now_.diverged && active_->replays_ops();
-  }
-  bool replays(const Op&) const;
-  // What the plan has made again before the op.
-  std::vector<LiveTensor> remade_before(const Op&) const;
+  void demote_instead(const Op&, TensorId);  // it was to be discarded, and could not be
   // Waits until the op's tensors are where the plan wants them. Without `lock`, the session's: it
   // may take long.
   void await(const Op&, std::mutex& lock);
@@ -126,8 +119,7 @@ class PlanFollower {
   void change_to(Bucket&);
   void bring(Bucket&);
   void prepare(Op&);
-  void apply(OpId, std::vector<LiveTensor>* discards = nullptr);
-  void away(LiveTensor&, const Move&, OpId);
+  void apply(OpId, Op* discarding = nullptr);
   void reuse_frames();
   bool leaves(const Op&, const LiveTensor&);
   void count_accesses(const Op&);

@@ -29,6 +29,7 @@ namespace {
 using Word = std::uint64_t;
 
 constexpr std::size_t kOps = 24, kSteps = 12;
+constexpr std::uint64_t kBudget = 80_MiB;
 constexpr std::size_t kBytes = 6_MiB, kWords = kBytes / sizeof(Word);
 
 Word mixed(Word word, Word with) {
@@ -200,6 +201,7 @@ class SessionReplays : public testing::Test {
     return apart([&] {
       auto options = quiet(Mode::run);
       options.plan = plan_;
+      options.fast.bytes = kBudget;
       options.summary = summary_;
       options.moves.inject = inject;
       session = new Session(std::move(options), "test", OpOrder::sequence, &kReplayer);
@@ -219,7 +221,7 @@ class SessionReplays : public testing::Test {
     machine.exclusive = true;
     auto policy = make_policy("sentinel");
     auto plan = dynamic_cast<PlannedPolicy&>(*policy).plan(profile, machine,
-                                                           {.fast_bytes = 80_MiB,
+                                                           {.fast_bytes = kBudget,
                                                             .recompute = false,
                                                             .parts = false,
                                                             .copies = false,
