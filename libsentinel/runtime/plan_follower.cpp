@@ -257,8 +257,7 @@ void PlanFollower::apply(OpId op, Op* discarding) {
       continue;
     }
     tensor->wanted = wanted;
-    const bool planned =
-        tensor->slot != LiveTensor::kUnplanned && tensor->plan == active_->space_plan();
+    const bool planned = tensor->in_its_place() && tensor->plan == active_->space_plan();
     if (!wanted && planned && in_place_ == nullptr)
       borders_.keep(*tensor, active_->borders(), op.value, move.tier > 1);
     if (wanted)
@@ -272,42 +271,6 @@ void PlanFollower::apply(OpId op, Op* discarding) {
   }
 }
 
-<<<<<<< HEAD
-void PlanFollower::away(LiveTensor& tensor, const Move& move, OpId op) {
-  tensor.wanted = false;
-  const bool planned = tensor.in_its_place() && tensor.plan == active_->space_plan();
-  if (planned && in_place_ == nullptr)
-    borders_.keep(tensor, active_->borders(), op.value, move.tier > 1);
-  if (move.tier > 1)
-    engine_.sink(tensor.address, tensor.bytes);
-  else if (move.direction == Direction::release)
-    engine_.release(tensor.address, tensor.bytes);
-  else
-    engine_.demote(tensor.address, tensor.bytes);
-}
-
-// ---------------------------------------------------------------- its replays
-
-void PlanFollower::demote_instead(const Op& op, LiveTensor& tensor) {
-  if (active_ == nullptr || op.bucket != active_ || !tensor.wanted || tensor.held) return;
-  away(tensor, {.direction = Direction::demote}, OpId(op.place.position));
-}
-
-bool PlanFollower::replays(const Op& op) const {
-  return replays_ops() && op.bucket == active_ && op.place.position != StepMatcher::kLost &&
-         active_->replays(OpId(op.place.position));
-}
-
-std::vector<LiveTensor> PlanFollower::remade_before(const Op& op) const {
-  std::vector<LiveTensor> remade;
-  if (!replays_ops() || op.place.position == StepMatcher::kLost) return remade;
-  for (const auto id : active_->remade_before(OpId(op.place.position)))
-    if (const auto* tensor = active_->live(id, space_)) remade.push_back(*tensor);
-  return remade;
-}
-
-=======
->>>>>>> z-replays
 // Where slow memory is used in place, what is late may stay.
 void PlanFollower::await(const Op& op, std::mutex& lock) {
   for (const auto& tensor : op.awaited) {
