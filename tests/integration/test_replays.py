@@ -1,0 +1,100 @@
+"""Tensors that a plan drops and makes again behind the same address: the training gives the same bits, or stops with a
+sentence before a wrong number exists. The drive is described as slow, so that replays are worth their time."""
+import pytest
+
+import training
+
+SLOW = """name = "slow drive"
+granule = 2097152
+exclusive = true
+[[tier]]
+name = "dram"
+capacity = 25000000000
+read_bw = 5e9
+write_bw = 5e9
+latency_us = 0.1
+byte_addressable = true
+[[tier]]
+name = "ssd"
+capacity = 0
+read_bw = 5e7
+write_bw = 5e7
+latency_us = 0
+byte_addressable = false
+[[link]]
+name = "ssd"
+bw = 5e7
+tiers = ["ssd"]
+half_duplex = true
+"""
+MODEL = """
+import torch
+torch.manual_seed(1)
+torch.set_num_threads(1)
+net = torch.nn.Sequential(*(layer for _ in range(8) for layer in (
+    torch.nn.Linear(256, 256), torch.nn.GELU(), torch.nn.LayerNorm(256), torch.nn.ReLU(inplace=True))))
+optimizer = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9)
+rows = torch.randn(8192, 256)
+for step in range(9):
+    optimizer.zero_grad()
+    loss = net(rows).square().mean()
+    loss.backward()
+    optimizer.step()
+    print(step, float(loss.detach()).hex(), flush=True)
+for parameter in net.parameters():
+    print(parameter.double().sum().item().hex())
+"""
+
+
+@pytest.fixture
+def replayed(sentinel, tmp_path):
+    """replayed(interpreter, policy, **environment): the outcome of the training within 40 % of its memory."""
+    machine, script = tmp_path / "slow.toml", tmp_path / "model.py"
+    machine.write_text(SLOW)
+    script.write_text(MODEL)
+
+    def run(interpreter, policy="home", **environment):
+        summary = tmp_path / "summary.json"
+        outcome = sentinel("run", "--machine", machine, "--policy", policy, "--fast", "40%", "--summary", summary, "--",
+                           interpreter, script, env={"SENTINEL_RECOMPUTE": "1", **environment})
+        outcome.plain = training.finish([interpreter, script])
+        if outcome.status == 0:
+            outcome.steps = training.read_json(summary)["steps"]
+        return outcome
+    return run
+
+
+def expect_replays(outcome):
+    assert outcome.status == outcome.plain.status == 0, outcome.err
+    assert outcome.out == outcome.plain.out
+    last = outcome.steps[-1]
+    assert last["replays"] > 0 and last["discarded_bytes"] > 0 and last["replayed_bytes"] > 0
+
+
+@pytest.mark.parametrize("policy", ["home", "auto"])
+def test_what_is_made_again_has_the_same_bits(policy, replayed, python):
+    expect_replays(replayed(python, policy))
+
+
+def test_pytorch_1(replayed, torch1):
+    expect_replays(replayed(torch1))
+
+
+def expect_end(outcome):
+    assert outcome.status == 125
+    assert "SENTINEL_RECOMPUTE=0" in outcome.err and "aten::" in outcome.err
+    assert outcome.plain.out.startswith(outcome.out), "no wrong number was printed"
+
+
+def test_what_is_made_wrong_ends_the_training(replayed, python):
+    expect_end(replayed(python, SENTINEL_INJECT="remake:2:FLIP"))
+
+
+def test_a_recipe_that_is_left_out_ends_it_or_was_not_needed(replayed, python):
+    """The memory that its tensor had may still hold what it would make."""
+    outcome = replayed(python, SENTINEL_INJECT="remake:2:DROP")
+    expect_end(outcome) if outcome.status else expect_replays(outcome)
+
+
+def test_a_recipe_that_is_lost_is_not_needed(replayed, python):
+    expect_replays(replayed(python, SENTINEL_INJECT="note:2:DROP"))
