@@ -75,7 +75,7 @@ class LostTest : public EngineTest {
     engine->set_budget(20 * kGranule);
     for (std::uint64_t b = 0; b < kBlocks; ++b) on_allocate(b), fill(b);
     engine->tick();
-    usleep(20000);  // the last block's arrival has been noted
+    engine->await(at(0), kBlocks * kGranule);  // the last block's arrival has been noted
   }
   void TearDown() override { filler.reset(); }
   void demote_all() {
@@ -176,8 +176,13 @@ TEST_P(LostTest, ARefillFromTheArenaItself) {
   on_allocate(30);
   std::memcpy(words(30), words(3), kGranule);
   ASSERT_EQ(engine->discard(at(3), kGranule), kGranule);
+  engine->tick();
   engine->demote(at(30), kGranule);  // the source has to be fetched first
-  while (engine->counters().demoted_bytes == 0) usleep(1000);
+  while (engine->counters().demoted_bytes == 0) {  // its arrival may not have been noted yet
+    engine->promote(at(30), kGranule);
+    engine->demote(at(30), kGranule);
+    usleep(1000);
+  }
   engine->refill(at(3), kGranule, words(30));
   EXPECT_TRUE(intact(3));
   EXPECT_EQ(filler->count, 0);
