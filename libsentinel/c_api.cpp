@@ -42,8 +42,9 @@ int begin(sentinel::SessionOptions options, const char* framework,
   if (current() != nullptr) return 0;
   if (options.gpu.device && std::string_view(framework).substr(0, 5) != "torch")
     return failed("--tiers fast=gpu...: a GPU's memory is managed for PyTorch alone", EOPNOTSUPP);
+  const auto* replays = options.moves.recompute ? replayer.load() : nullptr;
   try {
-    session = new Session(std::move(options), framework, order, replayer);
+    session = new Session(std::move(options), framework, order, replays);
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
     std::atexit([] {
       current()->finish("the program ended during the profiling step");
@@ -170,10 +171,7 @@ void sentinel_op_start(const char* name, int phase, const char* layer) {
 void sentinel_op_tensor(const void* storage, size_t bytes, int access) {
   current()->op_tensor(storage, bytes, access);
 }
-void sentinel_replay_with(const sentinel_replayer* with) {
-  replayer = with;
-  if (current() != nullptr) current()->replays().remaking().use(*with);
-}
+void sentinel_replay_with(const sentinel_replayer* with) { replayer = with; }
 int sentinel_op_wants_recipe(void) {
   return current() != nullptr && current()->replays().wants_recipe();
 }

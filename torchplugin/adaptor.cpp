@@ -14,6 +14,7 @@
 // `on_gpu`: the session is of a GPU's memory, which Python then registers the two functions below
 // for. There a step's ops come from two threads, the program's and autograd's.
 EXPORT int sentinel_torch_attach(int on_gpu) {
+  if (on_gpu == 0) sentinel_replay_with(&kReplayer);
   const int code = sentinel_attach("torch " TORCH_VERSION,
                                    on_gpu != 0 ? SENTINEL_IN_ANY_ORDER : SENTINEL_IN_SEQUENCE);
   if (code < 0) return code;
@@ -37,7 +38,6 @@ EXPORT int sentinel_torch_attach(int on_gpu) {
     observers.add(Observers::kNames, at::RecordFunctionCallback(&start, &end)
                                          .scopes({RecordScope::FUNCTION, RecordScope::USER_SCOPE}));
     observers.add(Observers::kOutputs, all(true));
-    sentinel_replay_with(&kReplayer);
   } else {
     observers.add(Observers::kNothing,
                   at::RecordFunctionCallback(&start_untold, &end_untold)

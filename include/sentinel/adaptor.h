@@ -120,8 +120,7 @@ struct sentinel_replayer {
   int (*replay)(void* const* recipes, size_t count, sentinel_give give, void* context);
   void (*drop)(void* recipe);
 };
-/* It stays valid. Best before sentinel_attach(), which refuses a stored plan that replays ops where
- * nobody can; at the latest before the first step. */
+/* Before sentinel_attach(); it stays valid. */
 SENTINEL_API void sentinel_replay_with(const struct sentinel_replayer* replayer);
 /* 1: the plan in use replays ops, whose recipes will be wanted. */
 SENTINEL_API int sentinel_wants_recipes(void);
@@ -131,8 +130,9 @@ SENTINEL_API int sentinel_op_wants_recipe(void);
 SENTINEL_API uint64_t sentinel_tensor_number(const void* storage);
 /* Once the op has computed, before sentinel_op_end(): the tensors it read, those that it made and
  * those that it updated in place. What is read for its own update alone, as a running mean is, may
- * be among those written alone: then the replay does not need it as it was. The core owns the recipe from now on, whatever it does with it.
- * With a number of 0 among what it read or wrote the recipe is dropped. */
+ * be among those written alone: then the replay does not need it as it was. The core owns the
+ * recipe from now on, whatever it does with it. With a number of 0 among what it read or wrote the
+ * recipe is dropped. */
 SENTINEL_API void sentinel_op_recipe(void* recipe, const uint64_t* read, size_t reads,
                                      const uint64_t* written, size_t writes);
 
