@@ -38,6 +38,7 @@ class OpReplays {
 
   // Of the adaptor's seam.
   bool wants_recipe() noexcept;
+  void reached(const void* storage, bool lasting) noexcept;
   std::uint64_t number(const void* storage) noexcept;  // 0: none of ours
   void recipe(void* recipe, Replays::Numbers read, Replays::Numbers written) noexcept;
 

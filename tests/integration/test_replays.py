@@ -1,5 +1,7 @@
 """Tensors that a plan drops and makes again behind the same address: the training gives the same bits, or stops with a
 sentence before a wrong number exists. The drive is described as slow, so that replays are worth their time."""
+import pathlib
+
 import pytest
 
 import training
@@ -53,11 +55,12 @@ def replayed(sentinel, tmp_path):
     machine.write_text(SLOW)
     script.write_text(MODEL)
 
-    def run(interpreter, policy="home", **environment):
+    def run(interpreter, policy="home", command=None, **environment):
         summary = tmp_path / "summary.json"
+        command = [interpreter, *(command or [script])]
         outcome = sentinel("run", "--machine", machine, "--policy", policy, "--fast", "40%", "--summary", summary, "--",
-                           interpreter, script, env={"SENTINEL_RECOMPUTE": "1", **environment})
-        outcome.plain = training.finish([interpreter, script])
+                           *command, env={"SENTINEL_RECOMPUTE": "1", **environment})
+        outcome.plain = training.finish(command)
         if outcome.status == 0:
             outcome.steps = training.read_json(summary)["steps"]
         return outcome
@@ -78,6 +81,20 @@ def test_what_is_made_again_has_the_same_bits(policy, replayed, python):
 
 def test_pytorch_1(replayed, torch1):
     expect_replays(replayed(torch1))
+
+
+WAYS = ["in-place+dropout+batch-norm+tied+views+adam+rrelu", "autocast+random-like+dropout",
+        "numpy+dlpack+address+requires-grad+threads", "fork+workers+dropout", "batch-norm-eval+two-passes"]
+
+
+@pytest.mark.parametrize("ways", WAYS)
+def test_whatever_a_program_does_beside(ways, replayed, python):
+    """Random ops, autocast, statistics, views, updates in place; what is written past all ops; changed settings."""
+    expect_replays(replayed(python, command=[pathlib.Path(__file__).parent / "scripts" / "replayed.py", ways]))
+
+
+def test_an_op_that_does_not_repeat_itself_is_not_replayed(replayed, python):
+    expect_replays(replayed(python, SENTINEL_INJECT="trial:2:FLIP"))
 
 
 def expect_end(outcome):
