@@ -1,10 +1,14 @@
 """Tensors that a plan drops and makes again behind the same address: the training gives the same bits, or stops with a
 sentence before a wrong number exists. The drive is described as slow, so that replays are worth their time."""
 import pathlib
+import subprocess
 
+import compiled_once
 import pytest
 
 import training
+
+SCRIPTS = pathlib.Path(__file__).parent / "scripts"
 
 SLOW = """name = "slow drive"
 granule = 2097152
@@ -90,7 +94,15 @@ WAYS = ["in-place+dropout+batch-norm+tied+views+adam+rrelu", "autocast+random-li
 @pytest.mark.parametrize("ways", WAYS)
 def test_whatever_a_program_does_beside(ways, replayed, python):
     """Random ops, autocast, statistics, views, updates in place; what is written past all ops; changed settings."""
-    expect_replays(replayed(python, command=[pathlib.Path(__file__).parent / "scripts" / "replayed.py", ways]))
+    expect_replays(replayed(python, command=[SCRIPTS / "replayed.py", ways]))
+
+
+def test_what_is_lost_and_touched_past_all_ops(replayed, python):
+    """With Python's lock held, in a parallel region, and within an op that holds the generator's lock."""
+    source = SCRIPTS / "touch.c"
+    library = compiled_once.once("touch.so", [source], lambda path: subprocess.run(
+        ["gcc", "-O2", "-shared", "-fPIC", "-fopenmp", "-o", path, source], check=True))
+    expect_replays(replayed(python, command=[SCRIPTS / "replayed.py", "plain", "--touch", library]))
 
 
 def test_an_op_that_does_not_repeat_itself_is_not_replayed(replayed, python):

@@ -9,6 +9,7 @@ import ctypes
 import hashlib
 import os
 
+import numpy
 import torch
 
 WIDTH, DEPTH = 256, 6
@@ -85,15 +86,30 @@ def prepare(ways, step, model, rows):
         ctypes.memset(rows.data_ptr() + 4 * step, 0, 64)
     if "threads" in ways:
         torch.set_num_threads(1 + step % 2)
-    if "fork" in ways and step % 3 == 2:
-        child = os.fork()
-        if child == 0:
-            os._exit(0 if float(rows.sum()) == float(rows.sum()) else 1)
-        assert os.waitpid(child, 0)[1] == 0
 
 
-def between(ways, made, rows):
+def fork(made):
+    """Its child has all that the step has made."""
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if bool(made.isfinite().all()) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def touch(addresses, library):
+    """Reads what lies there as no op does: with Python's lock held, in a team of threads, and in an op that holds the
+    generator's lock and is given the memory under an address that is no tensor's."""
+    for address, count in addresses:
+        print(hashlib.sha256(ctypes.string_at(address, 4 * count)).hexdigest()[:16], end=" ")
+        print(library.touch(ctypes.c_void_p(address), count).hex(), end=" ")
+        within = torch.from_numpy(numpy.ctypeslib.as_array((ctypes.c_float * (count - 16)).from_address(address + 64)))
+        print(float(torch.normal(within, 1.0).sum()).hex())
+
+
+def between(ways, step, made):
     """Between the forward and the backward pass."""
+    if "fork" in ways and step % 2:
+        fork(made.detach())
     if "numpy" in ways:
         array = made.detach().numpy()
         array[:7] *= 0.5
@@ -120,13 +136,22 @@ def loaded(ways, rows):
             yield rows + batch.sum()
 
 
-def train(ways, steps, count):
+def train(ways, steps, count, touched):
     torch.manual_seed(1)
     torch.set_num_threads(1)
     model = Model(ways)
     optimizer = torch.optim.Adam(model.parameters(), 1e-3) if "adam" in ways else \
         torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
     rows = torch.randn(count, WIDTH, requires_grad="checkpoint-reentrant" in ways)
+    addresses = []
+
+    def note(module, inputs, made):
+        storage = made.untyped_storage() if hasattr(made, "untyped_storage") else made.storage()
+        addresses.append((storage.data_ptr(), made.numel()))
+
+    for module in model.modules() if touched else []:
+        if isinstance(module, (torch.nn.Linear, torch.nn.GELU)):
+            module.register_forward_hook(note)
     batches = loaded(ways, rows)
     for step in range(steps):
         batch = next(batches)
@@ -134,9 +159,12 @@ def train(ways, steps, count):
         optimizer.zero_grad()
         for part in batch.chunk(2) if "accumulation" in ways else [batch]:
             with hooks(ways), autocast(ways):
+                addresses.clear()
                 made = model(part)
+                if touched:
+                    touch(addresses, touched)
                 loss = made.float().square().mean()
-            between(ways, made, rows)
+            between(ways, step, made)
             loss.backward(retain_graph="two-passes" in ways)
             if "two-passes" in ways:
                 loss.backward()
@@ -161,12 +189,16 @@ def main():
     parser.add_argument("ways")
     parser.add_argument("--steps", type=int, default=9)
     parser.add_argument("--rows", type=int, default=8192)
+    parser.add_argument("--touch", metavar="LIBRARY", help="its touch(address, count) reads floats in many threads")
     args = parser.parse_args()
     ways = set(args.ways.split("+"))
     if args.ways == "list":
         print(*WAYS, sep="\n")
     elif ways <= set(WAYS):
-        train(ways, args.steps, args.rows)
+        library = ctypes.PyDLL(args.touch) if args.touch else None  # Python's lock stays held
+        if library:
+            library.touch.restype = ctypes.c_float
+        train(ways, args.steps, args.rows, library)
     else:
         parser.error(f"not known: {', '.join(ways - set(WAYS))}")
 
