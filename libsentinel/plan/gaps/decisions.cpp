@@ -154,11 +154,8 @@ void GapPlanner::emit(Plan& plan) const {
     return std::tuple(m.trigger, promotion, promotion ? wait : 0);
   };
   std::ranges::stable_sort(plan.moves, {}, key);
-  for (const auto& [before, group] : replays_) {
+  for (const auto& [before, group] : replays_)
     plan.recomputations.insert(plan.recomputations.end(), group.begin(), group.end());
-    if (frames_)
-      std::ranges::sort(std::span(plan.recomputations).last(group.size()), {}, &Recompute::op);
-  }
 }
 
 DecidedPlan GapPlanner::plan(const std::vector<Decision>& decisions, const Pace* pace) {

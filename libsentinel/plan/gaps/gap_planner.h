@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,8 +58,7 @@ class GapPlanner {
   void choose_replays();
   bool replayed(Eviction&);
   bool may_be_lost(const Eviction&) const;
-  bool ordered(const std::vector<Recompute>&) const;
-  bool take_replays(OpId before, std::vector<Recompute> group, std::size_t old);
+  bool take_replays(OpId before, std::vector<Recompute> group, const std::set<OpId>& added);
   Eviction* worth_keeping(const Recompute&, TensorId);
   std::uint32_t position_in(const Eviction&, std::uint32_t op) const;
   void bring_back(Eviction&, std::uint32_t position);

@@ -53,38 +53,37 @@ bool GapPlanner::replayed(Eviction& e) {
   const auto chain = replay_chain(profile_, replay_, wanted, before, available,
                                   frames_ ? kMostRecipes : kLongestChain);
   if (chain.empty()) return false;
-  const std::size_t old = group.size();
+  std::set<OpId> added;
   for (const Recompute& r : chain) {
-    auto at = std::ranges::find(group, r.op, &Recompute::op);
-    if (at == group.end()) at = group.insert(group.end(), {.op = r.op, .before = before});
+    auto at = std::ranges::lower_bound(group, r.op, {}, &Recompute::op);
+    if (at == group.end() || at->op != r.op) {
+      at = group.insert(at, {.op = r.op, .before = before});
+      added.insert(r.op);
+    }
     at->keep.insert(at->keep.end(), r.keep.begin(), r.keep.end());
     std::ranges::sort(at->keep);
   }
-  if (frames_ && !ordered(group)) return false;
-  return take_replays(before, std::move(group), old);
+  if (frames_ && group.size() > kMostRecipes) return false;
+  if (!finds_its_versions(profile_, replay_, group)) return false;
+  return take_replays(before, std::move(group), added);
 }
 
-// New replays go before old ones that they were run before in the step.
-bool GapPlanner::ordered(const std::vector<Recompute>& group) const {
-  std::vector<Recompute> sorted = group;
-  std::ranges::sort(sorted, {}, &Recompute::op);
-  return sorted.size() <= kMostRecipes && finds_its_versions(profile_, replay_, sorted);
-}
-
-// Accepts the replays before one op, of which those from `old` on are new, if there is room for
-// what they make and for what they read.
-bool GapPlanner::take_replays(OpId before, std::vector<Recompute> group, std::size_t old) {
+// Accepts the replays before one op, in the order of the step, some of which are new, if there is
+// room for what they make and for what they read.
+bool GapPlanner::take_replays(OpId before, std::vector<Recompute> group,
+                              const std::set<OpId>& added) {
   const auto held_by = [&](const std::vector<Recompute>& replays) {
     return static_cast<std::int64_t>(replay_bytes(profile_, replays, machine_.granule_bytes));
   };
   std::vector<std::pair<Eviction*, std::uint32_t>> moved;  // and where it was
-  for (std::size_t i = old; i < group.size(); ++i) {
-    const Op& op = profile_.ops[group[i].op.index()];
+  for (Recompute& r : group) {
+    if (!added.contains(r.op)) continue;
+    const Op& op = profile_.ops[r.op.index()];
     for (TensorId t : op.out)
-      if (Eviction* away = worth_keeping(group[i], t)) {
+      if (Eviction* away = worth_keeping(r, t)) {
         moved.emplace_back(away, away->in);
         bring_back(*away, before.value);
-        group[i].keep.insert(std::ranges::upper_bound(group[i].keep, t), t);
+        r.keep.insert(std::ranges::upper_bound(r.keep, t), t);
       }
     for (TensorId t : op.in)
       if (Eviction* away = covering(t, before.value); away && !away->recomputed) {
@@ -108,8 +107,7 @@ bool GapPlanner::take_replays(OpId before, std::vector<Recompute> group, std::si
     return false;
   }
   for (const auto& [away, in] : moved) away->back_by = std::min(away->back_by, away->in);
-  for (std::size_t i = old; i < group.size(); ++i)
-    recompute_us_ += profile_.ops[group[i].op.index()].us;
+  for (OpId op : added) recompute_us_ += profile_.ops[op.index()].us;
   replays_[before] = std::move(group);
   return true;
 }
