@@ -168,18 +168,20 @@ Plan scheduled_plan(std::string_view policy, const Basis& basis, const PlanOptio
   plan.predicted_step_us = ideal_us(basis.profile);
   if (plan.peak_fast_bytes <= options.fast_bytes) return plan;
   refuse_too_small(plan, basis.machine);
-  plan.frame_pool_bytes = frame_pool(budget);
-  const Scheduling scheduling(basis, options.fast_bytes - plan.frame_pool_bytes, rules);
-  const auto tried = [&](Replays replays) {
+  const auto tried = [&](Replays replays, std::uint64_t pool) {
     Plan one = plan;
-    scheduling.fill(one, decisions, replays);
+    one.frame_pool_bytes = pool;
+    Scheduling(basis, options.fast_bytes - pool, rules).fill(one, decisions, replays);
     return one;
   };
+  const std::uint64_t pool = frame_pool(budget);
   if (std::ranges::find(decisions, Remedy::recompute, &Decision::remedy) == decisions.end())
-    return tried(Replays::left);
-  std::vector<Plan> plans{tried(Replays::moved), tried(Replays::left)};
+    return tried(Replays::left, pool);
+  std::vector<Plan> plans{tried(Replays::moved, pool), tried(Replays::left, pool)};
   if (options.recompute)
-    for (const Replays way : {Replays::made, Replays::made_kept}) plans.push_back(tried(way));
+    for (const std::uint64_t frames : {pool, std::min(pool, least_frame_pool(budget))})
+      for (const Replays way : {Replays::made, Replays::made_kept})
+        plans.push_back(tried(way, frames));
   return quickest(basis.profile, basis.machine, options, std::move(plans));
 }
 
