@@ -179,7 +179,7 @@ int sentinel_may_replay(void) {
   return current() != nullptr && current()->replays().remaking().possible();
 }
 int sentinel_wants_recipes(void) {
-  return current() != nullptr && current()->replays().remaking().follows();
+  return current() != nullptr && current()->replays().wants_recipes();
 }
 uint64_t sentinel_tensor_number(const void* storage) {
   return current() != nullptr ? current()->replays().number(storage) : 0;

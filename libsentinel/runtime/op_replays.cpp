@@ -20,12 +20,16 @@ Remaking::Op& OpReplays::op() {
   return *op;
 }
 
-// A step that has turned out to be of another kind knows no recipes.
-void OpReplays::begin(PlanFollower::Op& plan, const char* name, Guard& guard) {
+bool OpReplays::plan_replays() {
   auto& follower = training_.follower();
   const auto* kind = follower.active();
-  const bool follows =
-      remaking_.possible() && kind != nullptr && !follower.diverged() && kind->replays_ops();
+  return remaking_.possible() && kind != nullptr && !follower.diverged() && kind->replays_ops();
+}
+
+// A step that has turned out to be of another kind knows no recipes.
+void OpReplays::begin(PlanFollower::Op& plan, const char* name, Guard& guard) {
+  const auto* kind = training_.follower().active();
+  const bool follows = plan_replays();
   const bool followed = remaking_.follows(), placed = plan.place.position != StepMatcher::kLost;
   const auto role =
       follows ? std::uint64_t{kind->space_plan()} << 32 | plan.place.position : std::uint64_t{0};
@@ -60,6 +64,11 @@ void OpReplays::end(PlanFollower::Op& plan) {
   for (const auto& [id, tensor] : due)
     if (std::ranges::find(left, tensor.birth, &LiveTensor::birth) != left.end())
       training_.follower().demote_instead(plan, id);
+}
+
+bool OpReplays::wants_recipes() noexcept {
+  const Guard guard(lock_);
+  return plan_replays();
 }
 
 bool OpReplays::wants_recipe() noexcept {
