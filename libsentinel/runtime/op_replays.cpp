@@ -23,7 +23,7 @@ Remaking::Op& OpReplays::op() {
 // A step that has turned out to be of another kind knows no recipes.
 void OpReplays::begin(PlanFollower::Op& plan, const char* name, Guard& guard) {
   auto& follower = training_.follower();
-  const auto* kind = follower.active();
+  auto* kind = follower.active();
   const bool follows =
       remaking_.possible() && kind != nullptr && !follower.diverged() && kind->replays_ops();
   const bool followed = remaking_.follows(), placed = plan.place.position != StepMatcher::kLost;
@@ -35,8 +35,14 @@ void OpReplays::begin(PlanFollower::Op& plan, const char* name, Guard& guard) {
     for (const auto id : kind->remade_before(OpId(plan.place.position)))
       if (const auto* tensor = kind->live(id, training_.space()))
         numbers.push_back(remaking_.number(*tensor));
+  const double before_us = numbers.empty() ? 0 : remaking_.counters().us;
   guard.unlock();
-  if (!numbers.empty()) remaking_.remake(numbers);
+  if (!numbers.empty()) {
+    remaking_.remake(numbers);
+    const Guard again(lock_);
+    const double us = remaking_.counters().us - before_us;
+    if (us > 0 && follower.active() == kind) kind->replayed_before(OpId(plan.place.position), us);
+  }
   if (followed && !follows) remaking_.all_there();
 }
 

@@ -59,6 +59,7 @@ class PlanFollower {
   // buffer.
   bool as_profiled(std::uint64_t signature) const;
   std::vector<std::vector<IntervalRow>> intervals() const;  // of each plan
+  const std::vector<std::unique_ptr<Bucket>>& kinds() const { return buckets_; }
 
   // The kind that the next step is taken for.
   Bucket* active() { return active_; }

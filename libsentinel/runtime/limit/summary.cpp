@@ -146,6 +146,17 @@ Json json_of(const std::vector<std::vector<IntervalRow>>& plans) {
   return json;
 }
 
+Json json_of(const ReplayRow& row) {
+  Json json{{"plan", row.plan}, {"before", row.before}, {"replays", row.replays}};
+  json["tensors"] = Json::array();
+  for (const auto& lost : row.tensors)
+    json["tensors"].push_back(
+        {{"tensor", lost.tensor}, {"name", lost.name}, {"bytes", lost.bytes}, {"op", lost.op}});
+  json.update({{"replay_ms", row.us / 1e3}, {"move_ms", row.move_us / 1e3}, {"steps", row.times}});
+  if (row.times > 0) json["measured_ms"] = row.step_us() / 1e3;
+  return json;
+}
+
 Json moves_json(const EngineCounters& counters) {
   Json json;
   for (std::size_t i = 0; i < kMoveCauses.size(); ++i) json[kMoveCauses[i]] = counters.causes[i];
@@ -182,6 +193,8 @@ void Summary::write(const std::string& path,
     json["moves"] = moves_json(began_.counters);
     json["intervals"] = json_of(intervals);
   }
+  if (!no_replays.empty()) json["no_replays"] = no_replays;
+  for (const auto& row : replays) json["made_again"].push_back(json_of(row));
   json["steps"] = Json::array();
   for (const auto& row : steps) json["steps"].push_back(json_of(row));
   write_file(path, json_text(json, 1) + "\n",
