@@ -21,25 +21,25 @@ std::string no_replays(const SessionOptions& options, bool can) {
 
 std::vector<ReplayRow> replay_rows(const Bucket& kind, std::size_t plan, const Machine& machine) {
   const auto& profile = kind.profile();
-  const auto name = [&](OpId op) {
-    return fmt::format("op {} ({})", op.value, profile.ops[op.index()].name);
+  const auto named = [&](OpId op) {
+    return ReplayRow::NamedOp{op.value, profile.ops[op.index()].name};
   };
   std::vector<ReplayRow> rows;
   for (const auto& group : plan::made_again(kind.plan(), profile, machine)) {
     const auto took = kind.replayed_before(group.before);
     auto& row = rows.emplace_back(ReplayRow{.plan = plan,
-                                            .before = name(group.before),
+                                            .before = named(group.before),
                                             .us = group.us,
                                             .move_us = group.move_us,
                                             .times = took.times,
                                             .measured_us = took.us});
-    for (const auto op : group.replays) row.replays.push_back(name(op));
+    for (const auto op : group.replays) row.replays.push_back(named(op));
     for (const auto& lost : group.tensors) {
       const auto& tensor = profile.tensors[lost.tensor.index()];
       row.tensors.push_back({.tensor = lost.tensor.value,
                              .name = tensor.name,
-                             .op = name(lost.maker),
-                             .bytes = tensor.bytes});
+                             .bytes = tensor.bytes,
+                             .maker = named(lost.maker)});
     }
   }
   return rows;
@@ -53,14 +53,18 @@ std::uint64_t bytes_of(const ReplayRow& row) {
   return bytes;
 }
 
+std::string name_of(const ReplayRow::NamedOp& op) {
+  return fmt::format("op {} ({})", op.op, op.name);
+}
+
 std::string line_of(const ReplayRow& row) {
   const auto& largest = *std::ranges::max_element(row.tensors, {}, &ReplayRow::Lost::bytes);
   const auto others = row.tensors.size() - 1;
   return printable(fmt::format(
-      "  {} of {} (#{} {}){} before {}, by {} replay{}: {}, planned {}; a move would take {}",
-      print_bytes(bytes_of(row)), largest.op, largest.tensor, largest.name,
-      others == 0 ? "" : fmt::format(" and {} more", others), row.before, row.replays.size(),
-      row.replays.size() == 1 ? "" : "s",
+      "  #{} {} of {}{}, {}, before {} by {} replay{}: {}, planned {}; a move would take {}",
+      largest.tensor, largest.name, name_of(largest.maker),
+      others == 0 ? "" : fmt::format(" and {} more", others), print_bytes(bytes_of(row)),
+      name_of(row.before), row.replays.size(), row.replays.size() == 1 ? "" : "s",
       row.times > 0 ? print_us(row.step_us()) : std::string("not run yet"), print_us(row.us),
       print_us(row.move_us)));
 }

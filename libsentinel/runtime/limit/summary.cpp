@@ -146,12 +146,20 @@ Json json_of(const std::vector<std::vector<IntervalRow>>& plans) {
   return json;
 }
 
+Json json_of(const ReplayRow::NamedOp& op) { return {{"op", op.op}, {"name", op.name}}; }
+
 Json json_of(const ReplayRow& row) {
-  Json json{{"plan", row.plan}, {"before", row.before}, {"replays", row.replays}};
-  json["tensors"] = Json::array();
+  auto tensors = Json::array(), replays = Json::array();
   for (const auto& lost : row.tensors)
-    json["tensors"].push_back(
-        {{"tensor", lost.tensor}, {"name", lost.name}, {"bytes", lost.bytes}, {"op", lost.op}});
+    tensors.push_back({{"tensor", lost.tensor},
+                       {"name", lost.name},
+                       {"bytes", lost.bytes},
+                       {"maker", json_of(lost.maker)}});
+  for (const auto& replay : row.replays) replays.push_back(json_of(replay));
+  Json json{{"plan", row.plan},
+            {"before", json_of(row.before)},
+            {"tensors", std::move(tensors)},
+            {"replays", std::move(replays)}};
   json.update({{"replay_ms", row.us / 1e3}, {"move_ms", row.move_us / 1e3}, {"steps", row.times}});
   if (row.times > 0) json["measured_ms"] = row.step_us() / 1e3;
   return json;

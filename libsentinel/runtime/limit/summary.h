@@ -50,14 +50,19 @@ struct Foretold {  // of a step, by the first kind's plan
 };
 
 struct ReplayRow {  // what one plan makes again before one op, in each step
+  struct NamedOp {
+    std::uint32_t op = 0;
+    std::string name;
+  };
   struct Lost {
     std::uint32_t tensor = 0;
-    std::string name, op;  // of the op that makes it
+    std::string name;
     std::uint64_t bytes = 0;
+    NamedOp maker;
   };
   std::size_t plan = 0;
-  std::string before;  // "op 40 (aten::gelu_backward)"
-  std::vector<std::string> replays;
+  NamedOp before;
+  std::vector<NamedOp> replays;  // in order
   std::vector<Lost> tensors;
   double us = 0, move_us = 0;  // as planned, and as moves
   // Steps in which it was made again there, and what that took in all of them together.
