@@ -47,8 +47,7 @@ class PlanFollower {
     bool discarding = false;
   };
 
-  // Kinds of step.
-  std::size_t plans() const { return buckets_.size(); }
+  const std::vector<std::unique_ptr<Bucket>>& kinds() const { return buckets_; }  // of step
   bool has_plans() const { return !buckets_.empty(); }
   Bucket& add(Profile, Plan, std::optional<Choice> late);
   // The active kind's steps have outgrown its plan: this one takes its place.
@@ -59,7 +58,6 @@ class PlanFollower {
   // buffer.
   bool as_profiled(std::uint64_t signature) const;
   std::vector<std::vector<IntervalRow>> intervals() const;  // of each plan
-  const std::vector<std::unique_ptr<Bucket>>& kinds() const { return buckets_; }
 
   // The kind that the next step is taken for.
   Bucket* active() { return active_; }

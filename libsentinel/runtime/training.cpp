@@ -221,7 +221,7 @@ void Training::end_profile_step() {
   summary_.no_step(since);
   const bool wanted =
       options_.mode == Mode::run && !phases_.paged() && !follower_.knows(profile.meta.signature);
-  if (wanted && follower_.plans() < kMostPlans)
+  if (wanted && follower_.kinds().size() < kMostPlans)
     adopt(std::move(profile));
   else
     phases_.enter(manages() ? State::steady : State::idle);
@@ -247,7 +247,7 @@ void Training::end_steady_step() {
   if ((differs && differs->follows) || follower_.as_profiled(signature)) {
     if (differs && differs->larger) outgrow(differs->bytes);
     if (phases_.saw_known_step()) record = false;
-  } else if (follower_.plans() < kMostPlans) {
+  } else if (follower_.kinds().size() < kMostPlans) {
     const bool again = phases_.saw_new_step(follower_.family_signature());
     if (again && record && signature == recording_.recorder().signature()) plan_another();
     record = true;

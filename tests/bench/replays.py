@@ -93,13 +93,13 @@ class Bench:
     def check_traffic(self, run, passed):
         """All that the engine moved went through the group, and no faster than it may: the throttle held for it."""
         for way, through, bytes_of in (("read", passed[0], "reading"), ("written", passed[1], "writing")):
-            flows = [step.get(bytes_of, {"bytes": 0, "busy_ms": 0}) for step in run["steps"]]
-            moved, busy_s = sum(flow["bytes"] for flow in flows), sum(flow["busy_ms"] for flow in flows) / 1e3
+            steps = [step for step in run["steps"] if bytes_of in step]
+            moved, seconds = sum(step[bytes_of]["bytes"] for step in steps), sum(step["ms"] for step in steps) / 1e3
             if through < 0.95 * moved:
                 sys.exit(f"of {moved} bytes that were {way}, the control group has seen {through}: they were not "
                          "throttled")
-            if moved > (1 + TOLERANCE) * self.throttle.rate * busy_s:
-                sys.exit(f"{moved} bytes were {way} in {busy_s:.2f} s, faster than the throttle lets them through")
+            if moved > (1 + TOLERANCE) * self.throttle.rate * seconds:
+                sys.exit(f"{moved} bytes were {way} in {seconds:.2f} s, faster than the throttle lets them through")
 
     def bounds(self, model, budget):
         """Of a step, in ms: with moves alone, and with replays."""
