@@ -28,7 +28,8 @@ bool OpReplays::plan_replays() {
 
 // A step that has turned out to be of another kind knows no recipes.
 void OpReplays::begin(PlanFollower::Op& plan, const char* name, Guard& guard) {
-  const auto* kind = training_.follower().active();
+  auto& follower = training_.follower();
+  auto* kind = follower.active();
   const bool follows = plan_replays();
   const bool followed = remaking_.follows(), placed = plan.place.position != StepMatcher::kLost;
   const auto role =
@@ -42,8 +43,14 @@ void OpReplays::begin(PlanFollower::Op& plan, const char* name, Guard& guard) {
     for (const auto id : kind->remade_before(OpId(plan.place.position)))
       if (const auto* tensor = kind->live(id, training_.space()))
         numbers.push_back(remaking_.number(*tensor));
+  const double before_us = numbers.empty() ? 0 : remaking_.counters().us;
   guard.unlock();
-  if (!numbers.empty()) remaking_.remake(numbers);
+  if (!numbers.empty()) {
+    remaking_.remake(numbers);
+    const Guard again(lock_);
+    const double us = remaking_.counters().us - before_us;
+    if (us > 0 && follower.active() == kind) kind->replayed_before(OpId(plan.place.position), us);
+  }
   if (followed && !follows) remaking_.all_there();
 }
 
@@ -67,6 +74,7 @@ void OpReplays::end(PlanFollower::Op& plan) {
 }
 
 bool OpReplays::wants_recipes() noexcept {
+  if (!remaking_.possible()) return false;
   const Guard guard(lock_);
   return plan_replays();
 }
