@@ -1,6 +1,7 @@
 // Where tensors lie: hands out addresses in the engine's arena, by the active plan where the caller
-// names a placement, by best fit elsewhere, on pages of their own while profiling. Knows every live
-// tensor by address. Not thread-safe; the session locks.
+// names a placement, by best fit elsewhere, on pages of their own while profiling. What begins
+// under a plan and has no place in it shares no granule with what was there before the plan, for
+// that may be away. Knows every live tensor by address. Not thread-safe; the session locks.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "alloc/address_table.h"
+#include "alloc/granule_heap.h"
 #include "alloc/heap.h"
 #include "engine/engine.h"
 #include "sentinel/plan.h"
@@ -94,10 +96,12 @@ class Space {
     void unclaim(std::uint32_t slot, bool memory);
   };
 
+  void lay_in_heap(LiveTensor&, bool own_pages);  // its address is 0 where none is left
   void give_back(const LiveTensor&, bool memory);
 
   Engine& engine_;
   Heap heap_;
+  GranuleHeap late_heap_;
   AddressTable table_;
   std::uint64_t births_ = 0, live_bytes_ = 0, most_live_bytes_ = 0;
   std::size_t small_pages_ = 0;  // live tensors below a page that have one of their own
