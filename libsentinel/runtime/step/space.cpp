@@ -48,8 +48,10 @@ Space::Space(Engine& engine, std::uint64_t budget)
       late_heap_(heap_, engine.granule()),
       most_small_pages_(most_small_pages(budget)) {}
 
-std::uint32_t Space::add_plan(std::vector<PlannedSlot> slots, std::uint64_t region_bytes) {
+std::uint32_t Space::add_plan(std::vector<PlannedSlot> slots, std::uint64_t region_bytes,
+                              bool moves) {
   Planned planned;
+  planned.moves = moves;
   for (auto& slot : slots)  // of a profile that was recorded elsewhere
     slot.placed = slot.placed && slot.offset % engine_.alignment() == 0;
   planned.used.assign(slots.size(), false);
@@ -172,15 +174,16 @@ void Space::Planned::take_back(std::uint32_t index) {
   address[index] = ranges_of[index] == kFixed ? region + slots[index].offset : 0;
 }
 
-// Under a plan, a tensor that fills its granules has them to itself, and others share theirs only
-// with each other. Where addresses run out they take what there is.
+// Where tensors move by plan, one that fills its granules has them to itself, and others share
+// theirs only with each other. Where no whole granule is left, they take what there is.
 void Space::lay_in_heap(LiveTensor& tensor, bool own_pages) {
   const auto bytes = tensor.bytes, granule = engine_.granule();
   auto alignment = std::max(natural_alignment(bytes, granule), engine_.alignment());
   own_pages = own_pages && (bytes >= kPage || small_pages_ < most_small_pages_);
   if (own_pages) alignment = std::max(kPage, alignment);
   tensor.reserved = own_pages ? round_up(bytes, kPage) : bytes;
-  const bool late = active_ != LiveTensor::kUnplanned, fills = alignment >= granule;
+  const bool late = active_ != LiveTensor::kUnplanned && plans_[active_].moves,
+             fills = alignment >= granule;
   if (late && fills) tensor.reserved = round_up(bytes, granule);
   if (late && !fills) tensor.address = late_heap_.allocate(tensor.reserved, alignment);
   tensor.late = tensor.address != 0;

@@ -35,8 +35,10 @@ class Space {
   explicit Space(Engine&, std::uint64_t budget = 0);
 
   // Reserves addresses for a plan's placements; they are kept for the life of the process, since
-  // tensors may lie there when another plan becomes the active one. Throws Error.
-  std::uint32_t add_plan(std::vector<PlannedSlot> slots, std::uint64_t region_bytes);
+  // tensors may lie there when another plan becomes the active one. `moves`: tensors leave under
+  // it. Throws Error.
+  std::uint32_t add_plan(std::vector<PlannedSlot> slots, std::uint64_t region_bytes,
+                         bool moves = true);
   void activate(std::uint32_t plan);
   bool placed(std::uint32_t plan, std::uint32_t slot) const {
     return plans_[plan].slots[slot].placed;
@@ -85,6 +87,7 @@ class Space {
     std::vector<std::uint64_t> cells_in_use;                     // one bit per cell
     std::vector<std::pair<std::uint64_t, std::uint64_t>> pools;  // reserved: offset, bytes
     std::uintptr_t region = 0;
+    bool moves = true;
 
     void cut();
     void join_pools();

@@ -231,6 +231,16 @@ TEST_F(SpaceTest, WhatHasNoPlaceInThePlanSharesNoGranuleWithWhatWasThereBefore) 
   EXPECT_EQ(space.live_bytes(), 100u) << "the one that was made to compare";
 }
 
+TEST_F(SpaceTest, WhereThePlanMovesNothingTensorsLieByBestFit) {
+  Space space(engine_);
+  const auto make = [&] { return space.allocate(15_KiB, LiveTensor::kUnplanned, false)->address; };
+  const auto before = make();
+  space.activate(space.add_plan({alone(0, kGranule)}, kGranule, false));
+  EXPECT_EQ(make(), before + 16_KiB);
+  space.activate(space.add_plan({alone(0, kGranule)}, kGranule));
+  EXPECT_NE(make() / kGranule, before / kGranule);
+}
+
 TEST_F(SpaceTest, WhereNoWholeGranuleIsFreeUnderAPlanTensorsStillBegin) {
   Space space(engine_);
   space.activate(space.add_plan({alone(0, kGranule)}, kGranule));
