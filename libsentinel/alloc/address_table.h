@@ -17,6 +17,7 @@ struct LiveTensor {
   // Its role in a plan, whose placement it has unless it lies in the heap; a slot is a tensor's id.
   std::uint32_t plan = kUnplanned, slot = kUnplanned;
   std::uint32_t record = ~0u;  // index in the step being recorded
+  bool late = false;  // in granules that hold only what began under a plan, without a place in it
   bool wanted = true;          // in fast memory, as far as the plan goes
   bool held = false;           // where nothing guards: no op has named it, so that it may not leave
   bool pinned = false;         // there: stays whatever names it, for its address is known elsewhere

@@ -1,6 +1,8 @@
 // Finds the best fit for an allocation and joins what is freed with its free neighbours.
 #include "alloc/heap.h"
 
+#include <iterator>
+
 #include "base/units.h"
 
 namespace sentinel {
@@ -71,6 +73,25 @@ void Heap::free(std::uintptr_t address, std::uint64_t bytes) {
     }
   }
   insert(address, bytes);
+}
+
+void Heap::add(std::uintptr_t address, std::uint64_t bytes) {
+  range_bytes_ += bytes;
+  in_use_ += bytes;
+  free(address, bytes);
+}
+
+std::pair<std::uintptr_t, std::uintptr_t> Heap::take_whole(std::uintptr_t address,
+                                                           std::uint64_t granule) {
+  const auto it = std::prev(free_.upper_bound(address));
+  const auto [range, range_bytes] = *it;
+  const auto first = round_up(range, granule), past = (range + range_bytes) / granule * granule;
+  if (first >= past) return {};
+  erase(it);
+  if (first > range) insert(range, first - range);
+  if (past < range + range_bytes) insert(past, range + range_bytes - past);
+  range_bytes_ -= past - first;
+  return {first, past};
 }
 
 bool Heap::valid() const {

@@ -1,8 +1,14 @@
 """Tensors that a plan drops and makes again behind the same address: the training gives the same bits, or stops with a
 sentence before a wrong number exists. The drive is described as slow, so that replays are worth their time."""
+import pathlib
+import subprocess
+
+import compiled_once
 import pytest
 
 import training
+
+SCRIPTS = pathlib.Path(__file__).parent / "scripts"
 
 SLOW = """name = "slow drive"
 granule = 2097152
@@ -53,11 +59,12 @@ def replayed(sentinel, tmp_path):
     machine.write_text(SLOW)
     script.write_text(MODEL)
 
-    def run(interpreter, policy="home", **environment):
+    def run(interpreter, policy="home", command=None, **environment):
         summary = tmp_path / "summary.json"
+        command = [interpreter, *(command or [script])]
         outcome = sentinel("run", "--machine", machine, "--policy", policy, "--fast", "40%", "--summary", summary, "--",
-                           interpreter, script, env={"SENTINEL_RECOMPUTE": "1", **environment})
-        outcome.plain = training.finish([interpreter, script])
+                           *command, env={"SENTINEL_RECOMPUTE": "1", **environment})
+        outcome.plain = training.finish(command)
         if outcome.status == 0:
             outcome.summary = training.read_json(summary)
         return outcome
@@ -113,6 +120,28 @@ def test_a_plan_made_beforehand_replays_as_explained(sentinel, tmp_path, python)
     ran = sentinel("run", "--recompute", "--machine", machine, "--plan", plan, "--summary", summary, "--", python, script)
     assert ran.status == 0 and ran.out == training.finish([python, script]).out, ran.err
     assert training.read_json(summary)["made_again"]
+
+
+WAYS = ["in-place+dropout+batch-norm+tied+views+adam+rrelu", "autocast+random-like+dropout",
+        "numpy+dlpack+address+requires-grad+threads", "fork+workers+dropout", "batch-norm-eval+two-passes"]
+
+
+@pytest.mark.parametrize("ways", WAYS)
+def test_whatever_a_program_does_beside(ways, replayed, python):
+    """Random ops, autocast, statistics, views, updates in place; what is written past all ops; changed settings."""
+    expect_replays(replayed(python, command=[SCRIPTS / "replayed.py", ways]))
+
+
+def test_what_is_lost_and_touched_past_all_ops(replayed, python):
+    """With Python's lock held, in a parallel region, and within an op that holds the generator's lock."""
+    source = SCRIPTS / "touch.c"
+    library = compiled_once.once("touch.so", [source], lambda path: subprocess.run(
+        ["gcc", "-O2", "-shared", "-fPIC", "-fopenmp", "-o", path, source], check=True))
+    expect_replays(replayed(python, command=[SCRIPTS / "replayed.py", "plain", "--touch", library]))
+
+
+def test_an_op_that_does_not_repeat_itself_is_not_replayed(replayed, python):
+    expect_replays(replayed(python, SENTINEL_INJECT="trial:2:FLIP"))
 
 
 def expect_end(outcome):

@@ -61,7 +61,7 @@ Bucket::Bucket(Profile profile, Plan plan, OpOrder order, Space& space, std::opt
     : profile_(std::move(profile)),
       plan_(std::move(plan)),
       matcher_(profile_, order),
-      space_plan_(space.add_plan(slots_of(profile_, plan_), plan_.region_bytes)),
+      space_plan_(space.add_plan(slots_of(profile_, plan_), plan_.region_bytes, moves_anything())),
       controller_(walk(plan_)),
       persistent_(profile_.tensors.size()),
       awaited_(profile_.ops.size()),

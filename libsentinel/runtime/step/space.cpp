@@ -45,10 +45,13 @@ bool for_words(std::uint64_t first, std::uint64_t last, F&& f) {
 Space::Space(Engine& engine, std::uint64_t budget)
     : engine_(engine),
       heap_(engine.arena(), engine.arena_bytes()),
+      late_heap_(heap_, engine.granule()),
       most_small_pages_(most_small_pages(budget)) {}
 
-std::uint32_t Space::add_plan(std::vector<PlannedSlot> slots, std::uint64_t region_bytes) {
+std::uint32_t Space::add_plan(std::vector<PlannedSlot> slots, std::uint64_t region_bytes,
+                              bool moves) {
   Planned planned;
+  planned.moves = moves;
   for (auto& slot : slots)  // of a profile that was recorded elsewhere
     slot.placed = slot.placed && slot.offset % engine_.alignment() == 0;
   planned.used.assign(slots.size(), false);
@@ -171,6 +174,22 @@ void Space::Planned::take_back(std::uint32_t index) {
   address[index] = ranges_of[index] == kFixed ? region + slots[index].offset : 0;
 }
 
+// Where tensors move by plan, one that fills its granules has them to itself, and others share
+// theirs only with each other. Where no whole granule is left, they take what there is.
+void Space::lay_in_heap(LiveTensor& tensor, bool own_pages) {
+  const auto bytes = tensor.bytes, granule = engine_.granule();
+  auto alignment = std::max(natural_alignment(bytes, granule), engine_.alignment());
+  own_pages = own_pages && (bytes >= kPage || small_pages_ < most_small_pages_);
+  if (own_pages) alignment = std::max(kPage, alignment);
+  tensor.reserved = own_pages ? round_up(bytes, kPage) : bytes;
+  const bool late = active_ != LiveTensor::kUnplanned && plans_[active_].moves,
+             fills = alignment >= granule;
+  if (late && fills) tensor.reserved = round_up(bytes, granule);
+  if (late && !fills) tensor.address = late_heap_.allocate(tensor.reserved, alignment);
+  tensor.late = tensor.address != 0;
+  if (!tensor.late) tensor.address = heap_.allocate(tensor.reserved, alignment);
+}
+
 LiveTensor* Space::allocate(std::uint64_t bytes, std::uint32_t slot, bool own_pages) {
   LiveTensor tensor{.bytes = bytes, .birth = births_++};
   out_of_addresses_ = false;
@@ -179,12 +198,7 @@ LiveTensor* Space::allocate(std::uint64_t bytes, std::uint32_t slot, bool own_pa
     tensor.slot = slot;
     tensor.address = address_of(active_, slot);
   } else {
-    const auto alignment =
-        std::max(natural_alignment(bytes, engine_.granule()), engine_.alignment());
-    own_pages = own_pages && (bytes >= kPage || small_pages_ < most_small_pages_);
-    tensor.reserved = own_pages ? round_up(bytes, kPage) : bytes;
-    tensor.address =
-        heap_.allocate(tensor.reserved, own_pages ? std::max(kPage, alignment) : alignment);
+    lay_in_heap(tensor, own_pages);
     if ((out_of_addresses_ = tensor.address == 0)) return nullptr;
     small_pages_ += has_small_page(tensor) ? 1 : 0;
     const bool too_large =
@@ -218,7 +232,8 @@ void Space::hand_over(std::uint32_t plan, std::uint32_t from, std::uint32_t to) 
 void Space::give_back(const LiveTensor& tensor, bool memory) {
   small_pages_ -= has_small_page(tensor) ? 1 : 0;
   if (tensor.in_its_place()) return plans_[tensor.plan].unclaim(tensor.slot, memory);
-  heap_.free(tensor.address, tensor.reserved);
+  tensor.late ? late_heap_.free(tensor.address, tensor.reserved)
+              : heap_.free(tensor.address, tensor.reserved);
   if (tensor.slot != LiveTensor::kUnplanned) plans_[tensor.plan].take_back(tensor.slot);
 }
 

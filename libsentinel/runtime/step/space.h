@@ -1,6 +1,7 @@
 // Where tensors lie: hands out addresses in the engine's arena, by the active plan where the caller
-// names a placement, by best fit elsewhere, on pages of their own while profiling. Knows every live
-// tensor by address. Not thread-safe; the session locks.
+// names a placement, by best fit elsewhere, on pages of their own while profiling. What begins
+// under a plan and has no place in it shares no granule with what was there before the plan, for
+// that may be away. Knows every live tensor by address. Not thread-safe; the session locks.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "alloc/address_table.h"
+#include "alloc/granule_heap.h"
 #include "alloc/heap.h"
 #include "engine/engine.h"
 #include "sentinel/plan.h"
@@ -33,8 +35,10 @@ class Space {
   explicit Space(Engine&, std::uint64_t budget = 0);
 
   // Reserves addresses for a plan's placements; they are kept for the life of the process, since
-  // tensors may lie there when another plan becomes the active one. Throws Error.
-  std::uint32_t add_plan(std::vector<PlannedSlot> slots, std::uint64_t region_bytes);
+  // tensors may lie there when another plan becomes the active one. `moves`: tensors leave under
+  // it. Throws Error.
+  std::uint32_t add_plan(std::vector<PlannedSlot> slots, std::uint64_t region_bytes,
+                         bool moves = true);
   void activate(std::uint32_t plan);
   bool placed(std::uint32_t plan, std::uint32_t slot) const {
     return plans_[plan].slots[slot].placed;
@@ -83,6 +87,7 @@ class Space {
     std::vector<std::uint64_t> cells_in_use;                     // one bit per cell
     std::vector<std::pair<std::uint64_t, std::uint64_t>> pools;  // reserved: offset, bytes
     std::uintptr_t region = 0;
+    bool moves = true;
 
     void cut();
     void join_pools();
@@ -94,10 +99,12 @@ class Space {
     void unclaim(std::uint32_t slot, bool memory);
   };
 
+  void lay_in_heap(LiveTensor&, bool own_pages);  // its address is 0 where none is left
   void give_back(const LiveTensor&, bool memory);
 
   Engine& engine_;
   Heap heap_;
+  GranuleHeap late_heap_;
   AddressTable table_;
   std::uint64_t births_ = 0, live_bytes_ = 0, most_live_bytes_ = 0;
   std::size_t small_pages_ = 0;  // live tensors below a page that have one of their own

@@ -192,6 +192,73 @@ TEST_F(SpaceTest, WhatIsTooLargeAndRefusedGivesItsRoleBack) {
   EXPECT_TRUE(space_.find(reinterpret_cast<const void*>(space_.address_of(0, 1)))->in_its_place());
 }
 
+// What is there before a plan may be away under it.
+TEST_F(SpaceTest, WhatHasNoPlaceInThePlanSharesNoGranuleWithWhatWasThereBefore) {
+  Space space(engine_);
+  const auto granules = [](const LiveTensor& tensor) {
+    return std::pair(tensor.address / kGranule, (tensor.address + tensor.bytes - 1) / kGranule);
+  };
+  const auto make = [&](std::uint64_t bytes) {
+    return *space.allocate(bytes, LiveTensor::kUnplanned, false);
+  };
+  std::set<std::uintptr_t> old;
+  std::vector<LiveTensor> before, after;
+  for (const auto bytes : {100ul, kGranule + 4096, 3 * kGranule - 4096, 15_KiB, 100ul}) {
+    before.push_back(make(bytes));
+    for (auto [at, last] = granules(before.back()); at <= last; ++at) old.insert(at);
+  }
+  space.activate(space.add_plan({alone(0, kGranule)}, kGranule));
+  for (const auto bytes : {15_KiB, 100ul, kGranule / 2, 2 * kGranule - 64, kGranule + 1}) {
+    after.push_back(make(bytes));
+    for (auto [at, last] = granules(after.back()); at <= last; ++at)
+      EXPECT_FALSE(old.contains(at)) << bytes;
+  }
+  EXPECT_EQ(granules(after[0]).second, granules(after[1]).first) << "such small ones share theirs";
+  EXPECT_NE(granules(after[3]).second, granules(make(100)).first) << "it fills its granules";
+  // Another plan is followed meanwhile; what ends leaves its addresses to others, whole granules.
+  space.activate(space.add_plan({alone(0, kGranule)}, kGranule));
+  for (int round = 0; round < 1000; ++round) {
+    for (auto& tensor : after) {
+      space.release(tensor.address);
+      tensor = make(tensor.bytes);
+    }
+    const auto large = make(900 * kGranule / 2);
+    ASSERT_NE(large.address, 0u) << "no addresses are lost";
+    space.release(large.address);
+  }
+  for (const auto& tensor : before) space.release(tensor.address);
+  for (const auto& tensor : after) space.release(tensor.address);
+  EXPECT_EQ(space.live_bytes(), 100u) << "the one that was made to compare";
+}
+
+TEST_F(SpaceTest, WhereThePlanMovesNothingTensorsLieByBestFit) {
+  Space space(engine_);
+  const auto make = [&] { return space.allocate(15_KiB, LiveTensor::kUnplanned, false)->address; };
+  const auto before = make();
+  space.activate(space.add_plan({alone(0, kGranule)}, kGranule, false));
+  EXPECT_EQ(make(), before + 16_KiB);
+  space.activate(space.add_plan({alone(0, kGranule)}, kGranule));
+  EXPECT_NE(make() / kGranule, before / kGranule);
+}
+
+TEST_F(SpaceTest, WhereNoWholeGranuleIsFreeUnderAPlanTensorsStillBegin) {
+  Space space(engine_);
+  space.activate(space.add_plan({alone(0, kGranule)}, kGranule));
+  std::vector<std::uintptr_t> all;
+  while (const auto* tensor = space.allocate(kGranule, LiveTensor::kUnplanned, false))
+    all.push_back(tensor->address);
+  EXPECT_EQ(all.size(), engine_.arena_bytes() / kGranule - 1);
+  EXPECT_TRUE(space.out_of_addresses());
+  EXPECT_EQ(space.allocate(100, LiveTensor::kUnplanned, false), nullptr);
+  space.release(all.back());
+  const auto* small = space.allocate(100, LiveTensor::kUnplanned, false);
+  ASSERT_NE(small, nullptr);
+  EXPECT_EQ(small->address, all.back());
+  EXPECT_EQ(space.allocate(kGranule, LiveTensor::kUnplanned, false), nullptr);
+  space.release(all.back());
+  EXPECT_NE(space.allocate(kGranule, LiveTensor::kUnplanned, false), nullptr);
+}
+
 TEST_F(SpaceTest, WhatSharesAGranuleStaysWhereThePlanHasIt) {
   const auto first = born(4), second = born(5), pooled = born(6);
   EXPECT_EQ(second - first, 128u);
