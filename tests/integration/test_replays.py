@@ -74,6 +74,7 @@ def replayed(sentinel, tmp_path):
 def expect_replays(outcome):
     assert outcome.status == outcome.plain.status == 0, outcome.err
     assert outcome.out == outcome.plain.out
+<<<<<<< HEAD
     last = outcome.summary["steps"][-1]
     assert last["replays"] > 0 and last["discarded_bytes"] > 0 and last["replayed_bytes"] > 0
     assert "no_replays" not in outcome.summary and "makes" in outcome.err and "again, by" in outcome.err
@@ -81,6 +82,10 @@ def expect_replays(outcome):
     assert rows and all(row["replay_ms"] > 0 and row["move_ms"] > 0 for row in rows)
     assert all(tensor["maker"]["name"].startswith("aten::") for row in rows for tensor in row["tensors"])
     assert any(row.get("measured_ms", 0) > 0 for row in rows)
+=======
+    for figure in ("replays", "discarded_bytes", "replayed_bytes"):
+        assert sum(step.get(figure, 0) for step in outcome.steps) > 0, figure
+>>>>>>> main
 
 
 @pytest.mark.parametrize("policy", ["home", "auto"])
