@@ -175,11 +175,20 @@ void sentinel_replay_with(const sentinel_replayer* with) { replayer = with; }
 int sentinel_op_wants_recipe(void) {
   return current() != nullptr && current()->replays().wants_recipe();
 }
+int sentinel_may_replay(void) {
+  return current() != nullptr && current()->replays().remaking().possible();
+}
 int sentinel_wants_recipes(void) {
-  return current() != nullptr && current()->replays().remaking().follows();
+  return current() != nullptr && current()->replays().wants_recipes();
 }
 uint64_t sentinel_tensor_number(const void* storage) {
   return current() != nullptr ? current()->replays().number(storage) : 0;
+}
+void sentinel_reached(const void* storage, int lasting) {
+  if (current() != nullptr) current()->replays().reached(storage, lasting != 0);
+}
+void sentinel_remake_all(void) {
+  if (current() != nullptr) current()->replays().remaking().all_there();
 }
 void sentinel_op_recipe(void* recipe, const uint64_t* read, size_t reads, const uint64_t* written,
                         size_t writes) {

@@ -2,8 +2,9 @@
 // PyTorch that is found, with its public interfaces alone: the CPU allocator's registration, the
 // global op observers, and (from Python) module hooks. Works with 1.13 and 2.x; on a GPU, through
 // its interface for pluggable allocators, from 2.1 on.
+#include <ATen/Context.h>  // before a name of ours that both have as well
 #include <pthread.h>
-#include <torch/csrc/autograd/variable.h>  // before a name of ours that it has as well
+#include <torch/csrc/autograd/variable.h>
 
 #include <cerrno>
 
@@ -175,6 +176,17 @@ EXPORT int aoti_record_function_end(void* handle) {
   using End = int (*)(void*);
   static const auto ends = reinterpret_cast<End>(function_of_torch(kMarkEnds));
   return ends(handle);
+}
+
+// From Python: whether it has to tell the two below.
+EXPORT int sentinel_torch_may_replay() { return sentinel_may_replay(); }
+// The program asks for the address of a storage, to use it past the dispatcher.
+EXPORT void sentinel_torch_reached(const void* storage, int lasting) {
+  if (!in_child) sentinel_reached(storage, lasting);
+}
+// It changes what ops compute beside their arguments.
+EXPORT void sentinel_torch_settings_change() {
+  if (!in_child) sentinel_remake_all();
 }
 
 // 1: the next step's layers are told; 0: nothing is wanted of them.

@@ -129,7 +129,10 @@ void end_function(const at::RecordFunction& fn) {
 
 Frame start_op(const at::RecordFunction& fn) {
   if (gpu >= 0 && kind_of(fn).collective) refuse_collective(fn);
-  if (thread.inside > 0) return begin_part([&] { name_inputs(fn); });
+  if (thread.inside > 0) {
+    if (recording.on()) recording.begin_call(fn);
+    return begin_part([&] { name_inputs(fn); });
+  }
   const auto& kind = kind_of(fn);
   if (kind.node) return start_node_mark();
   if (kind.graph) follow_graph(fn, kind);
@@ -147,7 +150,8 @@ Frame start_op(const at::RecordFunction& fn) {
       kind.kernel ? name_kernel_operands() : name_inputs(fn);
       want_operands();
     }
-    if (sentinel_op_wants_recipe()) recipe = recipe_of(fn);
+    if (kind.foreign) reach_inputs(fn);
+    if (sentinel_op_wants_recipe()) recording.begin_op(fn);
   });
 }
 
@@ -169,8 +173,10 @@ Frame leave_frame() {
 }
 
 void end_frame(const at::RecordFunction& fn) {
-  if (leave_frame() != Frame::op) return;
-  if (recipe != nullptr) hand_over(std::move(recipe), fn);
+  const auto frame = leave_frame();
+  if (recording.on() && (frame == Frame::op || frame == Frame::inner)) recording.end_call(fn);
+  if (frame != Frame::op) return;
+  recording.end_op();
   if (gpu >= 0)  // what it made is its outputs, and may leave; not so what a library keeps
     for (const c10::IValue& output : fn.outputs()) name_tensors(output, SENTINEL_WRITE);
   sentinel_op_end();
@@ -280,6 +286,7 @@ std::unique_ptr<at::ObserverContext> start(const at::RecordFunction& fn) {
     start_frame(fn);
   } catch (const std::exception& error) {
     not_told(fn, error);
+    recording.drop();
     static_cast<Depths&>(thread) = before;
     thread.frames.push_back(Frame::transparent);
   }

@@ -29,6 +29,7 @@ struct Kind {
   bool fills = false;     // writes its first operand whole, whatever that held
   bool collective = false;        // between processes
   bool kernel = false;            // of compiled code, which names no operands
+  bool foreign = false;           // the program's own operator
   bool graph = false;             // the mark of a compiled graph's forward pass
   const char* lasting = nullptr;  // its name, of one that has no schema
 };
@@ -80,6 +81,7 @@ const Kind& kind_of(const at::RecordFunction& fn) {
       entry.op = !op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) ||
                  (gpu >= 0 && op->hasKernelForDispatchKey(kGpuKernel));
       entry.fills = name->name == "aten::zero_";
+      entry.foreign = name->name.rfind("aten::", 0) != 0;
       entry.computes = entry.op && makes_something(*op);
     }
   if (!entry.op && fn.scope() == at::RecordScope::FUNCTION && !fn.operator_name()) {

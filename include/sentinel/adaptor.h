@@ -122,12 +122,21 @@ struct sentinel_replayer {
 };
 /* Before sentinel_attach(); it stays valid. */
 SENTINEL_API void sentinel_replay_with(const struct sentinel_replayer* replayer);
+/* 1: plans may replay ops in this session. After sentinel_attach(). */
+SENTINEL_API int sentinel_may_replay(void);
 /* 1: the plan in use replays ops, whose recipes will be wanted. */
 SENTINEL_API int sentinel_wants_recipes(void);
 /* 1: the plan replays the calling thread's op. After sentinel_op_start(). */
 SENTINEL_API int sentinel_op_wants_recipe(void);
 /* Of the living tensor that begins there; 0: none of ours. */
 SENTINEL_API uint64_t sentinel_tensor_number(const void* storage);
+/* The program gets the address of the tensor that begins there, and may write to it unseen: until
+ * the tensor dies (lasting), or in this step. What a plan would make from it is made before this
+ * returns. From any thread, outside ops. */
+SENTINEL_API void sentinel_reached(const void* storage, int lasting);
+/* Something changes on which the results of all ops depend, as the number of threads. All that a
+ * plan has given up is made again before this returns. From any thread, outside ops. */
+SENTINEL_API void sentinel_remake_all(void);
 /* Once the op has computed, before sentinel_op_end(): the tensors it read, those that it made and
  * those that it updated in place. What is read for its own update alone, as a running mean is, may
  * be among those written alone: then the replay does not need it as it was. The core owns the

@@ -25,6 +25,11 @@ namespace {
 
 std::string value_of(std::string_view variable) { return value_of(option_row(variable)); }
 
+bool is_set(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && *value != '\0';
+}
+
 std::uint64_t number_of(const OptionRow& row, const std::string& text) {
   const bool flag = row.type == OptionType::flag;
   const std::uint64_t least = flag ? 0 : row.least, most = flag ? 1 : row.most;
@@ -194,8 +199,8 @@ SessionOptions options_from_environment() {
   }
   if (const auto fast = value_of("SENTINEL_FAST"); !fast.empty()) options.fast = parse_budget(fast);
   options.tiers.arena_bytes = round_up(options.tiers.arena_bytes, kGranule);
-  const char* arena = std::getenv("SENTINEL_ARENA");
-  options.tiers.arena_asked = arena != nullptr && *arena != '\0';
+  options.tiers.arena_asked = is_set("SENTINEL_ARENA");
+  options.moves.recompute_asked = options.moves.recompute && is_set("SENTINEL_RECOMPUTE");
   read_tiers(options);
   settle_host_memory(options);
   settle_io(options);

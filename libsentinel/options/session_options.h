@@ -38,8 +38,9 @@ struct MoveOptions {
   std::size_t depth = 0;
   ChecksumLevel checksums = ChecksumLevel::off;
   std::uint64_t rated_tb = 0;
-  std::string inject;      // a fault, of the tests
-  bool recompute = false;  // plans may replay ops
+  std::string inject;            // a fault, of the tests
+  bool recompute = false;        // plans may replay ops
+  bool recompute_asked = false;  // by the user
 };
 
 // How accesses to pages are counted.

@@ -20,23 +20,37 @@ Remaking::Op& OpReplays::op() {
   return *op;
 }
 
+bool OpReplays::plan_replays() {
+  auto& follower = training_.follower();
+  const auto* kind = follower.active();
+  return remaking_.possible() && kind != nullptr && !follower.diverged() && kind->replays_ops();
+}
+
 // A step that has turned out to be of another kind knows no recipes.
 void OpReplays::begin(PlanFollower::Op& plan, const char* name, Guard& guard) {
   auto& follower = training_.follower();
-  const auto* kind = follower.active();
-  const bool follows =
-      remaking_.possible() && kind != nullptr && !follower.diverged() && kind->replays_ops();
+  auto* kind = follower.active();
+  const bool follows = plan_replays();
   const bool followed = remaking_.follows(), placed = plan.place.position != StepMatcher::kLost;
-  remaking_.op_begins(op(), name, follows);
+  const auto role =
+      follows ? std::uint64_t{kind->space_plan()} << 32 | plan.place.position : std::uint64_t{0};
+  remaking_.op_begins(op(), name, follows, role);
   plan.discarding = follows;
-  op().replayed = follows && placed && kind->replays(OpId(plan.place.position));
+  op().replayed =
+      follows && placed && kind->replays(OpId(plan.place.position)) && remaking_.repeats(role);
   std::vector<TensorNumber> numbers;
   if (follows && placed)
     for (const auto id : kind->remade_before(OpId(plan.place.position)))
       if (const auto* tensor = kind->live(id, training_.space()))
         numbers.push_back(remaking_.number(*tensor));
+  const double before_us = numbers.empty() ? 0 : remaking_.counters().us;
   guard.unlock();
-  if (!numbers.empty()) remaking_.remake(numbers);
+  if (!numbers.empty()) {
+    remaking_.remake(numbers);
+    const Guard again(lock_);
+    const double us = remaking_.counters().us - before_us;
+    if (us > 0 && follower.active() == kind) kind->replayed_before(OpId(plan.place.position), us);
+  }
   if (followed && !follows) remaking_.all_there();
 }
 
@@ -59,8 +73,25 @@ void OpReplays::end(PlanFollower::Op& plan) {
       training_.follower().demote_instead(plan, id);
 }
 
+bool OpReplays::wants_recipes() noexcept {
+  if (!remaking_.possible()) return false;
+  const Guard guard(lock_);
+  return plan_replays();
+}
+
 bool OpReplays::wants_recipe() noexcept {
   return remaking_.follows() && !Remaking::replays_here() && op().replayed;
+}
+
+// Another device's, or a part of a block's: nothing is made from what no recipe names.
+void OpReplays::reached(const void* storage, bool lasting) noexcept {
+  if (!remaking_.possible() || Remaking::replays_here() || !engine_.contains(storage)) return;
+  Guard guard(lock_);
+  const auto* found = training_.space().find(storage);
+  if (found == nullptr || remaking_.orphan(*found)) return;
+  const auto tensor = *found;
+  guard.unlock();
+  remaking_.reach(tensor, lasting);
 }
 
 std::uint64_t OpReplays::number(const void* storage) noexcept {

@@ -37,12 +37,15 @@ class OpReplays {
   void end(PlanFollower::Op&);
 
   // Of the adaptor's seam.
+  bool wants_recipes() noexcept;  // right from where a planned step begins, before its first op
   bool wants_recipe() noexcept;
+  void reached(const void* storage, bool lasting) noexcept;
   std::uint64_t number(const void* storage) noexcept;  // 0: none of ours
   void recipe(void* recipe, Replays::Numbers read, Replays::Numbers written) noexcept;
 
  private:
   static Remaking::Op& op();  // the calling thread's
+  bool plan_replays();        // with the lock held
 
   Engine& engine_;
   Training& training_;

@@ -47,8 +47,7 @@ class PlanFollower {
     bool discarding = false;
   };
 
-  // Kinds of step.
-  std::size_t plans() const { return buckets_.size(); }
+  const std::vector<std::unique_ptr<Bucket>>& kinds() const { return buckets_; }  // of step
   bool has_plans() const { return !buckets_.empty(); }
   Bucket& add(Profile, Plan, std::optional<Choice> late);
   // The active kind's steps have outgrown its plan: this one takes its place.

@@ -40,6 +40,9 @@ class Planner {
   Outcome decide(const Profile&);
   // Plans that replay ops are refused where this cannot.
   void replay_with(const Remaking& remaking) { remaking_ = &remaking; }
+  bool can_replay() const { return remaking_ != nullptr && remaking_->possible(); }
+  // Once a plan was made, or describe_machine() was called.
+  const Machine& described_machine() const { return machine_; }
   // A plan that this machine cannot execute, or that does not fit its profile, is refused. Holds
   // for what is decided.
   void require_valid(const Plan&, const Profile&) const;
@@ -48,7 +51,6 @@ class Planner {
   Machine machine() const;
   Outcome page(PagedPolicy&, const Profile&) const;
   void tell_large_ops(const Plan&) const;
-  bool can_replay() const { return remaking_ != nullptr && remaking_->possible(); }
 
   const SessionOptions& options_;
   const Engine& engine_;

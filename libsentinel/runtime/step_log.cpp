@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/units.h"
+#include "runtime/limit/replay_rows.h"
 #include "sentinel/error.h"
 
 namespace sentinel {
@@ -61,10 +62,14 @@ void StepLog::tell_first_moves(const StepRow& row) {
   if (options_.mode != Mode::run || summary_.fast_limit_bytes == 0 || ++planned_steps_ != 2) return;
   const auto slow = summary_.tiers ? summary_.tiers->slow : options_.tiers.slow_directory;
   voice_.say(fmt::format(
-      "step {}, the second within the limit: {} went to {} and {} came back; {:.0f} of {:.0f} ms "
+      "step {}, the second within the limit: {} went to {} and {} came back; {}{:.0f} of {:.0f} ms "
       "waited for memory",
-      row.step, print_bytes(row.demoted_bytes), slow, print_bytes(row.promoted_bytes), row.stall_ms,
-      row.ms));
+      row.step, print_bytes(row.demoted_bytes), slow, print_bytes(row.promoted_bytes),
+      row.replays == 0 ? ""
+                       : fmt::format("{} replay{} made {} again in {:.0f} ms; ", row.replays,
+                                     row.replays == 1 ? "" : "s", print_bytes(row.replayed_bytes),
+                                     row.replay_ms),
+      row.stall_ms, row.ms));
 }
 
 // Counts in every Nth steady step, without a hand in what is where. In between nothing is armed:
@@ -100,6 +105,9 @@ void StepLog::end(std::uint32_t steps, const std::vector<std::vector<IntervalRow
         summary_.foretold.us > 0 ? fmt::format(" (predicted {:.1f} ms)", summary_.foretold.us / 1e3)
                                  : "",
         print_bytes(summary_.peak_fast_bytes), print_bytes(summary_.peak_unlimited_bytes)));
+  for (const auto& line : in_words(summary_.replays)) voice_.say(line);
+  if (options_.moves.recompute_asked && !summary_.no_replays.empty() && remaking_->possible())
+    voice_.say(fmt::format("nothing was made again: {}", summary_.no_replays));
   if (summary_.drive_days() > 0)
     voice_.say(fmt::format(
         "{} written to {} a step; drives rated for {} TB each bear that for {:.3g} days",

@@ -3,13 +3,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <utility>
 
 #include "base/clock.h"
 #include "engine/io/slow_file.h"
 #include "plan/step/resized.h"
 #include "runtime/limit/gpu_counting.h"
+#include "runtime/limit/replay_rows.h"
 #include "runtime/limit/workable.h"
 #include "sentinel/error.h"
 
@@ -55,6 +58,7 @@ void Training::begin(gpu::Driver* driver, const Remaking& remaking) {
   planner_.replay_with(remaking);
   log_.tells_of(remaking);
   name_tiers(summary_, options_);
+  if (options_.mode == Mode::run) tell_no_replays();
   log_.tally().end_with_command();
   if (options_.mode == Mode::run) {
     log_.tally().begins();
@@ -77,6 +81,25 @@ void Training::begin(gpu::Driver* driver, const Remaking& remaking) {
       counting_.needs_shared_memory())
     counting_.share_memory();
   begin_step();
+}
+
+void Training::tell_no_replays() {
+  summary_.no_replays = no_replays(options_, planner_.can_replay());
+  if (options_.moves.recompute_asked && !summary_.no_replays.empty())
+    voice_.say(fmt::format("no replays: {}", summary_.no_replays));
+}
+
+// Of all kinds of step, once all were seen.
+void Training::list_replays() {
+  const auto& kinds = follower_.kinds();
+  for (std::size_t plan = 0; plan < kinds.size(); ++plan)
+    if (kinds[plan]->replays_ops())
+      std::ranges::move(replay_rows(*kinds[plan], plan, planner_.described_machine()),
+                        std::back_inserter(summary_.replays));
+  if (summary_.no_replays.empty() && summary_.replays.empty())
+    summary_.no_replays = kinds.empty()
+                              ? "no plan was made"
+                              : fmt::format("policy {} has planned none", options_.policy);
 }
 
 void Training::begin_step() {
@@ -144,6 +167,7 @@ void Training::start_from_files() {
   if (!options_.plan.empty()) {
     auto [profile, plan] = planner_.stored_plan();
     planner_.require_valid(plan, profile);
+    if (!plan.recomputations.empty()) planner_.describe_machine();  // which tells their costs
     adopt_plan(std::move(profile), std::move(plan));
   } else if (!options_.profile.empty()) {
     adopt(planner_.stored_profile());
@@ -197,7 +221,7 @@ void Training::end_profile_step() {
   summary_.no_step(since);
   const bool wanted =
       options_.mode == Mode::run && !phases_.paged() && !follower_.knows(profile.meta.signature);
-  if (wanted && follower_.plans() < kMostPlans)
+  if (wanted && follower_.kinds().size() < kMostPlans)
     adopt(std::move(profile));
   else
     phases_.enter(manages() ? State::steady : State::idle);
@@ -223,7 +247,7 @@ void Training::end_steady_step() {
   if ((differs && differs->follows) || follower_.as_profiled(signature)) {
     if (differs && differs->larger) outgrow(differs->bytes);
     if (phases_.saw_known_step()) record = false;
-  } else if (follower_.plans() < kMostPlans) {
+  } else if (follower_.kinds().size() < kMostPlans) {
     const bool again = phases_.saw_new_step(follower_.family_signature());
     if (again && record && signature == recording_.recorder().signature()) plan_another();
     record = true;
@@ -354,6 +378,7 @@ void Training::finish(const char* reason) {
         "the program ended after {} steps, before one could be profiled; let it run for at "
         "least {}",
         phases_.steps(), StepPhases::kMostWarmups + 1));
+  list_replays();
   log_.end(phases_.steps(), follower_.intervals());
   phases_.enter(State::idle);
   recording_.ask(false, recording_.wants_tensors());

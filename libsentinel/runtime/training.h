@@ -76,6 +76,8 @@ class Training {
   bool manages() const { return phases_.paged() || follower_.has_plans(); }
   void adopt(Profile);  // plans, and goes on under the plan
   void adopt_plan(Profile, Plan);
+  void tell_no_replays();
+  void list_replays();
 
   const SessionOptions& options_;
   Engine& engine_;

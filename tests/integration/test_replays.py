@@ -1,8 +1,14 @@
 """Tensors that a plan drops and makes again behind the same address: the training gives the same bits, or stops with a
 sentence before a wrong number exists. The drive is described as slow, so that replays are worth their time."""
+import pathlib
+import subprocess
+
+import compiled_once
 import pytest
 
 import training
+
+SCRIPTS = pathlib.Path(__file__).parent / "scripts"
 
 SLOW = """name = "slow drive"
 granule = 2097152
@@ -53,13 +59,14 @@ def replayed(sentinel, tmp_path):
     machine.write_text(SLOW)
     script.write_text(MODEL)
 
-    def run(interpreter, policy="home", **environment):
+    def run(interpreter, policy="home", command=None, **environment):
         summary = tmp_path / "summary.json"
+        command = [interpreter, *(command or [script])]
         outcome = sentinel("run", "--machine", machine, "--policy", policy, "--fast", "40%", "--summary", summary, "--",
-                           interpreter, script, env={"SENTINEL_RECOMPUTE": "1", **environment})
-        outcome.plain = training.finish([interpreter, script])
+                           *command, env={"SENTINEL_RECOMPUTE": "1", **environment})
+        outcome.plain = training.finish(command)
         if outcome.status == 0:
-            outcome.steps = training.read_json(summary)["steps"]
+            outcome.summary = training.read_json(summary)
         return outcome
     return run
 
@@ -67,8 +74,13 @@ def replayed(sentinel, tmp_path):
 def expect_replays(outcome):
     assert outcome.status == outcome.plain.status == 0, outcome.err
     assert outcome.out == outcome.plain.out
-    last = outcome.steps[-1]
-    assert last["replays"] > 0 and last["discarded_bytes"] > 0 and last["replayed_bytes"] > 0
+    for figure in ("replays", "discarded_bytes", "replayed_bytes"):
+        assert sum(step.get(figure, 0) for step in outcome.summary["steps"]) > 0, figure
+    assert "no_replays" not in outcome.summary and "makes" in outcome.err and "again, by" in outcome.err
+    rows = outcome.summary["made_again"]
+    assert rows and all(row["replay_ms"] > 0 and row["move_ms"] > 0 for row in rows)
+    assert all(tensor["maker"]["name"].startswith("aten::") for row in rows for tensor in row["tensors"])
+    assert any(row.get("measured_ms", 0) > 0 for row in rows)
 
 
 @pytest.mark.parametrize("policy", ["home", "auto"])
@@ -78,6 +90,58 @@ def test_what_is_made_again_has_the_same_bits(policy, replayed, python):
 
 def test_pytorch_1(replayed, torch1):
     expect_replays(replayed(torch1))
+
+
+def test_they_can_be_switched_off(replayed, python):
+    outcome = replayed(python, SENTINEL_RECOMPUTE="0")
+    assert outcome.status == outcome.plain.status == 0 and outcome.out == outcome.plain.out
+    assert outcome.summary["no_replays"] == "recomputation is off" and "made_again" not in outcome.summary
+    assert all("replays" not in step for step in outcome.summary["steps"])
+
+
+def test_the_default_policy_plans_none_and_says_so(replayed, python):
+    outcome = replayed(python, policy="sentinel")
+    assert outcome.status == 0 and outcome.summary["no_replays"] == "policy sentinel has planned none"
+    assert outcome.err.count("nothing was made again: policy sentinel has planned none") == 1
+
+
+def test_a_plan_made_beforehand_replays_as_explained(sentinel, tmp_path, python):
+    machine, script = tmp_path / "slow.toml", tmp_path / "model.py"
+    machine.write_text(SLOW)
+    script.write_text(MODEL)
+    profile, plan, summary = (tmp_path / name for name in ("p.sentinel", "plan.json", "s.json"))
+    assert sentinel("record", "-o", profile, "--", python, script).status == 0
+    made = sentinel("plan", profile, "-o", plan, "--machine", machine, "--policy", "home", "--fast", "40%", "--recompute")
+    assert made.status == 0 and "run --recompute --plan" in made.out, made.err
+    explained = sentinel("explain", plan).out
+    assert "what is made again, by" in explained and "a move would take" in explained
+    refused = sentinel("run", "--plan", plan, "--", python, script, env={"SENTINEL_RECOMPUTE": "0"})
+    assert refused.status == 1 and "recomputation is off" in refused.err and not refused.out
+    ran = sentinel("run", "--recompute", "--machine", machine, "--plan", plan, "--summary", summary, "--", python, script)
+    assert ran.status == 0 and ran.out == training.finish([python, script]).out, ran.err
+    assert training.read_json(summary)["made_again"]
+
+
+WAYS = ["in-place+dropout+batch-norm+tied+views+adam+rrelu", "autocast+random-like+dropout",
+        "numpy+dlpack+address+requires-grad+threads", "fork+workers+dropout", "batch-norm-eval+two-passes"]
+
+
+@pytest.mark.parametrize("ways", WAYS)
+def test_whatever_a_program_does_beside(ways, replayed, python):
+    """Random ops, autocast, statistics, views, updates in place; what is written past all ops; changed settings."""
+    expect_replays(replayed(python, command=[SCRIPTS / "replayed.py", ways]))
+
+
+def test_what_is_lost_and_touched_past_all_ops(replayed, python):
+    """With Python's lock held, in a parallel region, and within an op that holds the generator's lock."""
+    source = SCRIPTS / "touch.c"
+    library = compiled_once.once("touch.so", [source], lambda path: subprocess.run(
+        ["gcc", "-O2", "-shared", "-fPIC", "-fopenmp", "-o", path, source], check=True))
+    expect_replays(replayed(python, command=[SCRIPTS / "replayed.py", "plain", "--touch", library]))
+
+
+def test_an_op_that_does_not_repeat_itself_is_not_replayed(replayed, python):
+    expect_replays(replayed(python, SENTINEL_INJECT="trial:2:FLIP"))
 
 
 def expect_end(outcome):

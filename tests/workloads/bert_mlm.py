@@ -96,6 +96,7 @@ def masked_batch(tokens, vocab, args, step):
 def main():
     parser = common.options(__doc__, batch=8)
     common.text_options(parser, vocab=30522, seq=128)
+    common.block_options(parser)
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--hidden", type=int, default=768)
     parser.add_argument("--heads", type=int, default=12)
@@ -110,6 +111,7 @@ def main():
 
     tokens, vocab = common.text(args)
     model = Bert(vocab, args.seq, args.layers, args.hidden, args.heads, args.dropout)
+    common.checkpoint_blocks(model.layers, args)
     optimizer = torch.optim.AdamW(model.parameters(), args.lr, weight_decay=0.01)
     run = common.Run(args, [model], [optimizer])
 

@@ -8,6 +8,7 @@ that two runs can be compared byte for byte.
 
 import argparse
 import contextlib
+import functools
 import hashlib
 import itertools
 import json
@@ -57,6 +58,20 @@ def options(description, batch, steps=10):
     return parser
 
 
+def block_options(parser):
+    parser.add_argument("--checkpoint-blocks", action="store_true",
+                        help="compute each block's activations once more in the backward pass, by torch.utils.checkpoint")
+
+
+def checkpoint_blocks(blocks, args):
+    """With --checkpoint-blocks: between its forward and its backward pass, a block keeps its input alone."""
+    if not args.checkpoint_blocks:
+        return
+    from torch.utils.checkpoint import checkpoint
+    for block in blocks:
+        block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
+
+
 def image_options(parser):
     parser.add_argument("--images", type=int, default=Digits.TRAINING,
                         help="images an epoch; repeated where there are fewer")
@@ -78,7 +93,8 @@ def begin(args):
     """Threads, seeds, deterministic operators."""
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
-    eager.without_compiler()
+    if not getattr(args, "checkpoint_blocks", False):   # PyTorch 2's asks the compiler for its settings
+        eager.without_compiler()
     eager.be_deterministic()
     if hasattr(torch.utils, "deterministic"):
         # PyTorch 2 would else write NaN into every new tensor: nothing here reads

@@ -81,6 +81,7 @@ class MobileNetV2(nn.Module):
 def main():
     parser = common.options(__doc__, batch=128)
     common.image_options(parser)
+    common.block_options(parser)
     parser.add_argument("--width", type=float, default=1.0, help="width multiplier")
     parser.add_argument("--version", type=int, choices=(1, 2), default=1)
     parser.add_argument("--lr", type=float, default=0.05)
@@ -88,6 +89,7 @@ def main():
     common.begin(args)
 
     model = (MobileNet if args.version == 1 else MobileNetV2)(args.width)
+    common.checkpoint_blocks(model.features, args)
     optimizer = torch.optim.SGD(model.parameters(), args.lr, momentum=0.9, weight_decay=4e-5)
     run = common.Run(args, [model], [optimizer])
     data = common.batches(common.Digits(32, args.images), args, run.first)

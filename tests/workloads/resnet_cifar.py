@@ -70,6 +70,7 @@ def evaluate(model, held_out, batch):
 def main():
     parser = common.options(__doc__, batch=128)
     common.image_options(parser)
+    common.block_options(parser)
     parser.add_argument("--depth", type=int, default=32, help="20, 32, 44, 56, 110, ...: 6n+2")
     parser.add_argument("--width", type=int, default=16, help="channels of the first stage")
     parser.add_argument("--lr", type=float, default=0.1)
@@ -81,6 +82,7 @@ def main():
     common.begin(args)
 
     model = ResNet(args.depth, args.width)
+    common.checkpoint_blocks(model.blocks, args)
     optimizer = torch.optim.SGD(model.parameters(), args.lr, momentum=0.9, weight_decay=1e-4)
     run = common.Run(args, [model], [optimizer])
     data = common.batches(common.Digits(32, args.images), args, run.first * args.accumulate)

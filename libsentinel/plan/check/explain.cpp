@@ -11,6 +11,7 @@
 #include "base/checked.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "plan/check/made_again.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
 
@@ -114,6 +115,8 @@ void describe_movers(Text& text, const Plan& plan, const Profile& profile) {
 }
 
 void describe_replays(Text& text, const Plan& plan, const Profile& profile) {
+  if (const auto why = why_no_replays(plan.machine, profile.meta); !why.empty())
+    line(text, "no replays: {}", why);
   if (plan.recomputations.empty()) return;
   double us = 0;
   for (const Recompute& r : plan.recomputations)

@@ -158,29 +158,68 @@ class Scheduling {
 
 bool granules_are_shared(const Machine& machine) { return shares_granules(machine.granule_bytes); }
 
+namespace {
+
+class Scheduler {
+ public:
+  Scheduler(std::string_view policy, const Basis& basis, const PlanOptions& options,
+            const ScheduledRules& rules)
+      : basis_(basis),
+        options_(options),
+        rules_(rules),
+        budget_{basis.profile, basis.machine, options, basis.storages, basis.movable, basis.demand},
+        bare_(bare_plan(policy, basis, options)) {
+    fill_bounds(bare_, budget_);
+    bare_.peak_fast_bytes = std::ranges::max(basis.demand.all);
+    bare_.predicted_step_us = ideal_us(basis.profile);
+    if (!fits()) refuse_too_small(bare_, basis.machine);
+  }
+
+  bool fits() const { return bare_.peak_fast_bytes <= options_.fast_bytes; }
+  const Plan& bare() const { return bare_; }
+  std::uint64_t pool(bool deep) const {
+    const std::uint64_t whole = frame_pool(budget_);
+    return deep ? whole : std::min(whole, least_frame_pool(budget_));
+  }
+  Plan plan(const std::vector<Decision>& decisions, Replays replays, std::uint64_t pool) const {
+    Plan plan = bare_;
+    plan.frame_pool_bytes = pool;
+    Scheduling(basis_, options_.fast_bytes - pool, rules_).fill(plan, decisions, replays);
+    return plan;
+  }
+
+ private:
+  const Basis& basis_;
+  const PlanOptions& options_;
+  ScheduledRules rules_;
+  BudgetInput budget_;
+  Plan bare_;
+};
+
+}  // namespace
+
 Plan scheduled_plan(std::string_view policy, const Basis& basis, const PlanOptions& options,
                     const std::vector<Decision>& decisions, ScheduledRules rules) {
-  const BudgetInput budget{basis.profile,  basis.machine, options,
-                           basis.storages, basis.movable, basis.demand};
-  Plan plan = bare_plan(policy, basis, options);
-  fill_bounds(plan, budget);
-  plan.peak_fast_bytes = std::ranges::max(basis.demand.all);
-  plan.predicted_step_us = ideal_us(basis.profile);
-  if (plan.peak_fast_bytes <= options.fast_bytes) return plan;
-  refuse_too_small(plan, basis.machine);
-  plan.frame_pool_bytes = frame_pool(budget);
-  const Scheduling scheduling(basis, options.fast_bytes - plan.frame_pool_bytes, rules);
-  const auto tried = [&](Replays replays) {
-    Plan one = plan;
-    scheduling.fill(one, decisions, replays);
-    return one;
-  };
+  const Scheduler scheduler(policy, basis, options, rules);
+  if (scheduler.fits()) return scheduler.bare();
+  const std::uint64_t pool = scheduler.pool(true), least = scheduler.pool(false);
   if (std::ranges::find(decisions, Remedy::recompute, &Decision::remedy) == decisions.end())
-    return tried(Replays::left);
-  std::vector<Plan> plans{tried(Replays::moved), tried(Replays::left)};
+    return scheduler.plan(decisions, Replays::left, pool);
+  std::vector<Plan> plans{scheduler.plan(decisions, Replays::moved, pool),
+                          scheduler.plan(decisions, Replays::left, pool)};
   if (options.recompute)
-    for (const Replays way : {Replays::made, Replays::made_kept}) plans.push_back(tried(way));
+    for (const std::uint64_t frames : {pool, least})
+      for (const Replays way : {Replays::made, Replays::made_kept})
+        plans.push_back(scheduler.plan(decisions, way, frames));
   return quickest(basis.profile, basis.machine, options, std::move(plans));
+}
+
+Plan replayed_plan(std::string_view policy, const Basis& basis, const PlanOptions& options,
+                   const std::vector<Decision>& decisions, ReplayWay way) {
+  const Scheduler scheduler(policy, basis, options, {});
+  if (scheduler.fits()) return scheduler.bare();
+  return scheduler.plan(decisions, way.keep ? Replays::made_kept : Replays::made,
+                        scheduler.pool(way.deep));
 }
 
 Plan quickest(const Profile& profile, const Machine& machine, const PlanOptions& options,

@@ -34,6 +34,14 @@ struct ScheduledRules {
 Plan scheduled_plan(std::string_view policy, const Basis&, const PlanOptions&,
                     const std::vector<Decision>&, ScheduledRules);
 
+// One such plan alone, with replays. `keep`: what a replay makes on its way stays where it was
+// wanted as well; `deep`: as many frames are kept for transfers as without replays, else the least.
+struct ReplayWay {
+  bool keep = true, deep = false;
+};
+Plan replayed_plan(std::string_view policy, const Basis&, const PlanOptions&,
+                   const std::vector<Decision>&, ReplayWay);
+
 // The first of those with the least step time: by the judge, if there is one, which is then what
 // the plan predicts.
 Plan quickest(const Profile&, const Machine&, const PlanOptions&, std::vector<Plan>);

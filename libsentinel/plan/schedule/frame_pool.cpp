@@ -24,10 +24,6 @@ std::uint64_t whole_pool(const BudgetInput& in) {
   return in.options.pool_frames * in.machine.granule_bytes;
 }
 
-std::uint64_t least_pool(const BudgetInput& in) {
-  return std::min(in.options.pool_frames, kLeastPool) * in.machine.granule_bytes;
-}
-
 // Section IV-E: below the peak of the short-lived tensors and the largest long-lived one, the
 // paper expects a loss of more than a fifth.
 std::uint64_t paper_bound(const BudgetInput& in) {
@@ -39,10 +35,14 @@ std::uint64_t paper_bound(const BudgetInput& in) {
 
 }  // namespace
 
+std::uint64_t least_frame_pool(const BudgetInput& in) {
+  return std::min(in.options.pool_frames, kLeastPool) * in.machine.granule_bytes;
+}
+
 std::uint64_t frame_pool(const BudgetInput& in) {
   std::uint64_t most = 0;  // of the ops that can do without being streamed
   for (std::uint64_t bytes : in.demand.must)
-    if (bytes + least_pool(in) <= in.options.fast_bytes) most = std::max(most, bytes);
+    if (bytes + least_frame_pool(in) <= in.options.fast_bytes) most = std::max(most, bytes);
   const std::uint64_t granule = in.machine.granule_bytes;
   return std::min(whole_pool(in), (in.options.fast_bytes - most) / granule * granule);
 }
@@ -55,7 +55,7 @@ void fill_bounds(Plan& plan, const BudgetInput& in) {
       whole_pool(in) + threads * kGranulesPerThread * in.machine.granule_bytes;
   plan.smallest_budget = std::min(by_faults, everything);
   plan.smallest_unstreamed_budget = std::max(
-      plan.smallest_budget, std::min(largest(in.demand.must) + least_pool(in), everything));
+      plan.smallest_budget, std::min(largest(in.demand.must) + least_frame_pool(in), everything));
   plan.paper_bound = paper_bound(in);
 }
 

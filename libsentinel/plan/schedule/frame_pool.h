@@ -26,6 +26,8 @@ struct BudgetInput {
 // Free frames for transfers. Where an op would have to be streamed for their sake alone they are
 // fewer, for all ops: what is under way at once then is less deep.
 std::uint64_t frame_pool(const BudgetInput&);
+// With which transfers still work: for a plan that has more use for memory than for their depth.
+std::uint64_t least_frame_pool(const BudgetInput&);
 
 // Fills smallest_budget, smallest_unstreamed_budget and paper_bound.
 void fill_bounds(Plan&, const BudgetInput&);

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "base/units.h"
 #include "plan/gaps/pressure.h"
@@ -33,7 +35,9 @@ std::int64_t transfer_ticks(const Machine& machine, std::uint32_t from, std::uin
 }  // namespace
 
 // Finds the nodes of each item's replay chain: its maker, the makers of inputs that are dead by
-// then, and, to be used where another item's choice makes an input absent, that input's maker.
+// then, and, to be used where another item's choice makes an input absent, that input's maker. A
+// chain has one node for an op. What it cannot do without comes first, so that the cap on their
+// number cuts what may be there anyhow.
 class CostModel::Chains {
  public:
   Chains(CostModel& model, const CostInput& in) : model_(model), in_(in), replay_(in.profile) {
@@ -53,18 +57,31 @@ class CostModel::Chains {
     first_ = nodes;
     wanted_ = {i, t};
     before_ = OpId(item.next);
+    of_op_.clear();
+    perhaps_.clear();
     const std::uint32_t root = node(t, before_);
-    if (root != kNone && replayable(root)) {
-      model_.items_[i].chain = root;
-      model_.nodes_[root].ticks +=
-          ticks_of(remaking_us(in_.machine, static_cast<double>(item.bytes)));
-    } else {
+    if (root == kNone) {
       model_.nodes_.resize(nodes);
       model_.edges_.resize(edges);
+      return;
+    }
+    model_.items_[i].chain = root;
+    model_.nodes_[root].ticks +=
+        ticks_of(remaking_us(in_.machine, static_cast<double>(item.bytes)));
+    for (std::size_t at = 0; at < perhaps_.size(); ++at) {
+      const auto [edge, tensor, reader] = perhaps_[at];
+      const std::uint32_t maker = node(tensor, reader);
+      model_.edges_[edge].node = maker;
     }
   }
 
  private:
+  struct Perhaps {  // an edge whose item may be there
+    std::size_t edge;
+    TensorId tensor;
+    OpId reader;
+  };
+
   // The item whose gap spans op k, so that its choice decides whether the tensor is there.
   std::uint32_t spanning(TensorId t, std::uint32_t k) const {
     for (std::uint32_t i : of_tensor_[t.index()])
@@ -72,48 +89,54 @@ class CostModel::Chains {
     return kNone;
   }
 
-  // What makes the contents of `t` that op `at` reads. Nodes of a chain that turns out illegal stay
-  // allocated and unused; the cap on their number bounds that.
+  // What makes the contents of `t` that op `at` reads.
   std::uint32_t node(TensorId t, OpId at) {
-    if (model_.nodes_.size() - first_ >= kMostReplays) return kNone;
     const auto maker = replay_.maker(t, at);
     if (!maker || !replay_.possible(*maker)) return kNone;
-    const Op& op = in_.profile.ops[maker->index()];
+    const auto [found, is_new] = of_op_.emplace(*maker, kNone);
+    return is_new ? found->second = new_node(*maker) : found->second;
+  }
+
+  // Nodes of a chain that turns out illegal stay allocated and unused; the cap on their number
+  // bounds that.
+  std::uint32_t new_node(OpId maker) {
+    if (model_.nodes_.size() - first_ >= kMostReplays) return kNone;
+    const Op& op = in_.profile.ops[maker.index()];
     const auto id = static_cast<std::uint32_t>(model_.nodes_.size());
-    model_.nodes_.push_back({.op = maker->value, .ticks = ticks_of(op.us)});
+    model_.nodes_.push_back({.op = maker.value, .ticks = ticks_of(op.us)});
     const bool apart = in_.basis != nullptr;  // then all outputs are made beside all else
     for (TensorId o : op.out)
       if (apart || o != wanted_.tensor)
         model_.nodes_[id].held += round_up(in_.profile.tensors[o.index()].bytes,
                                            apart ? kPage : in_.machine.granule_bytes);
     std::vector<Edge> edges;
+    std::vector<std::pair<std::size_t, TensorId>> perhaps;
     for (TensorId x : op.in) {
-      if (replay_.own_statistic(x, *maker)) continue;
+      if (replay_.own_statistic(x, maker)) continue;
       const bool there =
-          replay_.version(x, *maker) == replay_.version(x, before_) && replay_.alive(x, before_);
+          replay_.version(x, maker) == replay_.version(x, before_) && replay_.alive(x, before_);
       const std::uint32_t item = there ? spanning(x, before_.value) : kNone;
       if (there && item == kNone) continue;
       if (item == wanted_.item) return kNone;
-      edges.push_back({item, node(x, *maker)});
+      if (there) perhaps.emplace_back(edges.size(), x);
+      edges.push_back({item, there ? kNone : node(x, maker)});
       if (!there && edges.back().node == kNone) return kNone;
     }
-    model_.nodes_[id].edges = static_cast<std::uint32_t>(model_.edges_.size());
+    const std::size_t first = model_.edges_.size();
+    for (const auto& [edge, x] : perhaps) perhaps_.push_back({first + edge, x, maker});
+    model_.nodes_[id].edges = static_cast<std::uint32_t>(first);
     model_.edges_.insert(model_.edges_.end(), edges.begin(), edges.end());
     model_.nodes_[id].edges_end = static_cast<std::uint32_t>(model_.edges_.size());
     return id;
-  }
-
-  bool replayable(std::uint32_t root) const {
-    return std::ranges::all_of(model_.edges(model_.nodes_[root]), [&](const Edge& e) {
-      return e.item != kNone || (e.node != kNone && replayable(e.node));
-    });
   }
 
   CostModel& model_;
   const CostInput& in_;
   Replay replay_;
   std::vector<std::vector<std::uint32_t>> of_tensor_;
-  std::size_t first_ = 0;  // node of the present chain
+  std::size_t first_ = 0;                // node of the present chain
+  std::map<OpId, std::uint32_t> of_op_;  // its nodes; kNone: nothing legal
+  std::vector<Perhaps> perhaps_;         // of it, the nearest first
   struct {
     std::uint32_t item = kNone;
     TensorId tensor;
@@ -265,7 +288,8 @@ std::vector<std::uint32_t> CostModel::chain_nodes(const Item& item) const {
   if (item.chain != kNone) nodes.push_back(item.chain);
   for (std::size_t at = 0; at < nodes.size(); ++at)
     for (const Edge& e : edges(nodes_[nodes[at]]))
-      if (e.item == kNone) nodes.push_back(e.node);
+      if (e.item == kNone && std::ranges::find(nodes, e.node) == nodes.end())
+        nodes.push_back(e.node);
   return nodes;
 }
 

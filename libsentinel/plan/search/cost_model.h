@@ -32,7 +32,7 @@ namespace sentinel::plan {
 
 constexpr double kTicksPerUs = 1024;
 constexpr std::size_t kMostTiers = 6;     // of a machine, the fast one included
-constexpr std::size_t kMostReplays = 16;  // of one chain
+constexpr std::size_t kMostReplays = 32;  // of one chain
 
 struct Cost {
   std::uint64_t excess = 0;  // bytes beyond the limit, summed over ops; 0: the choices fit

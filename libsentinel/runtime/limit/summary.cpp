@@ -146,6 +146,25 @@ Json json_of(const std::vector<std::vector<IntervalRow>>& plans) {
   return json;
 }
 
+Json json_of(const ReplayRow::NamedOp& op) { return {{"op", op.op}, {"name", op.name}}; }
+
+Json json_of(const ReplayRow& row) {
+  auto tensors = Json::array(), replays = Json::array();
+  for (const auto& lost : row.tensors)
+    tensors.push_back({{"tensor", lost.tensor},
+                       {"name", lost.name},
+                       {"bytes", lost.bytes},
+                       {"maker", json_of(lost.maker)}});
+  for (const auto& replay : row.replays) replays.push_back(json_of(replay));
+  Json json{{"plan", row.plan},
+            {"before", json_of(row.before)},
+            {"tensors", std::move(tensors)},
+            {"replays", std::move(replays)}};
+  json.update({{"replay_ms", row.us / 1e3}, {"move_ms", row.move_us / 1e3}, {"steps", row.times}});
+  if (row.times > 0) json["measured_ms"] = row.step_us() / 1e3;
+  return json;
+}
+
 Json moves_json(const EngineCounters& counters) {
   Json json;
   for (std::size_t i = 0; i < kMoveCauses.size(); ++i) json[kMoveCauses[i]] = counters.causes[i];
@@ -182,6 +201,8 @@ void Summary::write(const std::string& path,
     json["moves"] = moves_json(began_.counters);
     json["intervals"] = json_of(intervals);
   }
+  if (!no_replays.empty()) json["no_replays"] = no_replays;
+  for (const auto& row : replays) json["made_again"].push_back(json_of(row));
   json["steps"] = Json::array();
   for (const auto& row : steps) json["steps"].push_back(json_of(row));
   write_file(path, json_text(json, 1) + "\n",

@@ -49,6 +49,29 @@ struct Foretold {  // of a step, by the first kind's plan
   std::uint64_t promoted_bytes = 0, demoted_bytes = 0;
 };
 
+struct ReplayRow {  // what one plan makes again before one op, in each step
+  struct NamedOp {
+    std::uint32_t op = 0;
+    std::string name;
+  };
+  struct Lost {
+    std::uint32_t tensor = 0;
+    std::string name;
+    std::uint64_t bytes = 0;
+    NamedOp maker;
+  };
+  std::size_t plan = 0;
+  NamedOp before;
+  std::vector<NamedOp> replays;  // in order
+  std::vector<Lost> tensors;
+  double us = 0, move_us = 0;  // as planned, and as moves
+  // Steps in which it was made again there, and what that took in all of them together.
+  std::uint64_t times = 0;
+  double measured_us = 0;
+
+  double step_us() const { return times > 0 ? measured_us / static_cast<double>(times) : us; }
+};
+
 struct Summary {
   std::string policy;
   std::uint64_t fast_limit_bytes = 0, peak_fast_bytes = 0, peak_unlimited_bytes = 0;
@@ -61,6 +84,8 @@ struct Summary {
   std::uint64_t granule_bytes = 0;
   Drives drives;
   std::vector<StepRow> steps;
+  std::vector<ReplayRow> replays;
+  std::string no_replays;  // why there are none, where there are none
 
   // A kind of step has got its plan / they were of another model, and none counts.
   void planned(const Profile&, const Plan&);

@@ -112,6 +112,11 @@ void require_live(const Plan& plan, const SessionOptions& options, bool replays)
     throw Error(
         "the plan moves parts of tensors; a training run moves whole tensors. Make one for this "
         "machine: sentinel plan --machine local");
+  if (!plan.recomputations.empty() && !options.moves.recompute)
+    throw Error(
+        "the plan recomputes tensors, and recomputation is off (SENTINEL_RECOMPUTE=0). Switch it "
+        "on, or "
+        "make a plan that only moves them: sentinel plan --machine local");
   if (!plan.recomputations.empty() && !replays)
     throw Error(
         "the plan recomputes tensors, which this framework's adaptor or this slow tier cannot. "

@@ -24,6 +24,7 @@ struct Recipe {
   void* handle = nullptr;   // the adaptor's
   const char* op = "";      // its name
   std::uint64_t order = 0;  // in which ops ran
+  bool trusted = false;     // it has been seen to make the same twice
   std::vector<Contents> reads;
   std::vector<std::pair<TensorNumber, std::uint64_t>> writes;  // with the version that it made
 };

@@ -6,6 +6,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "base/quiet_thread.h"
@@ -63,8 +64,9 @@ LiveTensor* Remaking::living(const LiveTensor& tensor) {
 
 // ---------------------------------------------------------------- one op
 
-void Remaking::op_begins(Op& op, const char* name, bool follows) {
-  op.name = name;
+void Remaking::op_begins(Op& op, const char* name, bool follows, std::uint64_t role) {
+  op.name = name, op.role = role;
+  op.untried.reset();
   op.lost.clear(), op.written.clear(), op.overwritten.clear(), op.discards.clear();
   follows_ = follows;
   if (follows) replays_.op_begins(space_.births());
@@ -104,6 +106,7 @@ void Remaking::op_computed(Op& op) {
 }
 
 void Remaking::op_ended(Op& op) {
+  if (op.untried) try_out(op);
   std::erase_if(op.discards, [this](const LiveTensor& tensor) { return discard(tensor); });
   Guard guard(lock_);
   let_go(guard, false);
@@ -115,13 +118,28 @@ TensorNumber Remaking::number(const LiveTensor& tensor) {
   return number;
 }
 
-void Remaking::note(void* recipe, const Op& op, Replays::Numbers read, Replays::Numbers written) {
+bool Remaking::repeats(std::uint64_t role) const {
+  const auto known = tried_.find(role);
+  return known == tried_.end() || known->second;
+}
+
+void Remaking::note(void* recipe, Op& op, Replays::Numbers read, Replays::Numbers written) {
   static constexpr TensorNumber kNobody[] = {0};  // with which a recipe is dropped
   if (!follows() || spoiling_.loses_this()) read = kNobody;
-  replays_.note(recipe, op.name, read, written);
+  const auto known = tried_.find(op.role);
+  auto noted =
+      replays_.note(recipe, op.name, read, written, known != tried_.end() && known->second);
+  if (known == tried_.end()) op.untried = std::move(noted);
 }
 
 // ---------------------------------------------------------------- contents given up
+
+struct Remaking::Delivery {
+  Remaking& remaking;
+  const std::vector<Replays::Run::Target> targets;
+  bool trial = false;     // the bytes are compared, and go nowhere
+  std::size_t given = 0;  // as they were
+};
 
 // True: it is lost, or it is no more.
 bool Remaking::discard(const LiveTensor& tensor) {
@@ -144,6 +162,20 @@ bool Remaking::discard(const LiveTensor& tensor) {
   return true;
 }
 
+// Where what it read is gone, and no chain makes it, another step decides.
+void Remaking::try_out(Op& op) {
+  Guard guard(lock_);
+  const auto recipe = std::exchange(op.untried, nullptr);
+  auto run = replays_.trial_of(*recipe);
+  if (!run) return;
+  Delivery delivery{*this, run->targets, true};
+  const int code = this->run(guard, std::move(*run), delivery);
+  recipe->trusted = code == 0 && delivery.given == delivery.targets.size();
+  tried_[op.role] = recipe->trusted;
+  ++counters_.tried;
+  counters_.refused += recipe->trusted ? 0 : 1;
+}
+
 // Orphans and recipes that nothing needs; `all`: and what is known. True: recipes went, without the
 // lock meanwhile.
 bool Remaking::let_go(Guard& guard, bool all) {
@@ -162,6 +194,19 @@ bool Remaking::let_go(Guard& guard, bool all) {
 void Remaking::remake(Replays::Numbers numbers) {
   Guard guard(lock_);
   remake(guard, {numbers.begin(), numbers.end()});
+}
+
+void Remaking::reach(const LiveTensor& tensor, bool lasting) {
+  const TensorNumber reached[] = {number_of(tensor)};
+  Guard guard(lock_);
+  for (;;) {
+    auto wanted = replays_.threatened(reached);
+    if (replays_.lost(reached[0])) wanted.push_back(reached[0]);
+    remake(guard, wanted);
+    if (wanted.empty() && !replays_.busy(reached[0])) break;
+    if (wanted.empty()) run_over_.wait(guard);
+  }
+  replays_.reach(reached[0], lasting);
 }
 
 Remaking::Guard Remaking::all_there() {
@@ -212,50 +257,50 @@ void Remaking::run(Guard& guard, const std::vector<TensorNumber>& targets) {
         "Train without replays: SENTINEL_RECOMPUTE=0",
         maker != nullptr ? maker : "an op")));
   }
-  replays_.begin(*run);
-  guard.unlock();
-  const auto since = now_us();
-  replay(*run);
-  guard.lock();
-  counters_.us += now_us() - since;
-  counters_.replays += run->recipes.size();
-  for (const auto& target : run->targets) counters_.replayed_bytes += target.bytes;
-  replays_.end(std::move(*run));
-  run_over_.notify_all();
+  Delivery delivery{*this, run->targets};
+  const auto* op = run->targets.front().op;
+  const int code = this->run(guard, std::move(*run), delivery);
+  if (code != 0 || delivery.given != delivery.targets.size())
+    refuse(Error(fmt::format("{} could not be run again, to make once more what it had made ({})",
+                             op, code != 0 ? fmt::format("code {}", code) : "it made nothing")));
+  for (const auto& target : delivery.targets) counters_.replayed_bytes += target.bytes;
 }
 
-struct Remaking::Delivery {
-  Remaking& remaking;
-  const std::vector<Replays::Run::Target>& targets;
-  std::size_t given = 0;
-};
-
-void Remaking::replay(const Replays::Run& run) {
+int Remaking::run(Guard& guard, Replays::Run run, Delivery& delivery) {
   std::vector<void*> recipes;
   for (const auto& recipe : run.recipes) recipes.push_back(recipe->handle);
-  if (spoiling_.drops_of_this()) recipes.erase(recipes.begin());
-  Delivery delivery{*this, run.targets};
+  if (!delivery.trial && spoiling_.drops_of_this()) recipes.erase(recipes.begin());
+  replays_.begin(run);
+  guard.unlock();
+  const auto since = now_us();
   replaying = true;
   const int code = replayer_.load()->replay(recipes.data(), recipes.size(), give, &delivery);
   replaying = false;
-  if (code == 0 && delivery.given == run.targets.size()) return;
-  refuse(Error(fmt::format("{} could not be run again, to make once more what it had made ({})",
-                           run.targets.front().op,
-                           code != 0 ? fmt::format("code {}", code) : "it made nothing")));
+  guard.lock();
+  counters_.us += now_us() - since;
+  counters_.replays += run.recipes.size();
+  replays_.end(std::move(run));
+  run_over_.notify_all();
+  return code;
 }
 
 // A difference: what it read, or what it made, was written by what Sentinel does not see; or it
 // does not make the same twice.
 void Remaking::give(void* context, std::uint64_t number, const void* bytes, std::size_t size) {
-  auto& [remaking, targets, given] = *static_cast<Delivery*>(context);
+  auto& [remaking, targets, trial, given] = *static_cast<Delivery*>(context);
   const auto target = std::ranges::find(targets, number, &Replays::Run::Target::number);
   if (target == targets.end()) return;
   std::vector<unsigned char> spoiled;
-  if (remaking.spoiling_.flips_this()) {
+  if (remaking.spoiling_.flips_this(trial)) {
     const auto* begin = static_cast<const unsigned char*>(bytes);
     spoiled.assign(begin, begin + size);
     spoiled[size / 2] ^= 1;
     bytes = spoiled.data();
+  }
+  if (trial) {
+    const auto* now = reinterpret_cast<const void*>(target->address);
+    given += size == target->bytes && std::memcmp(bytes, now, size) == 0 ? 1 : 0;
+    return;
   }
   if (size != target->bytes || hash_of(bytes, size) != target->hash)
     refuse(Error(fmt::format(

@@ -11,8 +11,10 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "alloc/address_table.h"
@@ -25,8 +27,9 @@
 
 namespace sentinel {
 
-struct ReplayCounters {       // since the session began
-  std::uint64_t replays = 0;  // ops that were run again
+struct ReplayCounters {                  // since the session began
+  std::uint64_t replays = 0;             // ops that were run again
+  std::uint64_t tried = 0, refused = 0;  // trials, and those that gave other bytes
   std::uint64_t replayed_bytes = 0, discarded_bytes = 0;
   double us = 0;  // in replays, all threads together
 };
@@ -53,15 +56,18 @@ class Remaking final : public Remaker {
     std::vector<LiveTensor> overwritten;      // wholly, once it runs
     std::vector<LiveTensor> discards;         // at its end
     bool replayed = false;                    // by the plan
+    std::uint64_t role = 0;                   // the same in each step
+    std::shared_ptr<Recipe> untried;          // its recipe, where no op of its role had one before
   };
 
   // --- the caller holds the lock
-  void op_begins(Op&, const char* name, bool follows);
+  void op_begins(Op&, const char* name, bool follows, std::uint64_t role = 0);
+  bool repeats(std::uint64_t role) const;  // as far as is known
   // True: it is overwritten wholly, and overwrite() is called when the op runs.
   bool names(Op&, const LiveTensor&, bool writes, bool overwrites);
   void op_computed(Op&);
   TensorNumber number(const LiveTensor&);
-  void note(void* recipe, const Op&, Replays::Numbers read, Replays::Numbers written);
+  void note(void* recipe, Op&, Replays::Numbers read, Replays::Numbers written);
   // The program frees it. True: its memory is still needed, and is freed later.
   bool dies(const LiveTensor& tensor) { return replays_.dies(number_of(tensor)); }
   bool orphan(const LiveTensor& tensor) const { return replays_.orphan(number_of(tensor)); }
@@ -83,11 +89,14 @@ class Remaking final : public Remaker {
       }
     op.overwritten.clear();
   }
-  // Discards what is due; what it cannot is left in `op.discards`. Frees orphans and recipes that
-  // nothing needs.
+  // Tries its recipe if no op of its role has been tried. Discards what is due; what it cannot is
+  // left in `op.discards`. Frees orphans and recipes that nothing needs.
   void op_ended(Op&);
   // Those of the tensors that are lost are remade.
   void remake(Replays::Numbers);
+  // The program has its address, and may write there unseen from now on: until it dies, or for the
+  // rest of the step. What is made from it is remade before.
+  void reach(const LiveTensor&, bool lasting);
   // All is remade, and nothing is known of recipes any more. The lock is held from then on.
   Guard all_there();
   void touched(std::uintptr_t address) noexcept override;
@@ -106,7 +115,10 @@ class Remaking final : public Remaker {
   Guard ready(Op&);
   void remake(Guard&, const std::vector<TensorNumber>&);
   void run(Guard&, const std::vector<TensorNumber>&);
-  void replay(const Replays::Run&);
+  // Its code, without the lock meanwhile.
+  int run(Guard&, Replays::Run, Delivery&);
+  // Runs the recipe while what it made is there: it is trusted if it gives the same bytes.
+  void try_out(Op&);
   static void give(void* delivery, std::uint64_t number, const void* bytes, std::size_t size);
   bool discard(const LiveTensor&);
   bool let_go(Guard&, bool all);
@@ -119,10 +131,11 @@ class Remaking final : public Remaker {
   Spoiling spoiling_;
   std::atomic<const sentinel_replayer*> replayer_ = nullptr;
   std::atomic<bool> follows_ = false, settles_ = false;
-  Touches touches_;
+  Touches& touches_ = *new Touches;  // never destroyed: a thread waits there, begun or refused
 
   // Guarded by the session's lock.
   Replays replays_;
+  std::unordered_map<std::uint64_t, bool> tried_;  // roles of ops: whether they repeat themselves
   std::condition_variable run_over_;
   ReplayCounters counters_;
 };

@@ -40,18 +40,20 @@ Contents Replays::before_op(TensorNumber number, const Known& known) const {
                                  : Contents{number, known.version, known.maker, false};
 }
 
-bool Replays::note(void* handle, const char* op, Numbers read, Numbers written) {
+std::shared_ptr<Recipe> Replays::note(void* handle, const char* op, Numbers read, Numbers written,
+                                      bool trusted) {
   auto recipe = make_recipe(dropped_);
   recipe->handle = handle, recipe->op = op, recipe->order = ++recipes_;
+  recipe->trusted = trusted;
   const bool whole = has_inputs(*recipe, read, written);
   for (const auto number : written) {
     if (!knows(number)) continue;
     writes(number);
-    if (!whole) continue;
+    if (!whole || reached_.contains(number)) continue;
     known_.at(number).maker = recipe;
     recipe->writes.push_back({number, known_.at(number).version});
   }
-  return whole;
+  return whole ? recipe : nullptr;
 }
 
 // Notes what the op has read, at the contents that were there when it began. False: it read what
@@ -76,12 +78,23 @@ bool Replays::has_inputs(Recipe& recipe, Numbers read, Numbers written) const {
   return true;
 }
 
+void Replays::reach(TensorNumber number, bool lasting) {
+  auto& lasts = reached_[number];
+  lasts = lasts || lasting;
+  const auto found = known_.find(number);
+  if (found == known_.end()) return;
+  ++found->second.version;  // whatever is there from now on, no recipe makes it
+  found->second.maker = nullptr;
+  find_other_inputs(number);
+}
+
 // ---------------------------------------------------------------- chains
 
 bool Replays::is_there(const Contents& contents, Numbers gone) const {
   const auto found = known_.find(contents.number);
   return found != known_.end() && !found->second.lost &&
-         found->second.version == contents.version && !has(gone, contents.number);
+         found->second.version == contents.version && !has(gone, contents.number) &&
+         !reached_.contains(contents.number);
 }
 
 // What outlives the step and is updated by the op that also makes something else: the running mean
@@ -113,7 +126,7 @@ std::optional<Replays::Chain> Replays::chain(Numbers wanted, Numbers gone, std::
         const auto earlier = made.find(read.number);
         if (earlier == made.end() ? is_there(read, gone) : earlier->second == read.version) {
           if (earlier == made.end()) inputs.push_back(read.number);
-        } else if (read.maker && !recipes.contains(read.maker->order)) {
+        } else if (read.maker && read.maker->trusted && !recipes.contains(read.maker->order)) {
           missing.push_back(read.maker);
         } else if (earlier == made.end() && is_own_statistic(*recipe, read, gone)) {
           inputs.push_back(read.number);
@@ -152,8 +165,8 @@ bool Replays::may_lose(TensorNumber number) const {
   if (found == known_.end() || running_ != 0) return false;
   const auto& known = found->second;
   const TensorNumber gone[] = {number};
-  return !known.lost && !known.orphan && chain(gone, gone, kMostRecipes) &&
-         threatened(gone).empty();
+  return !known.lost && !known.orphan && known.maker && known.maker->trusted &&
+         !reached_.contains(number) && chain(gone, gone, kMostRecipes) && threatened(gone).empty();
 }
 
 void Replays::lose(TensorNumber number, const ContentHash& hash) {
@@ -221,7 +234,7 @@ void Replays::find_other_inputs(TensorNumber gone) {
 
 bool Replays::dies(TensorNumber number) {
   const auto found = known_.find(number);
-  if (found == known_.end()) return false;
+  if (found == known_.end()) return reached_.erase(number), false;
   const TensorNumber gone[] = {number};
   const bool needed = busy(number) || (!found->second.lost && !threatened(gone).empty());
   if (needed) {
@@ -231,6 +244,7 @@ bool Replays::dies(TensorNumber number) {
   }
   is_lost_no_more(number);
   known_.erase(found);
+  reached_.erase(number);
   find_other_inputs(number);
   return false;
 }
@@ -259,6 +273,24 @@ std::optional<Replays::Run> Replays::run_for(Numbers targets) const {
   return run;
 }
 
+std::optional<Replays::Run> Replays::trial_of(const Recipe& recipe) const {
+  Run run;
+  std::vector<TensorNumber> made;
+  for (const auto& [number, version] : recipe.writes) {
+    const auto read = std::ranges::find(recipe.reads, number, &Contents::number);
+    if (read != recipe.reads.end() && read->own) continue;
+    const auto found = known_.find(number);
+    if (found == known_.end() || found->second.version != version || found->second.lost) return {};
+    run.targets.push_back({number, found->second.address, found->second.bytes, {}, recipe.op});
+    made.push_back(number);
+  }
+  auto found = chain(made, made, kMostRecipes);
+  if (made.empty() || !found) return {};
+  run.recipes = std::move(found->recipes);
+  run.inputs = std::move(found->inputs);
+  return run;
+}
+
 void Replays::begin(const Run& run) {
   ++running_;
   for (const auto number : run.inputs) ++known_.at(number).readers;
@@ -282,6 +314,7 @@ bool Replays::busy(TensorNumber number) const {
 void Replays::forget(TensorNumber newest) {
   known_.clear();
   written_.clear();
+  std::erase_if(reached_, [](const auto& reached) { return !reached.second; });
   before_step_ = newest_ = newest;
 }
 

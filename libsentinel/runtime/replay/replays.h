@@ -54,9 +54,14 @@ class Replays {
   bool knows(TensorNumber number) const { return known_.contains(number); }
   // The running op writes it. Counted once an op.
   void writes(TensorNumber);
-  // The running op has a recipe. What it writes without having made it, it reads too. False: with
+  // The running op has a recipe. What it writes without having made it, it reads too. Null: with
   // these tensors it is of no use, and has been dropped.
-  bool note(void* handle, const char* op, Numbers read, Numbers written);
+  std::shared_ptr<Recipe> note(void* handle, const char* op, Numbers read, Numbers written,
+                               bool trusted = true);
+
+  // The program may write to it past all ops: until it dies, or until the step ends. No chain reads
+  // it, and it is not lost.
+  void reach(TensorNumber, bool lasting);
 
   // --- what is lost
 
@@ -86,6 +91,8 @@ class Replays {
 
   // Empty: no recipes make them.
   std::optional<Run> run_for(Numbers targets) const;
+  // Makes what the recipe has made, as if that were lost.
+  std::optional<Run> trial_of(const Recipe&) const;
   void begin(const Run&);
   void end(Run);  // its targets are lost no more
   std::size_t running() const { return running_; }
@@ -121,6 +128,7 @@ class Replays {
 
   std::unordered_map<TensorNumber, Known> known_;
   std::vector<TensorNumber> lost_, orphans_;
+  std::unordered_map<TensorNumber, bool> reached_;      // true: until it dies
   std::unordered_map<TensorNumber, Contents> written_;  // by the running op: what was there before
   TensorNumber newest_ = 0;                             // before the running op
   TensorNumber before_step_ = 0;                        // newest before it

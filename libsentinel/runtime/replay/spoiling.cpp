@@ -11,7 +11,8 @@
 namespace sentinel {
 
 bool Spoiling::is_of_replays(const std::string& inject) {
-  return inject.starts_with("remake:") || inject.starts_with("note:");
+  return inject.starts_with("remake:") || inject.starts_with("trial:") ||
+         inject.starts_with("note:");
 }
 
 Spoiling::Spoiling(const std::string& inject) {
@@ -21,11 +22,14 @@ Spoiling::Spoiling(const std::string& inject) {
   const auto what = text.substr(0, first), how = text.substr(last + 1);
   std::from_chars(text.data() + first + 1, text.data() + last, at_);
   if (what == "remake" && how == "FLIP") kind_ = Kind::flip;
+  if (what == "trial" && how == "FLIP") kind_ = Kind::flip_trial;
   if (what == "remake" && how == "DROP") kind_ = Kind::drop;
   if (what == "note" && how == "DROP") kind_ = Kind::lose;
   if (kind_ == Kind::none || at_ == 0)
     throw Error(fmt::format(
-        "\"{}\" is no fault to inject; write remake:3:FLIP, remake:3:DROP or note:3:DROP", text));
+        "\"{}\" is no fault to inject; write remake:3:FLIP, remake:3:DROP, trial:3:FLIP or "
+        "note:3:DROP",
+        text));
 }
 
 }  // namespace sentinel

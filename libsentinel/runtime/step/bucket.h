@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -65,6 +66,16 @@ class Bucket {
   bool replays(OpId op) const { return !replayed_.empty() && replayed_[op.index()]; }
   bool replays_ops() const { return !replayed_.empty(); }
   std::vector<TensorId> remade_before(OpId op) const;
+  // What the replays before an op have taken so far.
+  struct Replayed {
+    std::uint64_t times = 0;  // steps in which there were any
+    double us = 0;            // all of them together
+  };
+  void replayed_before(OpId op, double us) { ++took_[op].times, took_[op].us += us; }
+  Replayed replayed_before(OpId op) const {
+    const auto found = took_.find(op);
+    return found != took_.end() ? found->second : Replayed{};
+  }
   Growth& growth() { return growth_; }
 
  private:
@@ -77,6 +88,7 @@ class Bucket {
   std::vector<std::vector<TensorId>> awaited_, used_;  // per op
   std::vector<TensorId> away_, here_;
   std::vector<bool> streams_, replayed_;  // per op; the latter empty where none is
+  std::map<OpId, Replayed> took_;
   std::vector<plan::Left> left_;
   std::vector<std::vector<Accesses>> accesses_;  // per op
   Borders borders_;

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <random>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct ByteOp {
     std::size_t words = 0, offset = 0;
   };
   std::uint64_t seed = 0;
+  bool unsteady = false;  // no two runs make the same
   std::vector<Operand> in, out;
   std::size_t updates = 0;
 
@@ -60,7 +62,8 @@ struct ByteReplayer {
   static int replay(void* const* handles, std::size_t count, sentinel_give give, void* context) {
     std::map<std::uint64_t, std::vector<Word>> scratch;
     for (std::size_t r = 0; r < count; ++r) {
-      const auto& op = *static_cast<const ByteOp*>(handles[r]);
+      auto& op = *static_cast<ByteOp*>(handles[r]);
+      op.seed += op.unsteady ? 1 : 0;
       std::vector<std::vector<Word>> copies;  // what an update reads is from before it
       std::vector<const Word*> in;
       std::vector<Word*> out;
@@ -96,6 +99,8 @@ struct ProgramOptions {
   std::size_t steps = 2, ops = 14, persistent = 3;
   std::size_t least_words = 0, most_words = 0;  // of a tensor
   bool touches = false;                         // from another thread, of what no op named
+  bool unsteady = false;                        // some ops never make the same twice
+  bool reaches = false;                         // the program writes past ops
 };
 
 class ReplayedProgram {
@@ -107,7 +112,8 @@ class ReplayedProgram {
         lock_(lock),
         remaking_(remaking),
         options_(options),
-        random_(seed) {}
+        random_(seed),
+        roles_(seed << 32) {}
 
   // True: all was right.
   bool run() {
@@ -117,6 +123,7 @@ class ReplayedProgram {
         one_op();
         if (chance(6)) free_one();
         if (chance(40)) fork();
+        if (options_.reaches && chance(4)) write_past_ops(below(tensors_.size()));
       }
       remaking_.all_there();
       for (const auto& tensor : tensors_) right_ &= is_right(tensor);
@@ -178,15 +185,30 @@ class ReplayedProgram {
     remaking_.settle(false);
   }
 
+  // As numpy() is called on a tensor, and its array written to: then, and at any time after.
+  void write_past_ops(std::size_t at) {
+    const auto& live = tensors_[at].live;
+    remaking_.reach(live, true);
+    reached_.insert(live.birth);
+    write_reached();
+  }
+  void write_reached() {
+    for (auto& tensor : tensors_) {
+      if (!reached_.contains(tensor.live.birth)) continue;
+      const auto word = below(tensor.plain.size());
+      tensor.plain[word] = tensor.words()[word] = random_();
+    }
+  }
+
   // Calls as the session makes them at an op.
   void one_op() {
     Remaking::Op running;
     {
       const std::lock_guard guard(lock_);
-      remaking_.op_begins(running, "mix", true);
+      remaking_.op_begins(running, "mix", true, options_.unsteady ? ++roles_ : 0);
     }
     if (chance(3)) remaking_.remake(numbers(below(tensors_.size())));  // planned
-    ByteOp op{.seed = random_()};
+    ByteOp op{.seed = random_(), .unsteady = options_.unsteady && chance(4)};
     std::vector<std::size_t> read, written;
     for (std::size_t n = 1 + below(2); n > 0; --n) read.push_back(below(tensors_.size()));
     if (chance(3)) written.push_back(below(tensors_.size()));
@@ -217,6 +239,7 @@ class ReplayedProgram {
                     std::make_move_iterator(made.end()));
     for (auto at = known; at < tensors_.size(); ++at) written.push_back(at);
     end_op(running, op, read, written);
+    write_reached();
   }
 
   void compute(const ByteOp& op, const std::vector<std::size_t>& read,
@@ -289,7 +312,9 @@ class ReplayedProgram {
   Remaking& remaking_;
   const ProgramOptions options_;
   std::mt19937_64 random_;
+  std::uint64_t roles_;  // so far
   std::vector<Tensor> tensors_;
+  std::set<std::uint64_t> reached_;  // births
   bool right_ = true;
 };
 

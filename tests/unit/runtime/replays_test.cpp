@@ -26,7 +26,7 @@ class ReplaysTest : public testing::Test {
       newest_ = std::max(newest_, number);
       lives(number);
     }
-    return replays_.note(handle(recipe), "op", read, written);
+    return replays_.note(handle(recipe), "op", read, written) != nullptr;
   }
   void given(TensorNumber number) {
     lives(number);

@@ -11,6 +11,7 @@
 #include "cli/terminal.h"
 #include "cli/verbs.h"
 #include "engine/granule.h"
+#include "plan/check/made_again.h"
 #include "plan/check/plan_file.h"
 #include "plan/check/verify.h"
 #include "sentinel/error.h"
@@ -27,6 +28,7 @@ struct Settings {
   std::uint64_t interval = 0, seed = 0;
   double time_limit = 10;
   std::vector<std::string> without;
+  bool recompute = false;
 };
 
 // A plan may be replaced, nothing else.
@@ -46,11 +48,13 @@ Plan make_plan(const Settings& s, const Profile& profile) {
   const auto machine = sim::find_machine(s.machine);
   // What a training run executes: moves of whole tensors, when they leave.
   const bool here = machine.granule_bytes == kGranule;
+  const auto why_not = plan::why_no_replays(machine.name, profile.meta);
+  if (here && s.recompute && !why_not.empty()) say(fmt::format("no replays: {}", why_not));
   const PlanOptions options{.fast_bytes = budget_bytes(s.fast, profile, machine),
                             .max_interval_layers = static_cast<std::uint32_t>(s.interval),
                             .seed = s.seed,
                             .time_limit_s = s.time_limit,
-                            .recompute = !here,
+                            .recompute = !here || (s.recompute && why_not.empty()),
                             .judge = sim::judge(),
                             .parts = !here,
                             .copies = !here,
@@ -85,7 +89,8 @@ int make(const Settings& s) {
       printable(s.output));
   const bool trains = profile.meta.source != "trace" && !profile.meta.command.empty();
   if (runs_here(made))
-    text += fmt::format("  sentinel run --plan {} -- {}\n", printable(s.output),
+    text += fmt::format("  sentinel run {}--plan {} -- {}\n",
+                        made.recomputations.empty() ? "" : "--recompute ", printable(s.output),
                         trains ? printable(profile.meta.command) : "CMD");
   return print(text);
 }
@@ -100,6 +105,7 @@ Action declare_plan(Form& form) {
       table_row("SENTINEL_FAST", &s->fast, "the machine's own"),
       table_row("SENTINEL_POLICY", &s->policy),
       table_row("SENTINEL_MACHINE", &s->machine, "this machine, as measured"),
+      table_row("SENTINEL_RECOMPUTE", &s->recompute),
       {"--interval", "LAYERS", "migration intervals of at most so many layers; 0 for any",
        &s->interval},
       {"--without", "FEATURE", "leave out a feature of the policy; may be repeated", &s->without},

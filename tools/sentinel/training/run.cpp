@@ -22,6 +22,7 @@
 #include "engine/host/ranks.h"
 #include "engine/io/slow_file.h"
 #include "measure/measure.h"
+#include "plan/check/made_again.h"
 #include "plan/check/plan_file.h"
 #include "runtime/limit/workable.h"
 #include "sentinel/analysis.h"
@@ -66,7 +67,7 @@ Profile check_plan(Launch& launch, const SessionOptions& options) {
   const auto plan = plan::read_plan(options.plan);
   auto profile = read_any(plan.profile_path);
   plan::check_sound(plan, profile, options.plan);
-  require_live(plan, options);
+  require_live(plan, options, plan::why_no_replays(plan.machine, profile.meta).empty());
   if (launch.given("SENTINEL_POLICY") && options.policy != plan.policy)
     throw UsageError(
         fmt::format("{} was made by policy {}, not {}", options.plan, plan.policy, options.policy));

@@ -7,17 +7,18 @@ import sys
 import weakref
 
 try:
-    from . import _attach, _torch_compile, _torch_gpu, _torch_weights
+    from . import _attach, _torch_compile, _torch_gpu, _torch_replays, _torch_weights
 except ImportError:
     import _attach
     import _torch_compile
     import _torch_gpu
+    import _torch_replays
     import _torch_weights
 
 
 # The unit that is compiled, and its parts: each belongs to the name of the result.
 _SOURCES = ["torch.cpp", "torch_compiled.h", "torch_device.h", "torch_frames.h", "torch_observers.h",
-            "torch_operands.h", "torch_replays.h", "torch_steps.h", "torch_weights.h"]
+            "torch_operands.h", "torch_recipes.h", "torch_replays.h", "torch_steps.h", "torch_weights.h"]
 
 
 def _build_for(torch):
@@ -58,6 +59,8 @@ def attach(torch):
     if not watched:  # an allocator and nothing else
         return
     weights = None if on_gpu else _torch_weights.Weights(torch, adaptor)
+    if not on_gpu and adaptor.sentinel_torch_may_replay():
+        _torch_replays.tell(torch, adaptor)
     layers = _Layers(torch, adaptor, weights)
     steps = _find_steps(adaptor, layers, weights)
     _attach.profile_begins.append(lambda: layers.listen(adaptor.sentinel_torch_tells()))

@@ -32,11 +32,13 @@ constexpr std::array kFeatures{kFloor, kParts, kCopies, kRefine};
 constexpr std::uint64_t kPartsOfBudget = 160;  // parts are at most this share of the budget
 constexpr std::uint64_t kMostParts = 20000;    // in the whole step
 
-constexpr double kFloorShare = 0.08;  // of the time limit, for each policy of the floor
+constexpr double kFloorShare = 0.08;    // of the time limit, for each policy of the floor
+constexpr double kWithoutShare = 0.15;  // of what is left, where replays have been a gain
 
 // Whose plans are a floor, the quick ones first.
-constexpr std::array<std::string_view, 6> kOthers{"sentinel", "g10",  "lms",
-                                                  "tensile",  "home", "capuchin"};
+constexpr std::string_view kOfReplays = "superneurons";  // where a training run has replays
+constexpr std::array<std::string_view, 7> kOthers{"sentinel", "g10",      "lms",     "tensile",
+                                                  "home",     "capuchin", kOfReplays};
 
 std::uint64_t part_bytes(const Profile& profile, const Machine& machine,
                          const PlanOptions& options) {
@@ -75,18 +77,22 @@ class AutoPolicy final : public PlannedPolicy {
     };
     const double least_us = ideal_us(profile) * (1 + 1e-9);
     const auto goes_on = [&] { return best_us > least_us && (!best || seconds_left() > 0); };
+    const bool frames = Facts::framed(machine, options);
     for (std::string_view other : kOthers)
-      if (uses(options, kFloor) && goes_on())
+      if (uses(options, kFloor) && goes_on() && (frames || other != kOfReplays))
         consider([&] { return planned_by(other, profile, machine, options); });
     // A training run's plans: replays stay only where they are a gain.
-    const bool either = options.recompute && shares_granules(machine.granule_bytes);
     PlanOptions rest = options;
-    rest.time_limit_s = seconds_left() / (either ? 2 : 1);
-    rest.recompute = options.recompute && !either;
-    if (either && goes_on()) consider([&] { return searched(profile, machine, rest); });
+    if (frames && goes_on()) {
+      const bool gain = best && !best->recomputations.empty();
+      rest.time_limit_s = seconds_left() * (gain ? kWithoutShare : 0.5);
+      rest.recompute = false;
+      consider([&] { return searched(profile, machine, rest, nullptr); });
+    }
     rest.recompute = options.recompute;
     rest.time_limit_s = seconds_left();
-    if (goes_on()) consider([&] { return searched(profile, machine, rest); });
+    if (goes_on())
+      consider([&] { return searched(profile, machine, rest, best ? &*best : nullptr); });
     if (!best) throw Error(reason);
     give_replay_reasons(*best, in_parts(profile, best->part_bytes), machine);
     best->policy = "auto";
@@ -95,12 +101,13 @@ class AutoPolicy final : public PlannedPolicy {
   }
 
  private:
-  static Plan searched(const Profile& profile, const Machine& machine, const PlanOptions& options) {
+  static Plan searched(const Profile& profile, const Machine& machine, const PlanOptions& options,
+                       const Plan* start) {
     const std::uint64_t bytes = part_bytes(profile, machine, options);
     const Profile cut = in_parts(profile, bytes);
     const Facts facts(profile, bytes, cut, machine, options);
     Search search(facts);
-    Candidate found = search.run();
+    Candidate found = search.run(start);
     found.plan.part_bytes = bytes;
     found.plan.effort = search.judged();
     return std::move(found.plan);

@@ -6,6 +6,8 @@
 #include <tuple>
 
 #include "base/clock.h"
+#include "plan/gaps/pressure.h"
+#include "plan/gaps/scheduled.h"
 #include "plan/step/rates.h"
 #include "plan/step/replay.h"
 #include "sentinel/policy.h"
@@ -55,19 +57,35 @@ std::vector<double> remake_costs(const Basis& basis, const std::vector<IdleGap>&
   return costs;
 }
 
+// On frames those alone that free some when they leave.
+std::vector<IdleGap> gaps_of(const Basis& basis, bool frames) {
+  auto gaps = idle_gaps(basis.profile, basis.storages, basis.machine);
+  if (!frames) return gaps;
+  std::erase_if(gaps, [&](IdleGap& gap) {
+    gap.bytes = freed_bytes(basis.footprint, basis.storages[gap.storage]);
+    return gap.bytes == 0 || !basis.movable[gap.storage];
+  });
+  return gaps;
+}
+
 }  // namespace
+
+bool Facts::framed(const Machine& machine, const PlanOptions& options) {
+  return options.recompute && granules_are_shared(machine);
+}
 
 Facts::Facts(const Profile& whole_step, std::uint64_t bytes, const Profile& cut, const Machine& m,
              const PlanOptions& o)
     : whole(whole_step),
       part_bytes(bytes),
-      basis(cut, m),
+      basis(cut, m, framed(m, o) ? shared_layout(cut, m, o) : Layout{}),
       profile(cut),
       machine(m),
       options(o),
+      frames(framed(m, o)),
       storages(basis.storages),
       held(basis.demand.all),
-      gaps(idle_gaps(cut, storages, m)),
+      gaps(gaps_of(basis, frames)),
       makers(find_makers(basis, gaps)),
       remake_us_per_byte(remake_costs(basis, gaps, options.time_limit_s / 2)) {}
 

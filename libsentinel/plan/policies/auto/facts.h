@@ -15,6 +15,10 @@ namespace sentinel::plan {
 constexpr std::string_view kCopies = "copies";  // the feature: what leaves is copied ahead
 
 struct Facts {
+  // A training run's plans with replays: tensors share granules (plan/gaps/scheduled.h). In all
+  // other plans each tensor has granules of its own.
+  static bool framed(const Machine&, const PlanOptions&);
+
   // `profile` is `whole` cut into parts of `part_bytes`. All of them must outlive the facts.
   Facts(const Profile& whole, std::uint64_t part_bytes, const Profile& profile, const Machine&,
         const PlanOptions&);
@@ -25,6 +29,7 @@ struct Facts {
   const Profile& profile;
   const Machine& machine;
   const PlanOptions& options;
+  bool frames;                             // framed()
   const std::vector<Storage>& storages;    // of the basis
   const std::vector<std::uint64_t>& held;  // per op: everything alive
   std::vector<IdleGap> gaps;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "plan/gaps/scheduled.h"
 #include "plan/policies/auto/facts.h"
 
 namespace sentinel::plan {
@@ -17,6 +18,7 @@ struct Candidate {
   Verdict verdict{.step_us = Facts::kNever};
   bool paced = false;   // planned with a Pace
   bool copies = false;  // what leaves is copied ahead
+  ReplayWay way;        // on frames
 };
 
 class Flips {

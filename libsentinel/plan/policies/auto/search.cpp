@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "base/clock.h"
@@ -39,6 +40,13 @@ std::vector<double> waits_of(const Candidate& c, const Profile& profile) {
   return us;
 }
 
+// Now and then, what the flipped decisions are worth the other way.
+ReplayWay another_way(ReplayWay way, std::size_t attempt) {
+  if (attempt % 8 == 3) way.keep = !way.keep;
+  if (attempt % 16 == 7) way.deep = !way.deep;
+  return way;
+}
+
 }  // namespace
 
 std::uint64_t Search::effort_left() const {
@@ -70,6 +78,15 @@ Candidate Search::judge(std::vector<Decision> decided, bool copies,
   return c;
 }
 
+// Fetches begin as early as there is room.
+Candidate Search::judge_framed(std::vector<Decision> decided, ReplayWay way) const {
+  for (Decision& d : decided) d.fetch = d.next;
+  Candidate c{.decisions = std::move(decided), .way = way};
+  c.plan = replayed_plan("auto", facts_.basis, facts_.options, c.decisions, way);
+  c.verdict = facts_.options.judge(facts_.profile, facts_.machine, c.plan);
+  return c;
+}
+
 Search::Judged Search::judged(const Attempt& attempt, const Candidate& before) const {
   Judged result;
   try {
@@ -77,6 +94,10 @@ Search::Judged Search::judged(const Attempt& attempt, const Candidate& before) c
     if (attempt.choose_tiers)
       assign_tiers(facts_.profile, facts_.storages, facts_.machine, before.verdict.op_stall_us,
                    decided);
+    if (facts_.frames) {
+      result.best = judge_framed(std::move(decided), attempt.way);
+      return result;
+    }
     result.best = judge(std::move(decided), attempt.copies, attempt.paced ? &before : nullptr);
     if (attempt.again == 0) return result;
     Candidate last = result.best;
@@ -138,7 +159,8 @@ void Search::try_recipes(const std::vector<Recipe>& recipes) {
     attempts.push_back({.decide = [this, recipe] { return decisions(facts_, recipe); },
                         .choose_tiers = true,
                         .copies = best_.copies,
-                        .again = 1,
+                        .way = best_.way,
+                        .again = facts_.frames ? 0u : 1u,
                         .recipe = recipe});
   try_all(std::move(attempts));
 }
@@ -159,6 +181,29 @@ void Search::try_bounds() {
                 .paced = true,
                 .again = facts_.may_copy() ? kBothWays : 1}});
   }
+}
+
+// The decisions that its moves are, each way.
+void Search::try_start(const Plan& plan) {
+  const auto ops = static_cast<std::uint32_t>(facts_.profile.ops.size());
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Remedy> left;  // by storage and op
+  for (const Move& m : plan.moves)
+    if (m.direction == Direction::demote || m.direction == Direction::discard)
+      left[{facts_.basis.storage_of[m.tensor.index()], m.trigger.value}] =
+          m.direction == Direction::discard ? Remedy::recompute : Remedy::swap;
+  std::vector<Decision> decided;
+  for (const IdleGap& gap : facts_.gaps)
+    if (const auto found = left.find({gap.storage, gap.use % ops}); found != left.end()) {
+      decided.push_back(facts_.swap(gap));
+      decided.back().remedy = found->second;
+    }
+  std::vector<Attempt> attempts;
+  for (const bool keep : {true, false})
+    for (const bool deep : {false, true})
+      attempts.push_back({.decide = [decided] { return decided; },
+                          .choose_tiers = true,
+                          .way = {.keep = keep, .deep = deep}});
+  try_all(std::move(attempts));
 }
 
 // Prices without ends of chains, ends at the best price, prices there, slack.
@@ -209,7 +254,8 @@ void Search::refine() {
     for (std::size_t i = 0; i < std::min<std::uint64_t>(kTogether, effort_left()); ++i)
       attempts.push_back({.decide = [decided = flip_(current)] { return decided; },
                           .paced = current.paced,
-                          .copies = current.copies});
+                          .copies = current.copies,
+                          .way = another_way(current.way, kTogether * round + i)});
     auto candidates = judge_all(attempts, current);
     Candidate& next = *std::ranges::min_element(
         candidates, {}, [](const Candidate& c) { return c.verdict.step_us; });
@@ -222,10 +268,11 @@ void Search::refine() {
   }
 }
 
-Candidate Search::run() {
+Candidate Search::run(const Plan* start) {
+  if (facts_.frames && start != nullptr) try_start(*start);
   // First what is seldom bad, for those who give it little time.
   if (facts_.options.recompute) try_recipes({{.price = 0.4, .stride = 1.0 / 48}});
-  try_bounds();
+  if (!facts_.frames) try_bounds();
   try_grid();
   if (best_.verdict.step_us == Facts::kNever) throw Error(reason_);
   if (uses(facts_.options, kRefine)) {

@@ -24,8 +24,8 @@ class Search {
 
   // The best plan found; throws the last reason where none fits. Ends at Facts::options' effort
   // (plans judged or refused) or when its time limit is near. For one effort the same on any
-  // number of processors.
-  Candidate run();
+  // number of processors. On frames it begins from `start`, the plan of another policy or null.
+  Candidate run(const Plan* start = nullptr);
   std::uint64_t judged() const { return judged_; }
 
  private:
@@ -34,6 +34,7 @@ class Search {
     bool choose_tiers = false;
     bool paced = false;   // planned by the pace of the plan before
     bool copies = false;  // what leaves is copied ahead
+    ReplayWay way = {};   // on frames
     // Plans after the first, each by the pace that the one before turned out to have; from the
     // second on, what leaves is copied ahead.
     std::uint64_t again = 0;
@@ -48,12 +49,14 @@ class Search {
   double seconds_left() const;
   bool finished() const;
   Candidate judge(std::vector<Decision>, bool copies, const Candidate* pace_of) const;
+  Candidate judge_framed(std::vector<Decision>, ReplayWay) const;
   Judged judged(const Attempt&, const Candidate& before) const;
   std::vector<Candidate> judge_all(std::span<const Attempt>, const Candidate& before);
   bool improves(Candidate&);
   void try_all(std::vector<Attempt>);
   void try_recipes(const std::vector<Recipe>&);
   void try_bounds();
+  void try_start(const Plan&);
   void try_grid();
   void sharpen();
   void refine();

@@ -1,0 +1,53 @@
+"""Tells of what a replay of ops could not see: that the program reaches a tensor's memory past the dispatcher, and
+that it changes how ops compute. Both are told before they happen."""
+import ctypes
+import functools
+
+# They give an address away: for good, or to be used at once.
+_LASTING = ("numpy", "__dlpack__")
+_AT_ONCE = ("data_ptr",)
+# By what they change, any op may give other bytes.
+_SETTINGS = ("set_num_threads", "set_flush_denormal")
+_OWN_SETTINGS = ("_set_default_dtype", "_set_deterministic_algorithms", "_set_float32_matmul_precision",
+                 "_set_mkldnn_enabled")
+
+
+def tell(torch, adaptor):
+    """Once, before the program trains."""
+    adaptor.sentinel_torch_reached.argtypes = [ctypes.c_void_p, ctypes.c_int]
+    storage_of = getattr(torch.Tensor, "untyped_storage", None) or torch.Tensor.storage
+
+    def reached(tensor, lasting):
+        try:
+            address = storage_of(tensor).data_ptr()
+        except (RuntimeError, NotImplementedError):  # it has none: the call below says so
+            return
+        adaptor.sentinel_torch_reached(address, lasting)
+
+    def telling(method, lasting):
+        @functools.wraps(method)
+        def told(tensor, *args, **kwargs):
+            if isinstance(tensor, torch.Tensor) and tensor.device.type == "cpu":
+                reached(tensor, lasting)
+            return method(tensor, *args, **kwargs)
+        return told
+
+    for name in _LASTING:
+        setattr(torch.Tensor, name, telling(getattr(torch.Tensor, name), True))
+    for name in _AT_ONCE:
+        setattr(torch.Tensor, name, telling(getattr(torch.Tensor, name), False))
+    for module in (torch, torch.utils.dlpack):
+        if hasattr(module, "to_dlpack"):
+            module.to_dlpack = telling(module.to_dlpack, True)
+
+    def changing(function):
+        @functools.wraps(function)
+        def changes(*args, **kwargs):
+            adaptor.sentinel_torch_settings_change()
+            return function(*args, **kwargs)
+        return changes
+
+    for module, names in ((torch, _SETTINGS), (torch._C, _OWN_SETTINGS)):
+        for name in names:
+            if hasattr(module, name):
+                setattr(module, name, changing(getattr(module, name)))
