@@ -1,5 +1,5 @@
 // Turns decisions about gaps into moves, replays and births of a plan.
-#include "plan/gaps/decisions.h"
+#include "plan/gaps/gap_planner.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "base/units.h"
-#include "plan/gaps/gap_planner.h"
 #include "plan/schedule/schedule.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
