@@ -23,7 +23,7 @@ Remaking::Op& OpReplays::op() {
 bool OpReplays::plan_replays() {
   auto& follower = training_.follower();
   const auto* kind = follower.active();
-  return remaking_.possible() && kind != nullptr && !follower.diverged() && kind->replays_ops();
+  return kind != nullptr && kind->replays_ops() && remaking_.possible() && !follower.diverged();
 }
 
 // A step that has turned out to be of another kind knows no recipes.

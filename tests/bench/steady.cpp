@@ -286,9 +286,17 @@ SessionOptions session_options(double percent) {
   return options;
 }
 
-Steady in_session(const AllocationLog& log, double percent) {
+// Never called: the policy plans no replays.
+constexpr sentinel_replayer kReplayer{
+    .replay = [](void* const*, std::size_t, sentinel_give, void*) { return -1; },
+    .drop = [](void*) {}};
+
+Steady in_session(const AllocationLog& log, double percent,
+                  const sentinel_replayer* replayer = nullptr) {
+  auto options = session_options(percent);
+  options.moves.recompute = replayer != nullptr;
   // Not destroyed: a session lives as long as its process.
-  auto* session = new Session(session_options(percent), "bench", OpOrder::sequence);
+  auto* session = new Session(std::move(options), "bench", OpOrder::sequence, replayer);
   Training training(log, calls_to(*session));
   return measure_training(log, training);
 }
@@ -332,6 +340,8 @@ const Row rows[] = {
      [](const AllocationLog& log) { return in_session(log, 0); }},
     {"session-half", "all of it, within half of the memory",
      [](const AllocationLog& log) { return in_session(log, 50); }},
+    {"session-replays", "the same, where replays are possible and not in the plan",
+     [](const AllocationLog& log) { return in_session(log, 50, &kReplayer); }},
     {"c-abi", "all of it through the library", through_c_abi},
 };
 

@@ -66,7 +66,7 @@ def replayed(sentinel, tmp_path):
                            *command, env={"SENTINEL_RECOMPUTE": "1", **environment})
         outcome.plain = training.finish(command)
         if outcome.status == 0:
-            outcome.steps = training.read_json(summary)["steps"]
+            outcome.summary = training.read_json(summary)
         return outcome
     return run
 
@@ -74,8 +74,13 @@ def replayed(sentinel, tmp_path):
 def expect_replays(outcome):
     assert outcome.status == outcome.plain.status == 0, outcome.err
     assert outcome.out == outcome.plain.out
-    last = outcome.steps[-1]
-    assert last["replays"] > 0 and last["discarded_bytes"] > 0 and last["replayed_bytes"] > 0
+    for figure in ("replays", "discarded_bytes", "replayed_bytes"):
+        assert sum(step.get(figure, 0) for step in outcome.summary["steps"]) > 0, figure
+    assert "no_replays" not in outcome.summary and "a step makes" in outcome.err and "again, by" in outcome.err
+    rows = outcome.summary["made_again"]
+    assert rows and all(row["replay_ms"] > 0 and row["move_ms"] > 0 for row in rows)
+    assert all(tensor["maker"]["name"].startswith("aten::") for row in rows for tensor in row["tensors"])
+    assert any(row.get("measured_ms", 0) > 0 for row in rows)
 
 
 @pytest.mark.parametrize("policy", ["home", "auto"])
@@ -85,6 +90,36 @@ def test_what_is_made_again_has_the_same_bits(policy, replayed, python):
 
 def test_pytorch_1(replayed, torch1):
     expect_replays(replayed(torch1))
+
+
+def test_they_can_be_switched_off(replayed, python):
+    outcome = replayed(python, SENTINEL_RECOMPUTE="0")
+    assert outcome.status == outcome.plain.status == 0 and outcome.out == outcome.plain.out
+    assert outcome.summary["no_replays"] == "recomputation is off" and "made_again" not in outcome.summary
+    assert all("replays" not in step for step in outcome.summary["steps"])
+
+
+def test_the_default_policy_plans_none_and_says_so(replayed, python):
+    outcome = replayed(python, policy="sentinel")
+    assert outcome.status == 0 and outcome.summary["no_replays"] == "policy sentinel has planned none"
+    assert outcome.err.count("nothing was made again: policy sentinel has planned none") == 1
+
+
+def test_a_plan_made_beforehand_replays_as_explained(sentinel, tmp_path, python):
+    machine, script = tmp_path / "slow.toml", tmp_path / "model.py"
+    machine.write_text(SLOW)
+    script.write_text(MODEL)
+    profile, plan, summary = (tmp_path / name for name in ("p.sentinel", "plan.json", "s.json"))
+    assert sentinel("record", "-o", profile, "--", python, script).status == 0
+    made = sentinel("plan", profile, "-o", plan, "--machine", machine, "--policy", "home", "--fast", "40%", "--recompute")
+    assert made.status == 0 and "run --recompute --plan" in made.out, made.err
+    explained = sentinel("explain", plan).out
+    assert "what is made again, by" in explained and "a move would take" in explained
+    refused = sentinel("run", "--plan", plan, "--", python, script, env={"SENTINEL_RECOMPUTE": "0"})
+    assert refused.status == 125 and "recomputation is off" in refused.err and not refused.out
+    ran = sentinel("run", "--recompute", "--machine", machine, "--plan", plan, "--summary", summary, "--", python, script)
+    assert ran.status == 0 and ran.out == training.finish([python, script]).out, ran.err
+    assert training.read_json(summary)["made_again"]
 
 
 WAYS = ["in-place+dropout+batch-norm+tied+views+adam+rrelu", "autocast+random-like+dropout",

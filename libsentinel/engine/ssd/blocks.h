@@ -36,6 +36,7 @@ struct FrameBlock {
   BlockState state = BlockState::empty;
   QueueId queue = QueueId::none;
   bool recalled = false;     // leaving: somebody waits for it, bring it back
+  bool later = false;        // demanded: nobody who waits for it is in turn
   bool discard = false;      // leaving: all that lived in it has died, and nothing new begun
   bool faulted = false;      // not resident: a thread waits in a fault
   bool made = false;         // what lives in it began in the op that used it last
@@ -51,7 +52,8 @@ struct FrameBlock {
   std::uint32_t place = 0;                          // in the list of resident blocks
 };
 
-// A first-in-first-out list through the blocks themselves; a block is in one queue at most.
+// A first-in-first-out list through the blocks themselves; a block is in one queue at most. Of
+// demanded ones, those for later come behind all others.
 class BlockQueue {
  public:
   BlockQueue(std::vector<FrameBlock>& blocks, QueueId id) : blocks_(blocks), id_(id) {}
@@ -61,13 +63,10 @@ class BlockQueue {
   BlockIndex front() const { return head_; }
 
   void push(BlockIndex index) {
-    auto& block = blocks_[index];
-    block.queue = id_;
-    block.next = kNoBlock;
-    block.previous = tail_;
-    (tail_ == kNoBlock ? head_ : blocks_[tail_].next) = index;
-    tail_ = index;
-    ++size_;
+    auto behind = tail_;
+    if (id_ == QueueId::demand && !blocks_[index].later)
+      while (behind != kNoBlock && blocks_[behind].later) behind = blocks_[behind].previous;
+    insert(index, behind);
   }
 
   void remove(BlockIndex index) {
@@ -85,6 +84,16 @@ class BlockQueue {
   }
 
  private:
+  void insert(BlockIndex index, BlockIndex behind) {
+    auto& block = blocks_[index];
+    block.queue = id_;
+    block.previous = behind;
+    block.next = behind == kNoBlock ? head_ : blocks_[behind].next;
+    (block.previous == kNoBlock ? head_ : blocks_[block.previous].next) = index;
+    (block.next == kNoBlock ? tail_ : blocks_[block.next].previous) = index;
+    ++size_;
+  }
+
   std::vector<FrameBlock>& blocks_;
   QueueId id_;
   BlockIndex head_ = kNoBlock, tail_ = kNoBlock;

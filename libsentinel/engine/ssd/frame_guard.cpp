@@ -43,14 +43,15 @@ void FrameGuard::on_missing(void* self, const Fault& fault) noexcept {
   if (!guard.arena_.contains(fault.address))  // a frame on its way through the pool
     return guard.look_again(fault);
   if (guard.blocks_[index].state == BlockState::resident) return guard.look_again(fault);
-  if (!guard.serve_piece(fault, index, held)) guard.on_fault(index, held);
+  if (!guard.serve_piece(fault, index, held)) guard.on_fault(index, fault.tid, held);
 }
 
 void FrameGuard::on_minor(void* self, const Fault& fault) noexcept {
   auto& guard = *static_cast<FrameGuard*>(self);
   const auto index = guard.arena_.index_of(fault.address);
   EngineLock held(guard.lock_);
-  if (guard.blocks_[index].state != BlockState::resident) return guard.on_fault(index, held);
+  if (guard.blocks_[index].state != BlockState::resident)
+    return guard.on_fault(index, fault.tid, held);
   // With the lock: a block that began to leave meanwhile must not be mapped again.
   if (!guard.count_fault(fault)) {
     const auto begin = fault.address & ~(kGranule - 1);
@@ -76,7 +77,7 @@ void FrameGuard::look_again(const Fault& fault) noexcept {
   arena_.loop()->wake(fault.address & ~(kGranule - 1), kGranule);
 }
 
-void FrameGuard::on_fault(BlockIndex index, EngineLock& guard) noexcept {
+void FrameGuard::on_fault(BlockIndex index, pid_t thread, EngineLock& guard) noexcept {
   auto& block = blocks_[index];
   const auto wait_for_bytes = [&] {
     if (!std::exchange(block.faulted, true)) stalls_.begin_for_bytes();
@@ -94,7 +95,7 @@ void FrameGuard::on_fault(BlockIndex index, EngineLock& guard) noexcept {
       return;
     case BlockState::absent:
       wait_for_bytes();
-      transitions_.demand(index);
+      transitions_.demand(index, !use_.in_turn(thread));
       read_ahead(index);
       return;
     case BlockState::lost:
@@ -105,24 +106,25 @@ void FrameGuard::on_fault(BlockIndex index, EngineLock& guard) noexcept {
       remaker_->touched(arena_.begin() + std::uint64_t{index} * kGranule);
       return;
     case BlockState::empty:
-      on_empty(index, guard);
+      on_empty(index, thread, guard);
   }
 }
 
-void FrameGuard::on_empty(BlockIndex index, EngineLock& guard) noexcept {
+void FrameGuard::on_empty(BlockIndex index, pid_t thread, EngineLock& guard) noexcept {
   auto& block = blocks_[index];
   // The kernel goes through the whole arena then, and would be served for ever.
   if (block.live == 0 && locked_bytes() >= arena_.bytes()) stop_training(kLocked);
-  if (block.queue == QueueId::demand) return;
+  const bool later = !use_.in_turn(thread);
+  if (block.queue == QueueId::demand && (later || !block.later)) return;
   if (!blocks_.frozen() && blocks_.demanded().empty()) {
     if (budget_.lacks_frame() && backings_->guard_may_take()) transitions_.reuse_dead(guard);
-    if (block.state != BlockState::empty) return on_fault(index, guard);
+    if (block.state != BlockState::empty) return on_fault(index, thread, guard);
     blocks_.read_no_more(index);
     if (transitions_.give(index, guard)) return give_ahead(index, guard);
   }
   if (!std::exchange(block.faulted, true)) stalls_.begin();
-  transitions_.demand(index);
-  victims_.want_frames(blocks_.demanded().size());
+  transitions_.demand(index, later);
+  victims_.want_frames(victims_.demanded());
 }
 
 // What had to leave during the op that asks for it again will have to leave again: it gets the
@@ -145,8 +147,7 @@ bool FrameGuard::serve_piece(const Fault& fault, BlockIndex index, EngineLock& g
   if (pieces->mapped(index, piece)) return again();
   const bool worth = pieces->worth(index, piece, now);
   const auto lacking = pieces->frames_wanted() - pieces->frames();
-  if (lacking != 0)
-    victims_.want_frames(blocks_.demanded().size() + lacking, FrameVictims::Rank::used);
+  if (lacking != 0) victims_.want_frames(victims_.demanded() + lacking, FrameVictims::Rank::used);
   if (!worth) return false;
   bring_piece(*pieces, index, piece, now, guard);
   return pieces->mapped(index, piece) || again();

@@ -55,8 +55,8 @@ class FrameGuard {
   static void on_minor(void* self, const Fault&) noexcept;
   static void on_lost(void* self) noexcept;
   bool count_fault(const Fault&) noexcept;
-  void on_fault(BlockIndex, EngineLock&) noexcept;
-  void on_empty(BlockIndex, EngineLock&) noexcept;
+  void on_fault(BlockIndex, pid_t thread, EngineLock&) noexcept;
+  void on_empty(BlockIndex, pid_t thread, EngineLock&) noexcept;
   bool serve_piece(const Fault&, BlockIndex, EngineLock&) noexcept;
   void bring_piece(Pieces&, BlockIndex, std::uint32_t piece, std::uint64_t now,
                    EngineLock&) noexcept;

@@ -74,7 +74,7 @@ void FrameMovers::start_demanded(EngineLock& guard) noexcept {
     if (state != BlockState::absent && state != BlockState::empty) {
       demanded.remove(index);
     } else if (!transitions_.start_promotion(index, guard)) {
-      victims_.want_frames(demanded.size());
+      victims_.want_frames(victims_.demanded());
       transfers_.starve();
       break;
     }

@@ -17,10 +17,14 @@ bool is_zero(const void* frame) noexcept {
 
 }  // namespace
 
-void FrameTransitions::demand(BlockIndex index) noexcept {
+void FrameTransitions::demand(BlockIndex index, bool later) noexcept {
   auto& block = blocks_[index];
-  if (block.queue == QueueId::demand) return;
+  if (block.queue == QueueId::demand) {
+    if (later || !block.later) return;
+    blocks_.demanded().remove(index);
+  }
   blocks_.read_no_more(index);
+  block.later = later;
   blocks_.demanded().push(index);
   transfers_.wake_reader();
 }
@@ -262,7 +266,7 @@ void FrameTransitions::refill(BlockIndex index, const void* source, EngineLock& 
       reuse_dead(guard);
       continue;
     }
-    victims_.want_frames(blocks_.demanded().size() + 1);
+    victims_.want_frames(victims_.demanded() + 1);
     blocks_.await_change(guard);
   }
   if (token == kNoToken) return;

@@ -34,8 +34,8 @@ class FrameTransitions {
         victims_(victims),
         counting_(counting) {}
 
-  // In: towards resident.
-  void demand(BlockIndex) noexcept;
+  // In: towards resident. `later`: who waits for it is not in turn.
+  void demand(BlockIndex, bool later = false) noexcept;
   // False: no frame. The block is marked before the lock is dropped, so no one else handles it.
   bool start_promotion(BlockIndex, EngineLock&) noexcept;
   // An empty block's first touch, or before it unless `asked`: a frame with unspecified contents.

@@ -5,7 +5,10 @@
 // op came. The engine's lock guards all but the clock, which is atomic.
 #pragma once
 
+#include <sys/types.h>
+
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 
@@ -18,6 +21,12 @@ class FrameUse {
  public:
   // What one instruction can touch: two operands, each across a boundary.
   static constexpr std::uint64_t kFramesPerThread = 4;
+  // Threads whose instructions have their frames at the same time; of more, others wait for a turn.
+  static constexpr unsigned kThreadsAtOnce = 6;
+
+  static constexpr std::uint64_t frames_at_once(unsigned threads) {
+    return kFramesPerThread * std::min(threads, kThreadsAtOnce);
+  }
 
   explicit FrameUse(const std::atomic<std::uint64_t>& clock) : clock_(clock) {}
 
@@ -42,11 +51,26 @@ class FrameUse {
   }
 
   // Whether it has just come for the op that runs, so that the instruction that asked for it may
-  // not have been done yet: as many as all threads' instructions take. What was read ahead with
-  // them is as fresh as they are.
+  // not have been done yet: as many as the instructions of all threads in turn take. What was read
+  // ahead with them is as fresh as they are.
   bool fresh(const FrameBlock& block) const noexcept {
-    static const std::uint64_t kept = kFramesPerThread * thread_count();
+    static const std::uint64_t kept = frames_at_once(thread_count());
     return op_of(block) == op() && ((arrivals_ - block.used) & kOrder) < 2 * kept;
+  }
+
+  // Whether the thread, which waits for a block, comes before those that are not in turn. It stays
+  // so until it has not waited for as many arrivals as threads in turn have frames: then the
+  // instruction that waited last is done.
+  bool in_turn(pid_t thread) noexcept {
+    constexpr auto kFrames = frames_at_once(kThreadsAtOnce);
+    const auto is = [&](const Turn& turn) { return turn.thread == thread; };
+    const auto over = [&](const Turn& turn) { return arrivals_ - turn.waited > 2 * kFrames; };
+    auto found = std::ranges::find_if(turns_, is);
+    if (found == turns_.end()) found = std::ranges::find(turns_, 0, &Turn::thread);
+    if (found == turns_.end()) found = std::ranges::find_if(turns_, over);
+    if (found == turns_.end()) return false;
+    *found = {thread, arrivals_};
+    return true;
   }
 
   // The op goes through more than fits: it has to give up blocks of its own.
@@ -57,6 +81,11 @@ class FrameUse {
   bool side_by_side() const noexcept { return side_by_side_ == op(); }
 
  private:
+  struct Turn {
+    pid_t thread = 0;          // 0: nobody's
+    std::uint64_t waited = 0;  // arrivals_ when it last began to wait
+  };
+
   static constexpr unsigned kOrderBits = 24;
   static constexpr std::uint64_t kOrder = (std::uint64_t{1} << kOrderBits) - 1;
 
@@ -64,6 +93,7 @@ class FrameUse {
   std::uint64_t streamed_ = 0;      // the last op that had to give up blocks of its own
   std::uint64_t side_by_side_ = 0;  // the last one of which begin_oversized_op() said so
   std::uint64_t arrivals_ = 2;      // twice those demanded or born: orders blocks used in one tick
+  std::array<Turn, kThreadsAtOnce> turns_;
 };
 
 }  // namespace sentinel

@@ -58,6 +58,10 @@ void FrameVictims::want_frames(std::size_t count, Rank last) noexcept {
   }
 }
 
+std::size_t FrameVictims::demanded() const noexcept {
+  return std::min(blocks_.demanded().size(), transfers_.depth());
+}
+
 std::size_t FrameVictims::room_ahead() const noexcept {
   return use_.streams() ? std::min<std::size_t>(transfers_.depth(), budget_.limit() / kAheadShare)
                         : 0;
@@ -67,7 +71,7 @@ void FrameVictims::make_room_ahead() noexcept {
   const auto ahead = room_ahead();
   const auto not_made = budget_.limit() - std::min(budget_.limit(), budget_.frames());
   const auto room = budget_.free() + std::min<std::uint64_t>(not_made, ahead);
-  if (room < ahead) want_frames(blocks_.demanded().size() + ahead - room, Rank::looped);
+  if (room < ahead) want_frames(demanded() + ahead - room, Rank::looped);
 }
 
 void FrameVictims::reclaim() noexcept {

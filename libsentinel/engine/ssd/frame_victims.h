@@ -27,6 +27,9 @@ class FrameVictims {
   // Sees to it that `count` frames become free: what is being written counts; then dead blocks,
   // then released ones, then by rank() up to `last`.
   void want_frames(std::size_t count, Rank last = Rank::stuck) noexcept;
+  // Frames for what is demanded, as many as can be read at once: more would take the blocks away
+  // that have just come for threads in turn.
+  std::size_t demanded() const noexcept;
   // For prefetches, which evict nothing that is wanted or in use: first the dead, then what was
   // released, then what a later op had touched since.
   void reclaim() noexcept;

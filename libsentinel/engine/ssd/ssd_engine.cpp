@@ -35,7 +35,7 @@ SsdEngine::~SsdEngine() {
 }
 
 std::uint64_t SsdEngine::minimum_bytes(unsigned threads, std::size_t depth) {
-  return (depth + FrameUse::kFramesPerThread * threads) * kGranule;
+  return (depth + FrameUse::frames_at_once(threads)) * kGranule;
 }
 
 void SsdEngine::open_slow_tier() {

@@ -66,7 +66,7 @@ class SsdEngine final : public Engine {
   SsdEngine(const SsdEngine&) = delete;
   SsdEngine& operator=(const SsdEngine&) = delete;
 
-  // The smallest budget that keeps `threads` threads going.
+  // The smallest budget that keeps `threads` threads going. More than a few take turns.
   static std::uint64_t minimum_bytes(unsigned threads, std::size_t depth);
 
   // What is over goes to the slow tier, which is opened when first needed.

@@ -78,7 +78,7 @@ std::vector<std::string> in_words(const std::vector<ReplayRow>& rows) {
   std::uint64_t bytes = 0, tensors = 0, replays = 0;
   double measured_us = 0;
   for (const auto& row : rows) {
-    if (row.plan != 0 || row.tensors.empty()) continue;
+    if (row.plan != rows.front().plan || row.tensors.empty()) continue;
     dearest.push_back(&row);
     bytes += bytes_of(row), tensors += row.tensors.size(), replays += row.replays.size();
     all.us += row.us, all.move_us += row.move_us;

@@ -20,7 +20,7 @@ std::string no_replays(const SessionOptions&, bool can);
 // The rows of one kind of step, whose plan has this number.
 std::vector<ReplayRow> replay_rows(const Bucket&, std::size_t plan, const Machine&);
 
-// Of a step: the sum of all rows, then the dearest ones. Empty where there are no rows.
+// Of a step of the first plan that has rows: the sum, then the dearest ones. Empty: no rows.
 std::vector<std::string> in_words(const std::vector<ReplayRow>&);
 
 }  // namespace sentinel

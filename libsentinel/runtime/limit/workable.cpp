@@ -3,9 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/units.h"
 #include "capture/kernel_source.h"
 #include "engine/host/limits.h"
+#include "engine/ssd/frame_use.h"
 #include "engine/ssd/ssd_engine.h"
 #include "runtime/limit/gpu_counting.h"
 #include "sentinel/error.h"
@@ -26,10 +29,11 @@ namespace {
     throw Error(fmt::format("a budget of {} is less than what moves at once, {}{}",
                             print_bytes(fast_bytes), print_bytes(least),
                             least == kGranule ? "; with --granule 4K less works" : ""));
-  throw Error(fmt::format(
-      "a budget of {} ({} bytes) cannot work: the smallest that does is {} ({} bytes), "
-      "frames in flight and what one instruction of each of {} threads can touch; {}",
-      print_bytes(fast_bytes), fast_bytes, print_bytes(least), least, thread_count(), bounds));
+  throw Error(
+      fmt::format("a budget of {} ({} bytes) cannot work: the smallest that does is {} ({} bytes), "
+                  "frames in flight and what one instruction of each of {} threads can touch; {}",
+                  print_bytes(fast_bytes), fast_bytes, print_bytes(least), least,
+                  std::min(thread_count(), FrameUse::kThreadsAtOnce), bounds));
 }
 
 }  // namespace

@@ -132,7 +132,7 @@ class Remaking final : public Remaker {
   Spoiling spoiling_;
   std::atomic<const sentinel_replayer*> replayer_ = nullptr;
   std::atomic<bool> follows_ = false, settles_ = false;
-  Touches touches_;
+  Touches& touches_ = *new Touches;  // never destroyed: a thread waits there, begun or refused
 
   // Guarded by the session's lock.
   Replays replays_;

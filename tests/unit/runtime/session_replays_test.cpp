@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -204,6 +205,7 @@ class SessionReplays : public testing::Test {
       options.fast.bytes = kBudget;
       options.summary = summary_;
       options.moves.inject = inject;
+      options.moves.recompute = true;
       session = new Session(std::move(options), "test", OpOrder::sequence, &kReplayer);
       const auto result = train(touches);
       Word expected = 0;
@@ -266,6 +268,36 @@ class SessionReplays : public testing::Test {
     return plan;
   }
 
+  // Each is named, was run, and costs what its ops do.
+  void expect_rows(const nlohmann::json& rows) {
+    const auto plan = plan::read_plan(plan_);
+    const auto profile = read_any(profile_);
+    std::size_t replays = 0;
+    ASSERT_GT(rows.size(), 3u);
+    for (const auto& row : rows) {
+      ASSERT_EQ(row["tensors"].size(), 1u) << "make_plan() has one before an op";
+      const auto& tensor = row["tensors"][0];
+      const auto id = tensor["tensor"].get<std::size_t>();
+      EXPECT_EQ(tensor["name"], profile.tensors[id].name);
+      EXPECT_EQ(tensor["bytes"], profile.tensors[id].bytes);
+      EXPECT_EQ(tensor["maker"], row["replays"].back());
+      double ms = 0;
+      for (const auto& replay : row["replays"]) {
+        const auto& op = profile.ops[replay["op"].get<std::size_t>()];
+        EXPECT_EQ(replay["name"], op.name);
+        ms += op.us / 1e3;
+        ++replays;
+      }
+      EXPECT_GE(row["replay_ms"].get<double>(), ms * (1 - 1e-9));
+      EXPECT_GT(row["move_ms"].get<double>(), 0);
+      if (row["steps"] != 0) {
+        EXPECT_GT(row["measured_ms"].get<double>(), 0);
+      }
+    }
+    EXPECT_EQ(replays, plan.recomputations.size());
+    EXPECT_TRUE(std::ranges::any_of(rows, [](const auto& row) { return row["steps"] != 0; }));
+  }
+
   std::filesystem::path profile_ = file("profile.sentinel"), plan_ = file("plan.json"),
                         summary_ = file("summary.json"), result_ = file("result");
 };
@@ -282,6 +314,8 @@ TEST_F(SessionReplays, APlansReplaysGiveTheSameBytes) {
     EXPECT_GT(last.value("discarded_bytes", 0), 0);
     EXPECT_GT(last.value("replayed_bytes", 0), 0);
     EXPECT_LE(written["peak_fast_bytes"], written["fast_limit_bytes"]);
+    EXPECT_FALSE(written.contains("no_replays"));
+    expect_rows(written["made_again"]);
   }
 }
 
@@ -293,16 +327,42 @@ TEST_F(SessionReplays, AFaultStopsTheTrainingOrChangesNothing) {
   EXPECT_EQ(run_plan(true, "note:2:DROP"), 0);
 }
 
-TEST_F(SessionReplays, APlanThatReplaysIsRefusedWhereNobodyCan) {
+TEST_F(SessionReplays, APlanThatReplaysIsRefusedWhereNobodyCanOrMay) {
   if (!record(false)) GTEST_SKIP() << "no session can be had here";
   ASSERT_NO_FATAL_FAILURE(make_plan());
-  auto options = quiet(Mode::run);
-  options.plan = plan_;
-  EXPECT_EQ(apart([&] {
-              session = new Session(std::move(options), "test", OpOrder::sequence);
-              return 0;
-            }),
-            77);
+  for (const bool can : {false, true}) {
+    auto options = quiet(Mode::run);
+    options.plan = plan_;
+    options.moves.recompute = !can;
+    EXPECT_EQ(apart([&] {
+                session = new Session(std::move(options), "test", OpOrder::sequence,
+                                      can ? &kReplayer : nullptr);
+                return 0;
+              }),
+              77);
+  }
+}
+
+TEST_F(SessionReplays, ASummaryWithoutReplaysSaysWhy) {
+  const auto reason = [&](bool recompute, const sentinel_replayer* replayer) {
+    EXPECT_EQ(apart([&] {
+                auto options = quiet(Mode::run);
+                options.fast.bytes = kBudget;
+                options.summary = summary_;
+                options.moves.recompute = recompute;
+                session = new Session(std::move(options), "test", OpOrder::sequence, replayer);
+                train(false);
+                return 0;
+              }),
+              0);
+    const auto written = nlohmann::json::parse(std::ifstream(summary_));
+    EXPECT_FALSE(written.contains("made_again"));
+    return written.value("no_replays", "");
+  };
+  if (!record(false)) GTEST_SKIP() << "no session can be had here";
+  EXPECT_EQ(reason(false, &kReplayer), "recomputation is off");
+  EXPECT_EQ(reason(true, nullptr), "this framework's adaptor cannot run an op again");
+  EXPECT_EQ(reason(true, &kReplayer), "policy sentinel has planned none");
 }
 
 }  // namespace

@@ -7,12 +7,13 @@ import sys
 import weakref
 
 try:
-    from . import _attach, _torch_compile, _torch_gpu, _torch_replays, _torch_weights
+    from . import _attach, _torch_compile, _torch_gpu, _torch_replays, _torch_verify, _torch_weights
 except ImportError:
     import _attach
     import _torch_compile
     import _torch_gpu
     import _torch_replays
+    import _torch_verify
     import _torch_weights
 
 
@@ -41,6 +42,9 @@ def _build_for(torch):
 
 def attach(torch):
     """Called once, when torch has been imported. Ends the process where the session cannot start."""
+    witness = _witness_of(torch)
+    if "SENTINEL_PLAIN" in os.environ:  # trains without Sentinel
+        return None if witness is None else _after_optimizers(torch, witness.stepped)
     if not _attach.claim("torch"):
         return
     # What the program's children load is their own decision: only this process is attached here.
@@ -62,7 +66,7 @@ def attach(torch):
     if not on_gpu and adaptor.sentinel_torch_may_replay():
         _torch_replays.tell(torch, adaptor)
     layers = _Layers(torch, adaptor, weights)
-    steps = _find_steps(adaptor, layers, weights)
+    steps = _find_steps(torch, adaptor, layers, weights, witness)
     _attach.profile_begins.append(lambda: layers.listen(adaptor.sentinel_torch_tells()))
     if on_gpu or not _torch_compile.can_manage(torch):
         _torch_compile.refuse(torch, core, [layers, steps])
@@ -117,44 +121,20 @@ class _Layers:
             self._adaptor.sentinel_torch_layer(self._names[module].encode())
 
 
-def _ended_by(steps, adaptor):
-    """The hook after an optimizer's step. Dynamo traces it with a step that is compiled: it must put nothing there."""
-    is_compiling = _torch_compile.is_compiling_of(sys.modules["torch"])
-
-    @_torch_compile.constant
-    def compiled():
-        adaptor.sentinel_torch_optimizer_compiled()
-        return True
-
-    def ended(optimizer, args, kwargs):
-        if is_compiling():
-            compiled()
-            return
-        steps.updated(optimizer)
-
-    return ended
-
-
-def _find_steps(adaptor, layers, weights):
-    def ended():
-        layers.listen(adaptor.sentinel_torch_step())
-        if weights is not None:
-            weights.tell()
-
-    steps = _attach.Steps(ended)
+def _after_optimizers(torch, told, compiled=lambda: None):
+    """told(optimizer) is called after each of its steps. Dynamo traces the hook with a step that is compiled: it must
+    put nothing there, and calls compiled() once."""
     optim = sys.modules["torch.optim.optimizer"]  # the package hides the module behind its class
-    make = optim.Optimizer.__init__
-
-    @functools.wraps(make)
-    def made(self, *args, **kwargs):
-        adaptor.sentinel_torch_optimizer()
-        make(self, *args, **kwargs)
-        if weights is not None:
-            weights.of_optimizer(self)
-
-    optim.Optimizer.__init__ = made
     if hasattr(optim, "register_optimizer_step_post_hook"):
-        return optim.register_optimizer_step_post_hook(_ended_by(steps, adaptor))
+        is_compiling, compiled = _torch_compile.is_compiling_of(torch), _torch_compile.constant(compiled)
+
+        def ended(optimizer, args, kwargs):
+            if is_compiling():
+                compiled()
+                return
+            told(optimizer)
+
+        return optim.register_optimizer_step_post_hook(ended)
     construct = optim.Optimizer._hook_for_profile
 
     def hooked(self):
@@ -165,7 +145,7 @@ def _find_steps(adaptor, layers, weights):
 
         def stepped(self, *args, **kwargs):
             result = step(self, *args, **kwargs)
-            steps.updated(self)
+            told(self)
             return result
 
         stepped._sentinel = True
@@ -174,6 +154,44 @@ def _find_steps(adaptor, layers, weights):
         type(self).step = stepped
 
     optim.Optimizer._hook_for_profile = hooked
+
+
+def _find_steps(torch, adaptor, layers, weights, witness):
+    def ended():
+        layers.listen(adaptor.sentinel_torch_step())
+        if weights is not None:
+            weights.tell()
+
+    steps = _attach.Steps(ended)
+    optim = sys.modules["torch.optim.optimizer"]
+    make = optim.Optimizer.__init__
+
+    @functools.wraps(make)
+    def made(self, *args, **kwargs):
+        adaptor.sentinel_torch_optimizer()
+        make(self, *args, **kwargs)
+        if weights is not None:
+            weights.of_optimizer(self)
+
+    optim.Optimizer.__init__ = made
+
+    def told(optimizer):
+        if witness is not None:
+            witness.stepped(optimizer)
+        steps.updated(optimizer)
+
+    def compiled():
+        adaptor.sentinel_torch_optimizer_compiled()
+        return True
+
+    return _after_optimizers(torch, told, compiled)
+
+
+def _witness_of(torch):
+    """Of `sentinel verify`. Else none."""
+    if "SENTINEL_WITNESS" not in os.environ:
+        return None
+    return _torch_verify.Witness(torch, _attach.program_ended)
 
 
 if __name__ == "__main__":

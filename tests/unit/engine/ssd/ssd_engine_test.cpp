@@ -303,6 +303,44 @@ TEST_P(EngineTest, SeveralThreadsShareASmallBudget) {
   EXPECT_EQ(bad, 0);
 }
 
+TEST_P(EngineTest, TheSmallestBudgetStopsGrowingWithTheThreads) {
+  EXPECT_EQ(SsdEngine::minimum_bytes(1, 8), 24_MiB);
+  EXPECT_EQ(SsdEngine::minimum_bytes(2, 8), 32_MiB);
+  EXPECT_EQ(SsdEngine::minimum_bytes(6, 8), 64_MiB);
+  EXPECT_EQ(SsdEngine::minimum_bytes(64, 8), 64_MiB);
+}
+
+// Each instruction copies from one boundary of blocks to another, so it needs four blocks at once:
+// together the threads need three times the budget.
+TEST_P(EngineTest, ManyThreadsTakeTurns) {
+  constexpr std::uint64_t kThreads = 24, kRounds = 4, kBytes = 8;
+  engine->set_budget(SsdEngine::minimum_bytes(64, 8));
+  for (std::uint64_t b = 0; b < 4 * kThreads; ++b) on_allocate(b), words(b)[0] = b, engine->tick();
+  const auto boundary = [&](std::uint64_t block) {
+    return reinterpret_cast<char*>(words(block)) + kGranule - kBytes / 2;
+  };
+  std::vector<std::thread> threads;
+  std::atomic<std::uint64_t> waiting = kThreads * kRounds;
+  std::atomic<int> bad = 0;
+  for (std::uint64_t t = 0; t < kThreads; ++t)
+    threads.emplace_back([&, t] {
+      for (std::uint64_t round = 1; round <= kRounds; ++round) {
+        const auto expected = round * kThreads + t;
+        std::memcpy(boundary(4 * t), &expected, kBytes);
+        --waiting;
+        while (waiting > kThreads * (kRounds - round)) std::this_thread::yield();
+        const void* from = boundary(4 * t);
+        void* to = boundary(4 * t + 2);
+        asm volatile("movsq" : "+S"(from), "+D"(to) : : "memory");
+        std::uint64_t found = 0;
+        std::memcpy(&found, boundary(4 * t + 2), kBytes);
+        bad += found != expected;
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(bad, 0);
+}
+
 TEST_P(EngineTest, CountingAndBackKeepsContentsAndAddresses) {
   engine->set_budget(20 * kGranule);
   for (std::uint64_t b = 0; b < 40; ++b) on_allocate(b), fill(b);

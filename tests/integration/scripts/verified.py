@@ -1,0 +1,33 @@
+#!/usr/bin/env python3
+"""Trains a small model, and flips one bit of what is named when it trains under Sentinel: `sentinel verify` has to find
+it. `verified.py random` draws what nobody can repeat.
+
+    verified.py [none|parameter|gradient|moment|random]
+"""
+import os
+import sys
+
+import torch
+
+PLANTED, STEP = sys.argv[1] if len(sys.argv) > 1 else "none", 8
+
+
+def flip(tensor):
+    tensor.detach().view(-1)[5:6].view(torch.int32).bitwise_xor_(1)
+
+
+torch.manual_seed(os.getpid() if PLANTED == "random" else 1)
+net = torch.nn.Sequential(torch.nn.Linear(512, 2048), torch.nn.GELU(), torch.nn.Linear(2048, 512))
+optimizer = torch.optim.Adam(net.parameters(), 1e-3)
+rows = torch.randn(2048, 512)
+under = "SENTINEL_PLAIN" not in os.environ
+for step in range(1, 40):
+    optimizer.zero_grad()
+    loss = net(rows).square().mean()
+    loss.backward()
+    if under and step == STEP and PLANTED != "none":
+        weight = net[2].weight
+        where = {"parameter": weight, "gradient": net[0].bias.grad, "moment": optimizer.state[weight]["exp_avg_sq"]}
+        flip(where[PLANTED]) if PLANTED in where else None
+    optimizer.step()
+print("39 steps were made")
