@@ -188,10 +188,10 @@ class TwoSteps {
   }
 
   void step(std::uint32_t k, bool check) {
-    for (std::uint32_t i : at_.begin[k])
-      if (!at_.born_away[i]) states_.arrive(i);
     for (const Move* m : at_.promote[k]) promote(*m, check);
     run_replays(k, check);
+    for (std::uint32_t i : at_.begin[k])
+      if (!at_.born_away[i]) states_.arrive(i);
     for (std::uint32_t i : at_.use[k]) remake(i, k);
     if (check) check_op(k);
     states_.release_at(k);
@@ -225,6 +225,20 @@ class TwoSteps {
         if (at_.storage_of(t) != kNone) states_.arrive(at_.storage_of(t));
     }
     replayed_bytes_ = replay_bytes(profile_, at_.replays[k], plan_.granule_bytes);
+    if (replayed_bytes_ == 0 || !shares_granules(plan_.granule_bytes)) return;
+    // On frames they are over when the op begins, which has yet to make its own tensors.
+    if (check && !at_.streamed[k]) require_room(k, states_.held_bytes() + replayed_bytes_);
+    replayed_bytes_ = 0;
+  }
+
+  std::uint64_t limit() const {
+    return plan_.fast_bytes - std::min(plan_.fast_bytes, plan_.frame_pool_bytes);
+  }
+
+  void require_room(std::uint32_t k, std::uint64_t held) {
+    peak_ = std::max(peak_, held);
+    if (held > limit())
+      bad_.add("op {} holds {} bytes of fast memory, {} are allowed", k, held, limit());
   }
 
   // What is overwritten whole is there again without being fetched.
@@ -241,21 +255,16 @@ class TwoSteps {
   }
 
   void check_op(std::uint32_t k) {
-    const std::uint64_t limit =
-        plan_.fast_bytes - std::min(plan_.fast_bytes, plan_.frame_pool_bytes);
     if (at_.streamed[k]) {
-      if (least_[k] + replayed_bytes_ <= limit)
+      if (least_[k] + replayed_bytes_ <= limit())
         bad_.add(
             "op {} is streamed, though {} bytes of fast memory are enough for it and {} are "
             "allowed",
-            k, least_[k] + replayed_bytes_, limit);
-      peak_ = std::max(peak_, limit);
+            k, least_[k] + replayed_bytes_, limit());
+      peak_ = std::max(peak_, limit());
       return;
     }
-    const std::uint64_t held = states_.held_bytes() + replayed_bytes_;
-    peak_ = std::max(peak_, held);
-    if (held > limit)
-      bad_.add("op {} holds {} bytes of fast memory, {} are allowed", k, held, limit);
+    require_room(k, states_.held_bytes() + replayed_bytes_);
     for (std::uint32_t i : at_.use[k]) {
       if (states_.resident(i)) continue;
       const std::string tensor = named(profile_, storages_[i].tensor);

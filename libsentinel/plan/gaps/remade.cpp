@@ -191,9 +191,40 @@ class Remaking {
     for (const auto* list : {&op.in, &op.out})
       for (TensorId t : *list)
         for (UnitId u : basis_.footprint.units(t)) units.erase(u);
-    std::uint64_t bytes = replay_bytes(profile_, group.replays, basis_.footprint.granule_bytes());
+    std::uint64_t bytes = memory(group, before);
     for (UnitId u : units) bytes += basis_.footprint.bytes(u);
     return static_cast<std::int64_t>(bytes);
+  }
+
+  std::uint64_t memory(const Group& group, OpId before) const {
+    const std::uint64_t computes =
+        replay_bytes(profile_, group.replays, basis_.footprint.granule_bytes());
+    return computes - std::min(computes, unborn(before));
+  }
+
+  // What holds nothing until the op makes it.
+  std::uint64_t unborn(OpId op) const {
+    std::set<UnitId> units;
+    const auto begins = [&](TensorId t) {
+      const std::uint32_t i = basis_.storage_of[t.index()];
+      return i != UINT32_MAX && !basis_.storages[i].persistent && !basis_.storages[i].carried &&
+             basis_.storages[i].first == op.value;
+    };
+    const auto holds = [&](TensorId t) {
+      const std::uint32_t i = basis_.storage_of[t.index()];
+      if (i == UINT32_MAX) return false;
+      const Storage& s = basis_.storages[i];
+      return s.persistent || s.carried || (s.first <= op.value && op.value <= s.last);
+    };
+    for (TensorId t : profile_.ops[op.index()].out)
+      if (begins(t))
+        for (UnitId u : basis_.footprint.units(t))
+          if (std::ranges::all_of(basis_.footprint.members(u),
+                                  [&](TensorId m) { return begins(m) || !holds(m); }))
+            units.insert(u);
+    std::uint64_t bytes = 0;
+    for (UnitId u : units) bytes += basis_.footprint.bytes(u);
+    return bytes;
   }
 
   // The replays beside the op, and at each op of the gaps the granules that they go on to hold.
@@ -234,8 +265,7 @@ class Remaking {
     result_.memory.assign(ops_, 0);
     for (const auto& [before, group] : groups_) {
       result_.replays.insert(result_.replays.end(), group.replays.begin(), group.replays.end());
-      result_.memory[before.index()] =
-          replay_bytes(profile_, group.replays, basis_.footprint.granule_bytes());
+      result_.memory[before.index()] = memory(group, before);
       for_each_input(group,
                      [&](TensorId t, std::uint32_t storage) { read_at(storage, t, before.value); });
     }

@@ -2,9 +2,9 @@
 // legal and have room, the replays that they need, and what those ask of a schedule.
 //
 // A replay before op k reads its inputs there, so k is a use of theirs: the schedule brings them
-// back for it. It computes in memory of its own, which is held at k beside all else. What a step
-// made and reads again in the same step may be discarded; the replays before one op are
-// kMostRecipes at most.
+// back for it. It computes in memory of its own, which is held beside all that k finds there; what
+// k itself makes comes after it. What a step made and reads again in the same step may be
+// discarded; the replays before one op are kMostRecipes at most.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +23,14 @@ struct LostGap {
 };
 
 struct Remade {
-  std::vector<LostGap> gaps;          // that are made again, by storage and use
-  std::vector<double> cost;           // of each: microseconds of replays, hashes and copies
-  std::vector<LostGap> refused;       // illegal, or without room
-  std::vector<Recompute> replays;     // as Plan::recomputations
-  std::vector<Storage> storages;      // the basis', with the uses by replays
-  std::vector<ReplayRead> reads;      // sorted
-  std::vector<std::uint64_t> memory;  // per op: what its replays compute in
+  std::vector<LostGap> gaps;       // that are made again, by storage and use
+  std::vector<double> cost;        // of each: microseconds of replays, hashes and copies
+  std::vector<LostGap> refused;    // illegal, or without room
+  std::vector<Recompute> replays;  // as Plan::recomputations
+  std::vector<Storage> storages;   // the basis', with the uses by replays
+  std::vector<ReplayRead> reads;   // sorted
+  // Per op: what its replays compute in, beyond what the op makes, which is not there yet.
+  std::vector<std::uint64_t> memory;
 };
 
 // `keep`: what a replay makes on its way and a later op reads stays from then on, for the schedule

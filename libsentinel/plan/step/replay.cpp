@@ -148,22 +148,69 @@ std::vector<Recompute> replay_chain(const Profile& profile, const Replay& replay
 
 namespace {
 
-std::uint64_t all_outputs(const Profile& profile, std::span<const Recompute> replays,
-                          std::uint64_t granule) {
+// What a run's replays take: from the one that keeps something back to those that make, among
+// these, what it reads, unless that is kept.
+std::vector<std::size_t> needed(const Profile& profile, std::span<const Recompute> replays,
+                                std::size_t last) {
+  std::vector<std::size_t> found{last};
+  for (std::size_t next = 0; next < found.size(); ++next)
+    for (TensorId t : profile.ops[replays[found[next]].op.index()].in) {
+      if (!profile.tensors[t.index()].alloc_op) continue;  // a replay writes no such tensor
+      std::size_t maker = found[next];
+      while (maker > 0 &&
+             !std::ranges::binary_search(profile.ops[replays[maker - 1].op.index()].out, t))
+        --maker;
+      if (maker-- == 0 || std::ranges::find(found, maker) != found.end()) continue;
+      if (!std::ranges::binary_search(replays[maker].keep, t)) found.push_back(maker);
+    }
+  return found;
+}
+
+std::uint64_t most_outputs(const Profile& profile, std::span<const Recompute> replays,
+                           std::uint64_t granule) {
   constexpr std::uint64_t kPage = 4096;
-  std::uint64_t sum = 0;
-  for (const Recompute& r : replays)
-    for (TensorId t : profile.ops[r.op.index()].out)
-      if (const Tensor& tensor = profile.tensors[t.index()]; !tensor.foreign)
-        sum += round_up(tensor.bytes, kPage);
-  return round_up(sum, granule);
+  std::uint64_t most = 0;
+  for (const auto& run : replay_runs(profile, replays)) {
+    std::uint64_t sum = 0;
+    for (std::size_t i : run)
+      for (TensorId t : profile.ops[replays[i].op.index()].out)
+        if (const Tensor& tensor = profile.tensors[t.index()]; !tensor.foreign)
+          sum += round_up(tensor.bytes, kPage);
+    most = std::max(most, sum);
+  }
+  return round_up(most, granule);
 }
 
 }  // namespace
 
+std::vector<std::vector<std::size_t>> replay_runs(const Profile& profile,
+                                                  std::span<const Recompute> replays) {
+  constexpr auto kNone = SIZE_MAX;
+  std::vector<std::vector<std::size_t>> runs;
+  std::vector<std::size_t> run_of(replays.size(), kNone);
+  const auto close = [&](std::vector<std::size_t> run) {
+    std::size_t first = runs.size();
+    for (std::size_t i : run) first = std::min(first, run_of[i]);
+    for (std::size_t r = first; r < runs.size(); ++r)
+      run.insert(run.end(), runs[r].begin(), runs[r].end());
+    runs.resize(first);
+    std::ranges::sort(run);
+    run.erase(std::unique(run.begin(), run.end()), run.end());
+    for (std::size_t i : run) run_of[i] = first;
+    runs.push_back(std::move(run));
+  };
+  for (std::size_t i = 0; i < replays.size(); ++i)
+    if (!replays[i].keep.empty()) close(needed(profile, replays, i));
+  std::vector<std::size_t> rest = runs.empty() ? std::vector<std::size_t>{} : runs.back();
+  for (std::size_t i = 0; i < replays.size(); ++i)
+    if (run_of[i] == kNone) rest.push_back(i);
+  if (!rest.empty()) close(std::move(rest));
+  return runs;
+}
+
 std::uint64_t replay_bytes(const Profile& profile, std::span<const Recompute> replays,
                            std::uint64_t granule) {
-  if (shares_granules(granule)) return all_outputs(profile, replays, granule);
+  if (shares_granules(granule)) return most_outputs(profile, replays, granule);
   std::unordered_map<TensorId, std::size_t> last;  // made: the replay that reads it last
   for (std::size_t i = 0; i < replays.size(); ++i) {
     const Op& op = profile.ops[replays[i].op.index()];

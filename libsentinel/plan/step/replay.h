@@ -69,10 +69,15 @@ std::vector<Recompute> replay_chain(const Profile&, const Replay&, TensorId want
                                     const std::function<bool(TensorId)>& available,
                                     std::size_t most = 64);
 
-// What the replays before one op (those of one `before`) hold at most beyond what is alive at that
-// op, in bytes rounded to granules: outputs that are not kept until their last reader among them.
-// Where granules are frames, a training run replays into memory of its own and copies what is kept:
-// all outputs then, until the op starts.
+// The replays before one op, in the runs in which a training run makes them: each for what is kept
+// of one of them or of several, which finds what the runs before it have kept. No op is in two.
+// Their indices, ascending within a run. Replays for which nothing is kept are in the last run.
+std::vector<std::vector<std::size_t>> replay_runs(const Profile&, std::span<const Recompute>);
+
+// What the replays before one op (those of one `before`) hold at most beyond what is alive when
+// that op starts, in bytes rounded to granules: outputs that are not kept until their last reader
+// among them. Where granules are frames, a training run replays into memory of its own and copies
+// what is kept: all outputs of one run.
 std::uint64_t replay_bytes(const Profile&, std::span<const Recompute>, std::uint64_t granule);
 
 // Whether each of the replays before one op, run in this order, finds of what others of them made

@@ -235,12 +235,19 @@ void Remaking::remake(Guard& guard, const std::vector<TensorNumber>& wanted) {
         targets.push_back(number);
     }
     if (!targets.empty())
-      run(guard, targets);
+      run_in_parts(guard, targets);
     else if (waits)
       run_over_.wait(guard);
     else
       return;
   }
+}
+
+// The lock is let go of between two: what another thread has made meanwhile is left out.
+void Remaking::run_in_parts(Guard& guard, const std::vector<TensorNumber>& targets) {
+  const auto parts = replays_.in_runs(targets);
+  if (parts.size() == 1) return run(guard, parts.front());
+  for (const auto& part : parts) remake(guard, part);
 }
 
 // As one chain if there is one: what two tensors come from is then made once.

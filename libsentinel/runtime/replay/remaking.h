@@ -114,6 +114,7 @@ class Remaking final : public Remaker {
   LiveTensor* living(const LiveTensor&);
   Guard ready(Op&);
   void remake(Guard&, const std::vector<TensorNumber>&);
+  void run_in_parts(Guard&, const std::vector<TensorNumber>&);
   void run(Guard&, const std::vector<TensorNumber>&);
   // Its code, without the lock meanwhile.
   int run(Guard&, Replays::Run, Delivery&);

@@ -90,9 +90,9 @@ void Replays::reach(TensorNumber number, bool lasting) {
 
 // ---------------------------------------------------------------- chains
 
-bool Replays::is_there(const Contents& contents, Numbers gone) const {
+bool Replays::is_there(const Contents& contents, Numbers gone, Numbers back) const {
   const auto found = known_.find(contents.number);
-  return found != known_.end() && !found->second.lost &&
+  return found != known_.end() && (!found->second.lost || has(back, contents.number)) &&
          found->second.version == contents.version && !has(gone, contents.number) &&
          !reached_.contains(contents.number);
 }
@@ -109,7 +109,8 @@ bool Replays::is_own_statistic(const Recipe& recipe, const Contents& contents, N
 
 // Grows from the makers of what is wanted until each of its recipes, run in the order of the ops,
 // finds what its op has read: at its address, or in the replay's own memory.
-std::optional<Replays::Chain> Replays::chain(Numbers wanted, Numbers gone, std::size_t most) const {
+std::optional<Replays::Chain> Replays::chain(Numbers wanted, Numbers gone, std::size_t most,
+                                             Numbers back) const {
   std::map<std::uint64_t, std::shared_ptr<Recipe>> recipes;
   for (const auto number : wanted) {
     const auto found = known_.find(number);
@@ -124,7 +125,7 @@ std::optional<Replays::Chain> Replays::chain(Numbers wanted, Numbers gone, std::
       std::vector<TensorNumber> meaningless;
       for (const auto& read : recipe->reads) {
         const auto earlier = made.find(read.number);
-        if (earlier == made.end() ? is_there(read, gone) : earlier->second == read.version) {
+        if (earlier == made.end() ? is_there(read, gone, back) : earlier->second == read.version) {
           if (earlier == made.end()) inputs.push_back(read.number);
         } else if (read.maker && read.maker->trusted && !recipes.contains(read.maker->order)) {
           missing.push_back(read.maker);
@@ -186,13 +187,16 @@ void Replays::is_lost_no_more(TensorNumber number) {
   std::erase(lost_, number);
 }
 
-std::vector<TensorNumber> Replays::all_lost() const {
-  auto lost = lost_;
-  const auto made = [this](TensorNumber number) {
+void Replays::sort_by_maker(std::vector<TensorNumber>& numbers) const {
+  std::ranges::stable_sort(numbers, {}, [this](TensorNumber number) {
     const auto& maker = known_.at(number).maker;
     return maker ? maker->order : 0;
-  };
-  std::ranges::sort(lost, {}, made);
+  });
+}
+
+std::vector<TensorNumber> Replays::all_lost() const {
+  auto lost = lost_;
+  sort_by_maker(lost);
   return lost;
 }
 
@@ -261,6 +265,35 @@ std::vector<std::uintptr_t> Replays::take_unneeded() {
 }
 
 // ---------------------------------------------------------------- runs
+
+std::vector<std::vector<TensorNumber>> Replays::in_runs(Numbers targets) const {
+  struct Part {
+    std::vector<TensorNumber> targets;
+    std::vector<std::uint64_t> orders;  // of its recipes
+  };
+  std::vector<TensorNumber> order(targets.begin(), targets.end());
+  sort_by_maker(order);
+  std::vector<Part> parts;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    Part part{.targets = {order[i]}};
+    const Numbers wanted(&order[i], 1), before(order.data(), i);
+    if (const auto found = chain(wanted, {}, ~std::size_t{0}, before))
+      for (const auto& recipe : found->recipes) part.orders.push_back(recipe->order);
+    const auto shares = [&](const Part& other) {
+      return std::ranges::find_first_of(other.orders, part.orders) != other.orders.end();
+    };
+    const auto first = std::ranges::find_if(parts, shares);
+    for (auto at = parts.rbegin(); at.base() != first; ++at) {
+      part.targets.insert(part.targets.begin(), at->targets.begin(), at->targets.end());
+      part.orders.insert(part.orders.begin(), at->orders.begin(), at->orders.end());
+    }
+    parts.erase(first, parts.end());
+    parts.push_back(std::move(part));
+  }
+  std::vector<std::vector<TensorNumber>> runs;
+  for (Part& part : parts) runs.push_back(std::move(part.targets));
+  return runs;
+}
 
 std::optional<Replays::Run> Replays::run_for(Numbers targets) const {
   auto found = chain(targets, {}, ~std::size_t{0});

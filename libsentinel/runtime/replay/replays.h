@@ -89,6 +89,9 @@ class Replays {
 
   // --- runs
 
+  // The targets in the runs in which they take the least memory: each finds those of the runs
+  // before it made, and no recipe runs twice. In order. plan::replay_runs() is of the same rule.
+  std::vector<std::vector<TensorNumber>> in_runs(Numbers targets) const;
   // Empty: no recipes make them.
   std::optional<Run> run_for(Numbers targets) const;
   // Makes what the recipe has made, as if that were lost.
@@ -120,9 +123,12 @@ class Replays {
 
   Contents before_op(TensorNumber, const Known&) const;
   bool has_inputs(Recipe&, Numbers read, Numbers written) const;
-  bool is_there(const Contents&, Numbers gone) const;
+  bool is_there(const Contents&, Numbers gone, Numbers back) const;
   bool is_own_statistic(const Recipe&, const Contents&, Numbers gone) const;
-  std::optional<Chain> chain(Numbers wanted, Numbers gone, std::size_t most) const;
+  // With what is gone by then, and what is back.
+  std::optional<Chain> chain(Numbers wanted, Numbers gone, std::size_t most,
+                             Numbers back = {}) const;
+  void sort_by_maker(std::vector<TensorNumber>&) const;
   void find_other_inputs(TensorNumber gone);
   void is_lost_no_more(TensorNumber);
 

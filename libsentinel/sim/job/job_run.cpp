@@ -19,7 +19,7 @@ JobRun::JobRun(const Job& job, Commons& commons, const SimOptions& options, std:
       uses_(*job.profile, residence_.storages()),
       times_(*job.profile, options, index),
       orders_(commons, residence_),
-      tasks_(residence_, uses_, commons.machine().granule_bytes),
+      tasks_(*job.profile, residence_, uses_, commons.machine().granule_bytes),
       working_set_(controller_, commons, account_, residence_, uses_, orders_, record_) {}
 
 // Before the first step: what lives across steps is in fast memory, in order, as far as it fits and

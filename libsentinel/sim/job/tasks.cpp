@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "base/units.h"
+#include "plan/step/footprint.h"
+#include "plan/step/replay.h"
 #include "sentinel/error.h"
 
 namespace sentinel::sim {
@@ -27,36 +29,42 @@ void Tasks::plan(OpId op, std::span<const Recompute> replays) {
   at_ = 0;
 }
 
-// As a training run replays: into memory of its own, out of which what is kept is copied at the
-// end.
+// As a training run replays: in runs, each into memory of its own, out of which what is kept is
+// copied at the run's end.
 void Tasks::plan_apart(OpId before, std::span<const Recompute> replays) {
   std::set<StorageId> made;
-  std::uint64_t scratch = 0;
-  for (const Recompute& r : replays) {
-    Task task{.op = r.op, .replay = true};
-    std::vector<StorageId> written;
-    for (Operand o : uses_.of(r.op)) {
-      if (!o.named) continue;
-      const plan::Storage& storage = residence_.storage(o.storage);
-      const Whereabouts place = residence_.place(o.storage);
-      const bool gone = place == Whereabouts::nowhere || place == Whereabouts::lost;
-      if (o.read && gone && !made.contains(o.storage))
-        throw Error(fmt::format("the replay of op {} before op {} reads tensor {}, which is gone",
-                                r.op.value, before.value, storage.tensor.value));
-      if (o.written) task.scratch_bytes += round_up(storage.bytes, kPage);
-      if (o.written && !storage.persistent) written.push_back(o.storage);
-      o.written = false;
-      if (o.read && !made.contains(o.storage)) task.operands.push_back(o);
-    }
-    made.insert(written.begin(), written.end());
-    for (TensorId t : r.keep) {
-      task.operands.push_back({residence_.of(t), false, true, true});
-      task.copied_bytes += residence_.storage(residence_.of(t)).bytes;
-    }
-    scratch += task.scratch_bytes;
-    tasks_.push_back(std::move(task));
+  for (const auto& run : plan::replay_runs(profile_, replays)) {
+    std::uint64_t scratch = 0;
+    for (std::size_t i : run) scratch += plan_apart(before, replays[i], made);
+    tasks_.back().scratch_ends = scratch;
   }
-  if (!tasks_.empty()) tasks_.back().scratch_ends = scratch;
+}
+
+// What it makes in memory of its own, in bytes.
+std::uint64_t Tasks::plan_apart(OpId before, const Recompute& r, std::set<StorageId>& made) {
+  Task task{.op = r.op, .replay = true};
+  std::vector<StorageId> written;
+  for (Operand o : uses_.of(r.op)) {
+    if (!o.named) continue;
+    const plan::Storage& storage = residence_.storage(o.storage);
+    const Whereabouts place = residence_.place(o.storage);
+    const bool gone = place == Whereabouts::nowhere || place == Whereabouts::lost;
+    if (o.read && gone && !made.contains(o.storage))
+      throw Error(fmt::format("the replay of op {} before op {} reads tensor {}, which is gone",
+                              r.op.value, before.value, storage.tensor.value));
+    if (o.written) task.scratch_bytes += round_up(storage.bytes, kPage);
+    if (o.written && !storage.persistent) written.push_back(o.storage);
+    o.written = false;
+    if (o.read && !made.contains(o.storage)) task.operands.push_back(o);
+  }
+  made.insert(written.begin(), written.end());
+  for (TensorId t : r.keep) {
+    task.operands.push_back({residence_.of(t), false, true, true});
+    task.copied_bytes += residence_.storage(residence_.of(t)).bytes;
+  }
+  const std::uint64_t bytes = task.scratch_bytes;
+  tasks_.push_back(std::move(task));
+  return bytes;
 }
 
 // What a replay makes and the plan does not keep lives until the last replay here that reads it.

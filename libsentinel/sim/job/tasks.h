@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -19,15 +20,16 @@ struct Task {
   std::vector<Operand> operands;
   std::vector<StorageId> drop;  // replayed outputs that nothing reads after this one
   // Replayed outputs that exist in a later version already: what begins with this task, and what
-  // nothing reads after it. Where granules are frames, all replayed outputs, until the op starts.
+  // nothing reads after it. Where granules are frames, all replayed outputs, until their run ends.
   std::uint64_t scratch_bytes = 0, scratch_ends = 0;
   std::uint64_t copied_bytes = 0;  // replayed outputs that are copied from there to their places
 };
 
 class Tasks {
  public:
-  Tasks(const Residence& residence, const OpUses& uses, std::uint64_t granule_bytes)
-      : residence_(residence), uses_(uses), granule_bytes_(granule_bytes) {}
+  Tasks(const Profile& profile, const Residence& residence, const OpUses& uses,
+        std::uint64_t granule_bytes)
+      : profile_(profile), residence_(residence), uses_(uses), granule_bytes_(granule_bytes) {}
 
   // By where the tensors are now. Throws Error where a replay reads what is gone.
   void plan(OpId, std::span<const Recompute> replays);
@@ -38,7 +40,9 @@ class Tasks {
  private:
   void plan_replays(OpId before, std::span<const Recompute>);
   void plan_apart(OpId before, std::span<const Recompute>);
+  std::uint64_t plan_apart(OpId before, const Recompute&, std::set<StorageId>& made);
 
+  const Profile& profile_;
   const Residence& residence_;
   const OpUses& uses_;
   std::uint64_t granule_bytes_;

@@ -115,6 +115,39 @@ TEST(CostModel, ReplaysWhatIsMissingFirst) {
   EXPECT_NEAR(static_cast<double>(run.replay_ticks()) / kTicksPerUs, 40, 0.01);
 }
 
+// Blocks that add to what came in: op 3l makes a of h, op 3l + 1 b of a, op 3l + 2 the next h of h
+// and b. The backward pass reads each h. A chain that went through all blocks first would end at
+// its cap before it came to a and b.
+TEST(CostModel, ABlocksOutputIsMadeAgainFromTheBlockBefore) {
+  constexpr std::size_t kBlocks = 30, kBack = 3 * kBlocks;
+  ProfileBuilder b;
+  std::vector<TensorId> h{b.persistent(10 * kPage)};
+  for (std::size_t l = 0; l < kBlocks; ++l)
+    h.push_back(b.temporary(10 * kPage, 3 * l + 2, kBack + kBlocks - 1 - l));
+  for (std::size_t l = 0; l < kBlocks; ++l) {
+    const TensorId a = b.temporary(kPage, 3 * l, 3 * l + 1),
+                   c = b.temporary(kPage, 3 * l + 1, 3 * l + 2);
+    b.op(0, 10, {h[l]}, {a});
+    b.op(0, 10, {a}, {c});
+    b.op(0, 10, {h[l], c}, {h[l + 1]});
+  }
+  for (std::size_t l = kBlocks; l-- > 0;) b.op(0, 10, {h[l + 1]});
+  const auto all = storages(b.profile);
+  std::vector<IdleGap> gaps;
+  for (const IdleGap& gap : all_gaps(b.profile, all))
+    if (gap.use < kBack && gap.next >= kBack && gap.next < kBack + kBlocks) gaps.push_back(gap);
+  const CostModel model({.profile = b.profile,
+                         .machine = two_tiers(kPage),
+                         .storages = all,
+                         .gaps = gaps,
+                         .limit = 100 * kPage});
+  ASSERT_EQ(model.size(), kBlocks - 1);  // the last one is read at once
+  for (std::uint32_t i = 0; i < model.size(); ++i) {
+    ASSERT_TRUE(model.recomputable(i)) << i;
+    EXPECT_EQ(model.replay_ticks(i), 30 * 1024) << i;
+  }
+}
+
 class Incremental : public ::testing::TestWithParam<std::uint64_t> {};
 
 // Every trial and every change equals an evaluation in full, on one slower tier and on two of which

@@ -212,6 +212,28 @@ TEST(DecidedPlan, RecomputesInChains) {
 }
 
 // Ops 2 and 3 hold 13 pages; the last of them is named.
+// Op 1 makes y of x, and op 4 wants both again: y is decided first, and x is made before it.
+TEST(DecidedPlan, ReplaysBeforeAnOpAreInTheOrderOfTheStep) {
+  ProfileBuilder b;
+  const TensorId w = b.persistent(kPage), y = b.temporary(4 * kPage, 1, 4),
+                 x = b.temporary(4 * kPage, 0, 4);
+  b.op(0, 100, {w}, {x});
+  b.op(1, 100, {x}, {y});
+  const TensorId z = b.temporary(8 * kPage, 2, 3);
+  b.op(2, 100, {w}, {z});
+  b.op(3, 100, {z});
+  b.op(4, 100, {x, y});
+  const std::uint32_t of_y = storage_of(b.profile, y), of_x = storage_of(b.profile, x);
+  ASSERT_LT(of_y, of_x);
+  const auto decided =
+      decided_plan("test", b.profile, two_tiers(kPage), {.fast_bytes = 12 * kPage},
+                   {{.storage = of_x, .use = 1, .next = 4, .remedy = Remedy::recompute},
+                    {.storage = of_y, .use = 1, .next = 4, .remedy = Remedy::recompute}});
+  EXPECT_THAT(decided.plan.recomputations,
+              ElementsAre(Recompute{OpId(0), OpId(4), {x}}, Recompute{OpId(1), OpId(4), {y}}));
+  EXPECT_THAT(verify(decided.plan, b.profile), IsEmpty());
+}
+
 TEST(DecidedPlan, SaysWhereDecisionsDoNotSuffice) {
   Chained c;
   try {

@@ -105,17 +105,71 @@ TEST(Remade, RefusesWhatHasNoRoomForItsReplay) {
   EXPECT_THAT(remade(basis, 16_MiB - 1, y, false).refused, SizeIs(1));
 }
 
-// Op 4 needs 6 MiB; its replays read w, compute x and y in 10, and x stays beside it, in 6.
+// Op 4 needs 6 MiB; its replays read w, compute x in 6 and after that y, and x stays beside it, in
+// 6.
 TEST(Remade, RefusesToKeepOnTheWayWhatHasNoRoomThere) {
   const Chain chain;
   const Machine machine = frames();
   const Basis basis(chain.b.profile, machine);
   const std::vector<LostGap> both{{basis.storage_of[chain.x.index()], 1, 5},
                                   {basis.storage_of[chain.y.index()], 2, 4}};
-  const Remade made = remade(basis, 22_MiB, both, true);
+  const Remade made = remade(basis, 18_MiB, both, true);
   EXPECT_EQ(made.gaps.size(), 2u);
-  EXPECT_LE(demand(basis, made).must[4], 22_MiB);
-  EXPECT_THAT(remade(basis, 22_MiB - 1, both, true).refused, SizeIs(1));
+  EXPECT_LE(demand(basis, made).must[4], 18_MiB);
+  EXPECT_THAT(remade(basis, 18_MiB - 1, both, true).refused, SizeIs(1));
+}
+
+// Op 4 makes 4 MiB as soon as its replay is over, in 4 as well.
+TEST(Remade, WhatAnOpMakesIsNotThereWhileItsReplaysCompute) {
+  Chain chain;
+  const TensorId g = chain.b.temporary(4_MiB, 4, 5);
+  chain.b.profile.ops[4].out = {g};
+  const Machine machine = frames();
+  const Basis basis(chain.b.profile, machine);
+  const std::vector<LostGap> y{{basis.storage_of[chain.y.index()], 2, 4}};
+  EXPECT_THAT(remade(basis, 16_MiB, y, false).memory, ElementsAre(0, 0, 0, 0, 0, 0));
+  EXPECT_THAT(remade(basis, 16_MiB - 1, y, false).refused, SizeIs(1));
+
+  Plan plan = bare_plan("test", basis, {.fast_bytes = 16_MiB});
+  plan.peak_fast_bytes = 16_MiB;
+  plan.moves = {{.tensor = chain.y,
+                 .direction = Direction::discard,
+                 .trigger = OpId(2),
+                 .deadline = OpId(2)}};
+  plan.recomputations = {{.op = OpId(1), .before = OpId(4), .keep = {chain.y}}};
+  EXPECT_THAT(verify(plan, chain.b.profile), IsEmpty());
+  plan.fast_bytes = 16_MiB - 1;
+  EXPECT_THAT(verify(plan, chain.b.profile), Contains(HasSubstr("op 4 holds 16777216 bytes")));
+}
+
+// Ops 0 to 4 make a, b of a, c of b, d of b and c, e of d, 4 MiB each.
+TEST(ReplayRuns, EachFindsWhatTheOnesBeforeItKept) {
+  ProfileBuilder b;
+  const TensorId w = b.persistent(4_MiB);
+  std::vector<TensorId> made;
+  for (std::size_t k = 0; k < 5; ++k) made.push_back(b.temporary(4_MiB, k, 5));
+  b.op(0, 1, {w}, {made[0]});
+  b.op(0, 1, {made[0]}, {made[1]});
+  b.op(0, 1, {made[1]}, {made[2]});
+  b.op(0, 1, {made[1], made[2]}, {made[3]});
+  b.op(0, 1, {made[3]}, {made[4]});
+  b.op(0, 1, made);
+  const auto runs = [&](std::vector<int> kept, std::uint64_t bytes) {
+    std::vector<Recompute> replays;
+    for (std::uint32_t k = 0; k < 5; ++k) replays.push_back({.op = OpId(k), .before = OpId(5)});
+    for (int k : kept)
+      replays[static_cast<std::size_t>(k)].keep = {made[static_cast<std::size_t>(k)]};
+    EXPECT_EQ(replay_bytes(b.profile, replays, 2_MiB), bytes);
+    return replay_runs(b.profile, replays);
+  };
+  EXPECT_THAT(runs({4}, 20_MiB), ElementsAre(ElementsAre(0, 1, 2, 3, 4)));
+  EXPECT_THAT(runs({1, 4}, 12_MiB), ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3, 4)));
+  EXPECT_THAT(
+      runs({0, 1, 2, 3, 4}, 4_MiB),
+      ElementsAre(ElementsAre(0), ElementsAre(1), ElementsAre(2), ElementsAre(3), ElementsAre(4)));
+  // c and d both need b, which no run keeps: they are made in one, and so b is once.
+  EXPECT_THAT(runs({0, 2, 3, 4}, 12_MiB),
+              ElementsAre(ElementsAre(0), ElementsAre(1, 2, 3), ElementsAre(4)));
 }
 
 TEST(Remade, NothingIsLostOverTheStepsEnd) {

@@ -124,6 +124,27 @@ TEST_F(ReplaysTest, AVersionThatIsOverwrittenComesFromItsMaker) {
   EXPECT_THAT(chain({4}), ElementsAre(13));
 }
 
+// As plan::replay_runs() has it.
+TEST_F(ReplaysTest, ARunFindsWhatTheOnesBeforeItMade) {
+  given(1);
+  op(10, {1}, {2});
+  op(11, {2}, {3});
+  op(12, {3}, {4});
+  op(13, {3, 4}, {5});
+  op(14, {5}, {6});
+  for (TensorNumber number = 2; number <= 6; ++number) lose(number);
+  EXPECT_THAT(replays_.in_runs(Numbers{6}), ElementsAre(ElementsAre(6)));
+  EXPECT_THAT(replays_.in_runs(Numbers{6, 3}), ElementsAre(ElementsAre(3), ElementsAre(6)));
+  EXPECT_THAT(
+      replays_.in_runs(Numbers{2, 3, 4, 5, 6}),
+      ElementsAre(ElementsAre(2), ElementsAre(3), ElementsAre(4), ElementsAre(5), ElementsAre(6)));
+  // 4 and 5 both need 3, which is not wanted.
+  EXPECT_THAT(replays_.in_runs(Numbers{2, 4, 5, 6}),
+              ElementsAre(ElementsAre(2), ElementsAre(4, 5), ElementsAre(6)));
+  remake({2});
+  EXPECT_THAT(chain({4, 5}), ElementsAre(11, 12, 13));
+}
+
 TEST_F(ReplaysTest, WhatIsReadMayNotBeWrittenBeforeItsReaderIsRemade) {
   given(1);
   op(10, {1}, {2});

@@ -91,5 +91,29 @@ TEST(ReplayedFrames, AutoMakesPlansForTrainingRuns) {
   EXPECT_EQ(plan.part_bytes, 0u);
 }
 
+// It begins from their plans, and they are given as much effort.
+TEST(ReplayedFrames, AutoIsNoWorseThanTheOthers) {
+  for (std::uint64_t seed = 0; seed < 3; ++seed) {
+    const Profile profile = random_training(seed, {.layers = 16, .largest = 24_MiB});
+    const PlanOptions options{.fast_bytes = peak_live_bytes(profile) / 10 * 4,
+                              .pool_frames = 2,
+                              .threads = 1,
+                              .effort = 20,
+                              .time_limit_s = 1000,
+                              .judge = judge(),
+                              .parts = false,
+                              .copies = false};
+    const Machine machine = frames(0.2);
+    const auto us = [&](const char* policy) {
+      const Plan plan = plan_of(policy, profile, machine, options);
+      EXPECT_THAT(plan::verify(plan, profile), IsEmpty()) << policy;
+      return simulate(profile, machine, plan, {}).step_us;
+    };
+    const double ours = us("auto");
+    for (const char* other : {"home", "capuchin", "superneurons", "sentinel", "g10"})
+      EXPECT_LE(ours, us(other) * (1 + 1e-9)) << other << " " << seed;
+  }
+}
+
 }  // namespace
 }  // namespace sentinel::sim
