@@ -56,15 +56,18 @@ constexpr OptionRow kTable[] = {
      .help = "policy that makes the plan",
      .more = "On a GPU also `deepum` and `lru`, which make none and go by what is missing",
      .into = at<&SessionOptions::policy>},
-    {.names = "--recompute",
+    {.names = "--no-recompute",
      .variable = "SENTINEL_RECOMPUTE",
      .type = flag,
-     .fallback = "0",
+     .fallback = "1",
      .verbs = kOfRun,
-     .help = "plans may drop tensors and compute them again",
+     .help = "plans move tensors only, and drop none to compute it again",
      .more =
-         "Experimental. For PyTorch on the processor, with an SSD as the slow tier; the policies "
-         "`auto`, `home`, `capuchin`, `superneurons` and `tensile` plan so",
+         "Without it they may, with PyTorch on the processor and an SSD as the slow tier, where "
+         "the simulator finds the plan better so; `auto`, `home`, `capuchin`, `superneurons` and "
+         "`tensile` make such plans",
+     .words = "0|1",
+     .alone = "0",
      .into = in<&SessionOptions::moves, &MoveOptions::recompute>},
     {.names = "--profile",
      .variable = "SENTINEL_PROFILE",
@@ -344,9 +347,11 @@ constexpr bool is_line(std::string_view text) {
 }
 
 constexpr bool fits_type(const OptionRow& row) {
-  const std::string_view value = row.value, fallback = row.fallback, words = row.words;
+  const std::string_view value = row.value, fallback = row.fallback, words = row.words,
+                         alone = row.alone;
   if ((row.type == number) != (row.most != 0)) return false;
-  if (row.type == flag) return value.empty() && fallback == "0";
+  if (row.type == flag)
+    return value.empty() && (fallback == "1" ? alone == "0" : fallback == "0" && alone.empty());
   if (row.type == choice) return !words.empty() && (fallback.empty() || has_word(words, fallback));
   return true;
 }

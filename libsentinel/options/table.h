@@ -22,7 +22,7 @@ enum class OptionType {
   choice,        // one of the row's words
   number,        // whole, within the row's limits
   bytes,         // "512M"
-  flag,          // 0 or 1; on the command line without a value
+  flag,          // 0 or 1; on the command line without a value: 1, or what it means alone
   path,          // a file to read
   written,       // a file to write; "%p" in it is the process id, "%r" its rank
   paths,         // directories, with commas between them

@@ -63,7 +63,7 @@ def replayed(sentinel, tmp_path):
         summary = tmp_path / "summary.json"
         command = [interpreter, *(command or [script])]
         outcome = sentinel("run", "--machine", machine, "--policy", policy, "--fast", "40%", "--summary", summary, "--",
-                           *command, env={"SENTINEL_RECOMPUTE": "1", **environment})
+                           *command, env=environment)
         outcome.plain = training.finish(command)
         if outcome.status == 0:
             outcome.summary = training.read_json(summary)
@@ -100,8 +100,8 @@ def test_they_can_be_switched_off(replayed, python):
     assert all("replays" not in step for step in outcome.summary["steps"])
 
 
-def test_the_default_policy_plans_none_and_says_so(replayed, python):
-    outcome = replayed(python, policy="sentinel")
+def test_who_asks_with_a_policy_that_plans_none_is_told(replayed, python):
+    outcome = replayed(python, policy="sentinel", SENTINEL_RECOMPUTE="1")
     assert outcome.status == 0 and outcome.summary["no_replays"] == "policy sentinel has planned none"
     assert outcome.err.count("nothing was made again: policy sentinel has planned none") == 1
 
@@ -112,13 +112,13 @@ def test_a_plan_made_beforehand_replays_as_explained(sentinel, tmp_path, python)
     script.write_text(MODEL)
     profile, plan, summary = (tmp_path / name for name in ("p.sentinel", "plan.json", "s.json"))
     assert sentinel("record", "-o", profile, "--", python, script).status == 0
-    made = sentinel("plan", profile, "-o", plan, "--machine", machine, "--policy", "home", "--fast", "40%", "--recompute")
-    assert made.status == 0 and "run --recompute --plan" in made.out, made.err
+    made = sentinel("plan", profile, "-o", plan, "--machine", machine, "--policy", "home", "--fast", "40%")
+    assert made.status == 0 and "run --plan" in made.out, made.err
     explained = sentinel("explain", plan).out
     assert "what is made again, by" in explained and "a move would take" in explained
-    refused = sentinel("run", "--plan", plan, "--", python, script, env={"SENTINEL_RECOMPUTE": "0"})
+    refused = sentinel("run", "--no-recompute", "--plan", plan, "--", python, script)
     assert refused.status == 125 and "recomputation is off" in refused.err and not refused.out
-    ran = sentinel("run", "--recompute", "--machine", machine, "--plan", plan, "--summary", summary, "--", python, script)
+    ran = sentinel("run", "--machine", machine, "--plan", plan, "--summary", summary, "--", python, script)
     assert ran.status == 0 and ran.out == training.finish([python, script]).out, ran.err
     assert training.read_json(summary)["made_again"]
 

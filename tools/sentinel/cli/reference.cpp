@@ -38,7 +38,9 @@ std::string sentences(const OptionRow& row) {
   if (row.type == OptionType::number) text += fmt::format(" ({} to {})", row.least, row.most);
   if (*row.more != '\0') text = fmt::format("{} {}", with_stop(text), row.more);
   if (*row.alone != '\0')
-    text = fmt::format("{} Without a value the option means {}", with_stop(text), code(row.alone));
+    text = fmt::format("{} {} means {}", with_stop(text),
+                       *row.value != '\0' ? "Without a value the option" : "The option",
+                       code(row.alone));
   return text;
 }
 

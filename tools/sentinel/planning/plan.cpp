@@ -28,7 +28,7 @@ struct Settings {
   std::uint64_t interval = 0, seed = 0;
   double time_limit = 10;
   std::vector<std::string> without;
-  bool recompute = false;
+  bool no_recompute = false;
 };
 
 // A plan may be replaced, nothing else.
@@ -49,12 +49,11 @@ Plan make_plan(const Settings& s, const Profile& profile) {
   // What a training run executes: moves of whole tensors, when they leave.
   const bool here = machine.granule_bytes == kGranule;
   const auto why_not = plan::why_no_replays(machine.name, profile.meta);
-  if (here && s.recompute && !why_not.empty()) say(fmt::format("no replays: {}", why_not));
   const PlanOptions options{.fast_bytes = budget_bytes(s.fast, profile, machine),
                             .max_interval_layers = static_cast<std::uint32_t>(s.interval),
                             .seed = s.seed,
                             .time_limit_s = s.time_limit,
-                            .recompute = !here || (s.recompute && why_not.empty()),
+                            .recompute = !s.no_recompute && (!here || why_not.empty()),
                             .judge = sim::judge(),
                             .parts = !here,
                             .copies = !here,
@@ -89,8 +88,7 @@ int make(const Settings& s) {
       printable(s.output));
   const bool trains = profile.meta.source != "trace" && !profile.meta.command.empty();
   if (runs_here(made))
-    text += fmt::format("  sentinel run {}--plan {} -- {}\n",
-                        made.recomputations.empty() ? "" : "--recompute ", printable(s.output),
+    text += fmt::format("  sentinel run --plan {} -- {}\n", printable(s.output),
                         trains ? printable(profile.meta.command) : "CMD");
   return print(text);
 }
@@ -105,7 +103,7 @@ Action declare_plan(Form& form) {
       table_row("SENTINEL_FAST", &s->fast, "the machine's own"),
       table_row("SENTINEL_POLICY", &s->policy),
       table_row("SENTINEL_MACHINE", &s->machine, "this machine, as measured"),
-      table_row("SENTINEL_RECOMPUTE", &s->recompute),
+      table_row("SENTINEL_RECOMPUTE", &s->no_recompute),
       {"--interval", "LAYERS", "migration intervals of at most so many layers; 0 for any",
        &s->interval},
       {"--without", "FEATURE", "leave out a feature of the policy; may be repeated", &s->without},

@@ -130,7 +130,7 @@ void enter_values(const Launch& launch) {
   for (const auto& row : option_table()) {
     if (const auto flag = launch.flags.find(row.variable);
         flag != launch.flags.end() && flag->second)
-      set(row.variable, "1");
+      set(row.variable, *row.alone != '\0' ? row.alone : "1");
     if (launch.given(row.variable)) set(row.variable, entered(row, launch.values.at(row.variable)));
   }
   if (launch.given("SENTINEL_TIERS")) enter_tiers(launch.values.at("SENTINEL_TIERS"));
