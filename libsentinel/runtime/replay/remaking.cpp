@@ -261,15 +261,17 @@ void Remaking::run(Guard& guard, const std::vector<TensorNumber>& targets) {
     const auto* maker = replays_.maker_of(targets.front());
     refuse(Error(fmt::format(
         "a tensor of {} cannot be made again: it, or what it came from, was written too early. "
-        "Train without replays: SENTINEL_RECOMPUTE=0",
+        "Train without replays: --no-recompute",
         maker != nullptr ? maker : "an op")));
   }
   Delivery delivery{*this, run->targets};
   const auto* op = run->targets.front().op;
   const int code = this->run(guard, std::move(*run), delivery);
   if (code != 0 || delivery.given != delivery.targets.size())
-    refuse(Error(fmt::format("{} could not be run again, to make once more what it had made ({})",
-                             op, code != 0 ? fmt::format("code {}", code) : "it made nothing")));
+    refuse(Error(
+        fmt::format("{} could not be run again, to make once more what it had made ({}). Train "
+                    "without replays: --no-recompute",
+                    op, code != 0 ? fmt::format("code {}", code) : "it made nothing")));
   for (const auto& target : delivery.targets) counters_.replayed_bytes += target.bytes;
 }
 
@@ -313,7 +315,7 @@ void Remaking::give(void* context, std::uint64_t number, const void* bytes, std:
     refuse(Error(fmt::format(
         "what {} makes differs from what it had made: something that no op names has written to "
         "it or to what it reads, or it never makes the same twice. Train without replays: "
-        "SENTINEL_RECOMPUTE=0",
+        "--no-recompute",
         target->op)));
   remaking.engine_.refill(target->address, target->bytes, bytes);
   ++given;
