@@ -65,7 +65,7 @@ struct SessionOptions {
   Mode mode = Mode::none;
   Budget fast;
   std::string policy, profile, plan, machine;
-  std::string output, summary, command;
+  std::string output, summary, metrics, command;
   std::string rank_note;  // one line: ranks would have written one file; empty: no
   bool quiet = false, strict = false;
   TierOptions tiers;

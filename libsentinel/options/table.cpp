@@ -127,6 +127,15 @@ constexpr OptionRow kTable[] = {
              "would write one file have their ranks in its name, and spawned processes "
              "their numbers",
      .into = at<&SessionOptions::summary>},
+    {.names = "--metrics",
+     .variable = "SENTINEL_METRICS",
+     .type = written,
+     .value = "FILE",
+     .verbs = kOfRun,
+     .help = "file of Prometheus's text format, renewed once a second while steps end",
+     .more = "For node_exporter's textfile collector, which reads names that end with .prom. "
+             "Ranks and spawned processes have names of their own, as with `--summary`",
+     .into = at<&SessionOptions::metrics>},
     {.names = "--late",
      .variable = "SENTINEL_LATE",
      .type = choice,

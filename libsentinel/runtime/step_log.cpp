@@ -25,6 +25,7 @@ StepLog::StepLog(const SessionOptions& options, const Engine& engine, AddressTab
       table_(table),
       summary_(summary),
       voice_(voice),
+      metrics_(options.metrics, voice),
       watch_every_(options.counting.watch_every) {}
 
 void StepLog::step_ended(const char* phase, const PlanFollower::Accesses& accesses, bool steady) {
@@ -41,6 +42,7 @@ void StepLog::step_ended(const char* phase, const PlanFollower::Accesses& access
   if (options_.counting.inspect)
     row.nodes = bytes_by_node(engine_.arena(), engine_.arena() + engine_.arena_bytes());
   summary_.peak_fast_bytes = std::max(summary_.peak_fast_bytes, counters.peak_bytes);
+  metrics_.step_ended(framework_, summary_, counters.held_bytes);
   tell_progress(row);
   if (steady) tell_first_moves(row);
 }
@@ -97,6 +99,7 @@ void StepLog::watch_birth(std::uintptr_t end) {
 void StepLog::end(std::uint32_t steps, const std::vector<std::vector<IntervalRow>>& of_plans) {
   if (!options_.summary.empty() && steps > 0)
     summary_.write(options_.summary, of_plans);  // others may train
+  metrics_.end();
   if (options_.mode != Mode::run) return;
   if (summary_.steady_ms() > 0)
     voice_.say(fmt::format(

@@ -10,6 +10,7 @@
 #include "alloc/address_table.h"
 #include "engine/engine.h"
 #include "options/options.h"
+#include "runtime/limit/metrics.h"
 #include "runtime/limit/summary.h"
 #include "runtime/limit/tally.h"
 #include "runtime/limit/voice.h"
@@ -26,6 +27,7 @@ class StepLog {
 
   // A step has ended, of that phase (StepRow::phase); steady: of the last state.
   void step_ended(const char* phase, const PlanFollower::Accesses&, bool steady);
+  void trains(const std::string& framework) { framework_ = framework; }
   void tells_of(const Remaking& remaking) { remaking_ = &remaking; }
   void watch_birth(std::uintptr_t end);
   void stop_watching() { watch_.reset(); }
@@ -45,6 +47,8 @@ class StepLog {
   Summary& summary_;
   const Voice& voice_;
   const Remaking* remaking_ = nullptr;
+  std::string framework_;
+  Metrics metrics_;
   ReplayCounters replays_;  // until the last step
   Tally tally_ = Tally::found();
   double told_us_ = now_us();        // when the last line of progress was said

@@ -57,6 +57,7 @@ Training::Training(const SessionOptions& options, std::string framework, OpOrder
 void Training::begin(gpu::Driver* driver, const Remaking& remaking) {
   planner_.replay_with(remaking);
   log_.tells_of(remaking);
+  log_.trains(profile_.framework());
   name_tiers(summary_, options_);
   if (options_.mode == Mode::run) tell_no_replays();
   log_.tally().end_with_command();

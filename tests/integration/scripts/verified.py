@@ -2,7 +2,7 @@
 """Trains a small model, and flips one bit of what is named when it trains under Sentinel: `sentinel verify` has to find
 it. `verified.py random` draws what nobody can repeat.
 
-    verified.py [none|parameter|gradient|moment|random]
+    verified.py [none|parameter|gradient|moment|random [STEPS]]
 """
 import os
 import sys
@@ -10,6 +10,7 @@ import sys
 import torch
 
 PLANTED, STEP = sys.argv[1] if len(sys.argv) > 1 else "none", 8
+STEPS = int(sys.argv[2]) if len(sys.argv) > 2 else 39
 
 
 def flip(tensor):
@@ -21,7 +22,7 @@ net = torch.nn.Sequential(torch.nn.Linear(512, 2048), torch.nn.GELU(), torch.nn.
 optimizer = torch.optim.Adam(net.parameters(), 1e-3)
 rows = torch.randn(2048, 512)
 under = "SENTINEL_PLAIN" not in os.environ
-for step in range(1, 40):
+for step in range(1, STEPS + 1):
     optimizer.zero_grad()
     loss = net(rows).square().mean()
     loss.backward()
@@ -30,4 +31,4 @@ for step in range(1, 40):
         where = {"parameter": weight, "gradient": net[0].bias.grad, "moment": optimizer.state[weight]["exp_avg_sq"]}
         flip(where[PLANTED]) if PLANTED in where else None
     optimizer.step()
-print("39 steps were made")
+print(f"{STEPS} steps were made")

@@ -155,14 +155,15 @@ SessionOptions settled(const SessionOptions& asked) {
   return options;
 }
 
-void check_summary(const std::string& path) {
+// "the summary"
+void check_place(const std::string& path, const char* what) {
   if (path.empty()) return;
   const auto folder = fs::absolute(path).parent_path();
   if (access(folder.c_str(), W_OK) != 0)
-    throw Error(fmt::format("cannot write the summary into {}", folder.string()), errno);
-  output_place(path, fmt::format("cannot write the summary to {}", path));
+    throw Error(fmt::format("cannot write {} into {}", what, folder.string()), errno);
+  output_place(path, fmt::format("cannot write {} to {}", what, path));
   if (fs::exists(path) && !fs::is_regular_file(path))
-    throw Error(fmt::format("{} is no file; name another one for the summary", path));
+    throw Error(fmt::format("{} is no file; name another one for {}", path, what));
 }
 
 // The command's status; with --strict 125 where no limit held that was asked for.
@@ -188,7 +189,8 @@ void prepare_run(Launch& launch) {
   const auto profile = start_profile(launch, asked);
   const auto options = settled(options_from_environment());  // a plan knows policy and budget
   require_policy(options);
-  check_summary(options.summary);
+  check_place(options.summary, "the summary");
+  check_place(options.metrics, "the metrics");
   if (!options.output.empty()) require_writable_profile(options.output);
   const bool asked_for = !options.fast.unlimited();
   const auto cgroup = cgroup_limit(options);
