@@ -135,6 +135,7 @@ Frame start_op(const at::RecordFunction& fn) {
   }
   const auto& kind = kind_of(fn);
   if (kind.node) return start_node_mark();
+  if (kind.foreign) reach_inputs(fn);
   if (kind.graph) follow_graph(fn, kind);
   if (!kind.op || !trains()) return Frame::transparent;
   follow_passes(fn, kind);
@@ -150,7 +151,8 @@ Frame start_op(const at::RecordFunction& fn) {
       kind.kernel ? name_kernel_operands() : name_inputs(fn);
       want_operands();
     }
-    if (kind.foreign) reach_inputs(fn);
+    // What it writes cannot be known.
+    if (kind.kernel && kernel_operands.empty() && sentinel_wants_recipes()) sentinel_remake_all();
     if (sentinel_op_wants_recipe()) recording.begin_op(fn);
   });
 }
@@ -299,6 +301,7 @@ void end(const at::RecordFunction& fn, at::ObserverContext*) {
   try {
     end_frame(fn);
   } catch (const std::exception& error) {
+    recording.drop();
     not_told(fn, error);
   }
 }

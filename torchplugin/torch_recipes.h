@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -149,12 +150,12 @@ std::optional<Described> described(const at::Tensor& tensor) {
   result.bytes = storage.nbytes();
   const bool owned = storage.data_ptr().get_deleter() == &deallocate &&
                      storage.data_ptr().get_context() == storage.data_ptr().get();
-  result.number = owned ? sentinel_tensor_number(result.storage) : 0;
+  result.wrapped = tensor.unsafeGetTensorImpl()->is_wrapped_number();  // gone with its op
+  result.number = owned && !result.wrapped ? sentinel_tensor_number(result.storage) : 0;
   if (result.number != 0 || result.bytes == 0) return result;
   if (result.bytes > kTiny) return std::nullopt;
   const auto* bytes = static_cast<const char*>(result.storage);
   result.value.assign(bytes, bytes + result.bytes);
-  result.wrapped = tensor.unsafeGetTensorImpl()->is_wrapped_number();
   return result;
 }
 
@@ -250,6 +251,13 @@ void for_tensors(const c10::IValue& value, F&& f) {
   }
 }
 
+// Its threads add to the same numbers in any order.
+bool races(const c10::OperatorHandle& op) {
+  const auto& name = op.operator_name().name;
+  return at::get_num_threads() > 1 && !at::globalContext().deterministicAlgorithms() &&
+         name.find("index_put") != std::string::npos;
+}
+
 // What the program's own operator is given it may write to, whatever its schema says.
 void reach_inputs(const at::RecordFunction& fn) {
   if (sentinel_wants_recipes() == 0) return;
@@ -264,7 +272,7 @@ void reach_inputs(const at::RecordFunction& fn) {
 // somebody may change how it computes.
 std::optional<Call> call_of(const c10::OperatorHandle& op, Inputs inputs) {
   const auto& formals = op.schema().arguments();
-  if (inputs.size() != formals.size() || !is_pytorchs(op)) return std::nullopt;
+  if (inputs.size() != formals.size() || !is_pytorchs(op) || races(op)) return std::nullopt;
   for (const c10::DispatchKey key : c10::impl::tls_local_dispatch_key_set().included_)
     if (!kDescribed.has(key)) return std::nullopt;
   std::optional<Call> call(std::in_place, op);
@@ -294,11 +302,18 @@ class Recording {
  public:
   bool on() const { return recipe_ != nullptr; }
   void begin_op(const at::RecordFunction& fn) {
-    recipe_ = std::make_unique<Recipe>();
-    recipe_->settings = settings();
+    recipe_.reset();
     open_.reset();
     within_ = 0;
-    begin_call(fn);
+    if (makes_nothing(fn.name())) return;
+    try {
+      auto recipe = std::make_unique<Recipe>();
+      recipe->settings = settings();
+      recipe_ = std::move(recipe);
+      begin_call(fn);
+    } catch (const std::exception&) {  // what PyTorch cannot tell of, no replay can repeat
+      recipe_.reset();
+    }
   }
   // The op itself, or a part of it.
   void begin_call(const at::RecordFunction& fn) {
@@ -354,6 +369,11 @@ class Recording {
  private:
   using Numbers = std::vector<std::uint64_t>;
 
+  // Nobody has computed what lies in it: an op that fills it does not say with what.
+  static bool makes_nothing(const char* name) {
+    return std::strncmp(name, "aten::empty", 11) == 0 ||
+           std::strncmp(name, "aten::new_empty", 15) == 0;
+  }
   static bool lives(const Described& tensor) {
     return sentinel_tensor_number(tensor.storage) == tensor.number;
   }

@@ -95,12 +95,18 @@ void StepRecorder::one_layer(std::string_view name) {
   for (auto& op : ops_) op.layer = 0;
 }
 
-StepRecorder::Op StepRecorder::op_start(const char* name, Phase phase) {
+StepRecorder::Op StepRecorder::op_start(const char* name, Phase phase, double waited_us) {
   const auto hash = name_hash(name);
   signature_ = extended(signature_, op_event(hash), order_);
   if (layers_.empty()) layers_.push_back({name, phase});
-  ops_.push_back(
-      {name, hash, static_cast<std::uint32_t>(layers_.size() - 1), phase, Clock::now(), {}});
+  ops_.push_back({name,
+                  hash,
+                  static_cast<std::uint32_t>(layers_.size() - 1),
+                  phase,
+                  Clock::now(),
+                  {},
+                  waited_us,
+                  waited_us});
   return latest_op();
 }
 
@@ -109,10 +115,14 @@ void StepRecorder::op_uses(Op op, Record tensor, bool reads, bool writes) {
   named_by_[tensor] = op;
 }
 
-void StepRecorder::op_run(Op op) { ops_[op].start = Clock::now(); }
+void StepRecorder::op_run(Op op, double waited_us) {
+  ops_[op].start = Clock::now();
+  ops_[op].waited_us = waited_us;
+}
 
-void StepRecorder::op_end(Op op) {
+void StepRecorder::op_end(Op op, double waited_us) {
   ops_[op].end = Clock::now();
+  ops_[op].end_waited_us = waited_us;
   ops_[op].running = false;
 }
 
@@ -148,13 +158,15 @@ double StepRecorder::sample_error() const {
 double StepRecorder::microseconds() const { return sentinel::microseconds(Clock::now() - begin_); }
 
 // An op's time runs to the start of the next one: what the framework does in between is part of the
-// step, and the sum of op times is then the step.
+// step, and the sum of op times is then the step, but for what it waited for memory.
 std::vector<double> StepRecorder::measured() const {
   std::vector<double> times(ops_.size());
   for (std::size_t i = 0; i < ops_.size(); ++i) {
-    const auto next =
-        i + 1 < ops_.size() ? ops_[i + 1].start : std::max(ops_[i].end, ops_[i].start);
-    times[i] = std::max(0.0, sentinel::microseconds(next - ops_[i].start));
+    const bool last = i + 1 == ops_.size();
+    const auto next = last ? std::max(ops_[i].end, ops_[i].start) : ops_[i + 1].start;
+    const double waited =
+        (last ? ops_[i].end_waited_us : ops_[i + 1].waited_us) - ops_[i].waited_us;
+    times[i] = std::max(0.0, sentinel::microseconds(next - ops_[i].start) - waited);
   }
   return times;
 }

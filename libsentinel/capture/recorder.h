@@ -57,10 +57,11 @@ class StepRecorder {
   // Where ops of several layers run in turns: one that has begun in this step does not begin again.
   void layer_once(std::string_view name, Phase);
   void one_layer(std::string_view name);  // all ops so far are of this one
-  Op op_start(const char* name, Phase);
+  // `waited_us`: for how long threads have waited for memory so far; no op's time has that in it.
+  Op op_start(const char* name, Phase, double waited_us = 0);
   void op_uses(Op, Record, bool reads, bool writes);
-  void op_run(Op);  // its inputs are there: computing begins
-  void op_end(Op);
+  void op_run(Op, double waited_us = 0);  // its inputs are there: computing begins
+  void op_end(Op, double waited_us = 0);
   // Its tag: a Record. By the op that names this tensor, if it has not ended, else by `Op`.
   void opened(Op, const PageCount&);
   void forget_openings();
@@ -89,6 +90,7 @@ class StepRecorder {
     std::uint32_t layer;
     Phase phase;
     Clock::time_point start, end;
+    double waited_us = 0, end_waited_us = 0;  // at the start, at the end
     std::uint32_t allocations = 0;
     bool running = true;
   };

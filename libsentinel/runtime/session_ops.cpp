@@ -16,6 +16,11 @@ std::uint64_t kernel_hash(const PlanFollower::Op& op) {
   return hash;
 }
 
+// A limit may hold before there is a plan: memory is then by demand in the step that is profiled.
+double waited_us(const Engine& engine, const FastLimit& limit) {
+  return engine.guarded() && limit.bytes() != 0 ? engine.counters().stall_us : 0;
+}
+
 }  // namespace
 
 void Session::layer(const char* name, Phase phase) noexcept {
@@ -58,7 +63,8 @@ void Session::op_start(const char* name, Phase phase, const char* layer) noexcep
   worker.step = training_.begun();
   if (layer != nullptr) training_.recording().found_layer_once(layer, phase);
   if (training_.recording().on())
-    worker.op = training_.recording().recorder().op_start(name, phase);
+    worker.op = training_.recording().recorder().op_start(name, phase,
+                                                          waited_us(*engine_, training_.limit()));
   training_.lane().begin(worker.lane);
   if (engine_->guarded()) engine_->tick();
   if (!training_.follower().op_start(worker.plan, training_.recording().hash(name)))
@@ -142,7 +148,7 @@ void Session::op_run() noexcept {
   if (std::exchange(worker.runs, true) || !training_.recording().on()) return;
   const Guard guard(lock_);
   if (training_.recording().on() && worker.step == training_.begun() && !worker.late)
-    training_.recording().recorder().op_run(worker.op);
+    training_.recording().recorder().op_run(worker.op, waited_us(*engine_, training_.limit()));
 }
 
 void Session::op_end() noexcept {
@@ -167,7 +173,8 @@ void Session::op_end() noexcept {
 }
 
 void Session::complete(Worker& worker) {
-  if (training_.recording().on()) training_.recording().recorder().op_end(worker.op);
+  if (training_.recording().on())
+    training_.recording().recorder().op_end(worker.op, waited_us(*engine_, training_.limit()));
   if (training_.counting().active()) {
     training_.counting().drain(worker.op);
     training_.profile().snapshot();

@@ -11,6 +11,11 @@ namespace sentinel {
 
 using TensorNumber = std::uint64_t;  // of one birth; 0: none
 
+struct ContentHash {  // XXH3, 128 bits
+  std::uint64_t low = 0, high = 0;
+  friend bool operator==(const ContentHash&, const ContentHash&) = default;
+};
+
 // Contents of a tensor: `version` ops had written it. `maker` is null where no recipe makes them.
 struct Recipe;
 struct Contents {
@@ -25,6 +30,9 @@ struct Recipe {
   const char* op = "";      // its name
   std::uint64_t order = 0;  // in which ops ran
   bool trusted = false;     // it has been seen to make the same twice
+  std::uint64_t role = 0;   // of its op
+  // In the step of its trial: what it made, as that was when the op ended.
+  std::vector<std::pair<TensorNumber, ContentHash>> tried;
   std::vector<Contents> reads;
   std::vector<std::pair<TensorNumber, std::uint64_t>> writes;  // with the version that it made
 };

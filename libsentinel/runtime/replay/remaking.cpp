@@ -129,6 +129,7 @@ void Remaking::note(void* recipe, Op& op, Replays::Numbers read, Replays::Number
   const auto known = tried_.find(op.role);
   auto noted =
       replays_.note(recipe, op.name, read, written, known != tried_.end() && known->second);
+  if (noted) noted->role = op.role;
   if (known == tried_.end()) op.untried = std::move(noted);
 }
 
@@ -137,8 +138,9 @@ void Remaking::note(void* recipe, Op& op, Replays::Numbers read, Replays::Number
 struct Remaking::Delivery {
   Remaking& remaking;
   const std::vector<Replays::Run::Target> targets;
-  bool trial = false;     // the bytes are compared, and go nowhere
-  std::size_t given = 0;  // as they were
+  bool trial = false;                                      // the bytes are compared, and go nowhere
+  std::size_t given = 0;                                   // as they were
+  std::vector<std::pair<TensorNumber, ContentHash>> made;  // in a trial
 };
 
 // True: it is lost, or it is no more.
@@ -152,14 +154,28 @@ bool Remaking::discard(const LiveTensor& tensor) {
   }
   if (!is_resident(tensor)) return false;
   const auto hash = hash_of(pointer(tensor), tensor.bytes);
-  const Guard guard(lock_);
+  Guard guard(lock_);
   if (living(tensor) == nullptr || replays_.orphan(number)) return true;
-  if (!may()) return false;
+  if (!may() || !is_as_made(guard, number, hash)) return false;
   const auto bytes = engine_.discard(tensor.address, tensor.bytes);
   if (bytes == 0) return false;
   replays_.lose(number, hash);
   counters_.discarded_bytes += bytes;
   return true;
+}
+
+bool Remaking::is_as_made(Guard& guard, TensorNumber number, const ContentHash& hash) {
+  auto* maker = replays_.recipe_of(number);
+  const auto made =
+      std::ranges::find(maker->tried, number, [](const auto& each) { return each.first; });
+  if (made == maker->tried.end() || made->second == hash) return true;
+  const auto held = made->first;
+  for (const auto lost : replays_.all_lost()) remake(guard, {lost});  // while chains may use it
+  maker = replays_.recipe_of(held);
+  if (maker == nullptr) return false;
+  maker->trusted = tried_[maker->role] = false;
+  ++counters_.refused;
+  return false;
 }
 
 // Where what it read is gone, and no chain makes it, another step decides.
@@ -171,6 +187,7 @@ void Remaking::try_out(Op& op) {
   Delivery delivery{*this, run->targets, true};
   const int code = this->run(guard, std::move(*run), delivery);
   recipe->trusted = code == 0 && delivery.given == delivery.targets.size();
+  recipe->tried = std::move(delivery.made);
   tried_[op.role] = recipe->trusted;
   ++counters_.tried;
   counters_.refused += recipe->trusted ? 0 : 1;
@@ -296,7 +313,7 @@ int Remaking::run(Guard& guard, Replays::Run run, Delivery& delivery) {
 // A difference: what it read, or what it made, was written by what Sentinel does not see; or it
 // does not make the same twice.
 void Remaking::give(void* context, std::uint64_t number, const void* bytes, std::size_t size) {
-  auto& [remaking, targets, trial, given] = *static_cast<Delivery*>(context);
+  auto& [remaking, targets, trial, given, made] = *static_cast<Delivery*>(context);
   const auto target = std::ranges::find(targets, number, &Replays::Run::Target::number);
   if (target == targets.end()) return;
   std::vector<unsigned char> spoiled;
@@ -307,6 +324,7 @@ void Remaking::give(void* context, std::uint64_t number, const void* bytes, std:
     bytes = spoiled.data();
   }
   if (trial) {
+    made.push_back({number, hash_of(bytes, size)});
     const auto* now = reinterpret_cast<const void*>(target->address);
     given += size == target->bytes && std::memcmp(bytes, now, size) == 0 ? 1 : 0;
     return;

@@ -122,6 +122,9 @@ class Remaking final : public Remaker {
   void try_out(Op&);
   static void give(void* delivery, std::uint64_t number, const void* bytes, std::size_t size);
   bool discard(const LiveTensor&);
+  // Whether it holds what its op has made. Else it was written past all ops, as its next ones will
+  // be: what its op makes is given up no more.
+  bool is_as_made(Guard&, TensorNumber, const ContentHash&);
   bool let_go(Guard&, bool all);
   void serve_touches();
 

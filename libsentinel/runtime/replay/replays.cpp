@@ -211,6 +211,11 @@ const char* Replays::maker_of(TensorNumber number) const {
   return found != known_.end() && found->second.maker ? found->second.maker->op : nullptr;
 }
 
+Recipe* Replays::recipe_of(TensorNumber number) const {
+  const auto found = known_.find(number);
+  return found != known_.end() ? found->second.maker.get() : nullptr;
+}
+
 std::vector<TensorNumber> Replays::threatened(Numbers gone) const {
   std::vector<TensorNumber> found;
   for (const auto number : lost_) {

@@ -20,11 +20,6 @@
 
 namespace sentinel {
 
-struct ContentHash {  // XXH3, 128 bits
-  std::uint64_t low = 0, high = 0;
-  friend bool operator==(const ContentHash&, const ContentHash&) = default;
-};
-
 class Replays {
  public:
   static constexpr std::size_t kMostRecipes = 64;  // of a tensor that may be lost
@@ -78,6 +73,7 @@ class Replays {
   void overwritten(TensorNumber number) { is_lost_no_more(number); }
 
   const char* maker_of(TensorNumber) const;  // the op's name; null: no recipe makes it
+  Recipe* recipe_of(TensorNumber) const;     // of its current contents, or null
 
   // --- what dies
 

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 namespace sentinel {
 namespace {
 
@@ -137,6 +140,24 @@ TEST(RecorderOfOpsThatRunTogether, EachHasItsOwnTensors) {
     EXPECT_EQ(profile.ops[tensor.alloc_op->index()].name, tensor.bytes == kPage ? "a" : "b");
     EXPECT_EQ(tensor.ordinal, 0u);
   }
+}
+
+TEST(RecorderOfOpTimes, WhatIsWaitedForMemoryIsNone) {
+  StepRecorder step;
+  step.begin();
+  const auto before = std::chrono::steady_clock::now();
+  const auto waits = step.op_start("waits", Phase::forward, 1e6);
+  step.op_run(waits, 2e6);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const auto last = step.op_start("last", Phase::forward, 2e6 + 15e3);
+  step.op_run(last, 2e6 + 15e3);
+  step.op_end(last, 9e6);
+  const std::chrono::duration<double, std::micro> all = std::chrono::steady_clock::now() - before;
+  const auto ops = step.profile({}, {}).ops;
+  ASSERT_EQ(ops.size(), 3u);
+  EXPECT_GE(ops[1].us, 5e3);
+  EXPECT_LE(ops[1].us, all.count() - 15e3);
+  EXPECT_EQ(ops[2].us, 0) << "it waited for longer than it took";
 }
 
 TEST(RecorderOfOpsThatRunTogether, WhatIsCountedBelongsToTheOpThatNamesTheTensor) {

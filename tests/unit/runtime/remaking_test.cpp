@@ -132,13 +132,14 @@ TEST(Remaking, WhatNeverMakesTheSameTwiceIsNotGivenUp) {
 }
 
 // Each in a process of its own, which tells with its status: 0 is right bytes, 1 wrong ones.
-int with_fault(const std::string& inject, std::uint64_t seed) {
+int with_fault(const std::string& inject, std::uint64_t seed,
+               const ProgramOptions& options = kSmall) {
   const auto child = fork();
   if (child == 0) {
     freopen("/dev/null", "w", stderr);
     auto& engine = *new ScribblingEngine;
     auto& remade = *new Remade(engine, inject);
-    ReplayedProgram program(engine, remade.space, remade.lock, remade.remaking, kSmall, seed);
+    ReplayedProgram program(engine, remade.space, remade.lock, remade.remaking, options, seed);
     _exit(program.run() ? 0 : 1);
   }
   int status = 0;
@@ -162,6 +163,17 @@ TEST_P(RemakingFaults, GiveRightBytesOrNone) {
 INSTANTIATE_TEST_SUITE_P(All, RemakingFaults,
                          testing::Values("remake:{}:FLIP", "remake:{}:DROP", "note:{}:DROP",
                                          "trial:{}:FLIP"));
+
+// The first that is given up shows it, and its op is replayed no more; what came of it before that
+// cannot be made again.
+TEST(Remaking, WhatIsWrittenPastOpsUnsaidGivesRightBytesOrNone) {
+  auto options = kSmall;
+  options.unsteady = options.writes_raw = true;
+  std::map<int, int> ended;
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) ++ended[with_fault("", seed, options)];
+  EXPECT_EQ(ended[0] + ended[125], 300);
+  EXPECT_GT(ended[0], 150);
+}
 
 TEST(Remaking, FaultsAreNamedRightly) {
   EXPECT_THROW(Spoiling("remake:1:EIO"), Error);

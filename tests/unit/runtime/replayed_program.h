@@ -100,7 +100,8 @@ struct ProgramOptions {
   std::size_t least_words = 0, most_words = 0;  // of a tensor
   bool touches = false;                         // from another thread, of what no op named
   bool unsteady = false;                        // some ops never make the same twice
-  bool reaches = false;                         // the program writes past ops
+  bool reaches = false;                         // the program writes past ops, and says so
+  bool writes_raw = false;                      // it does so to what an op has just made
 };
 
 class ReplayedProgram {
@@ -238,7 +239,7 @@ class ReplayedProgram {
     tensors_.insert(tensors_.end(), std::make_move_iterator(made.begin()),
                     std::make_move_iterator(made.end()));
     for (auto at = known; at < tensors_.size(); ++at) written.push_back(at);
-    end_op(running, op, read, written);
+    end_op(running, op, read, written, known);
     write_reached();
   }
 
@@ -273,8 +274,16 @@ class ReplayedProgram {
             .offset = seed % (tensor.plain.size() / 2)};
   }
 
+  // Of the tensors behind `known`, which the op has made, and before anybody uses them.
+  void write_raw(std::size_t known) {
+    for (auto at = known; at < tensors_.size(); ++at) {
+      const auto word = below(tensors_[at].plain.size());
+      tensors_[at].plain[word] = tensors_[at].words()[word] = random_();
+    }
+  }
+
   void end_op(Remaking::Op& running, const ByteOp& op, const std::vector<std::size_t>& read,
-              const std::vector<std::size_t>& written) {
+              const std::vector<std::size_t>& written, std::size_t known) {
     if (!chance(5)) {  // else nobody can describe it
       auto* recipe = new ByteOp(op);
       std::vector<std::uint64_t> in, out;
@@ -294,6 +303,10 @@ class ReplayedProgram {
       const std::lock_guard guard(lock_);
       for (const auto at : written) remaking_.names(running, tensors_[at].live, true, false);
       remaking_.op_computed(running);
+    }
+    if (options_.writes_raw && chance(3)) {
+      remaking_.op_ended(running);
+      write_raw(known);
     }
     for (const auto& tensor : tensors_)
       if (chance(3)) running.discards.push_back(tensor.live);

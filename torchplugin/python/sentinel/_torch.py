@@ -43,8 +43,9 @@ def _build_for(torch):
 def attach(torch):
     """Called once, when torch has been imported. Ends the process where the session cannot start."""
     witness = _witness_of(torch)
-    if "SENTINEL_PLAIN" in os.environ:  # trains without Sentinel
-        return None if witness is None else _after_optimizers(torch, witness.stepped)
+    if witness is not None and "SENTINEL_PLAIN" in os.environ:  # trains without Sentinel
+        _after_optimizers(torch, witness.stepped)
+        return
     if not _attach.claim("torch"):
         return
     # What the program's children load is their own decision: only this process is attached here.
@@ -63,7 +64,8 @@ def attach(torch):
     if not watched:  # an allocator and nothing else
         return
     weights = None if on_gpu else _torch_weights.Weights(torch, adaptor)
-    if not on_gpu and adaptor.sentinel_torch_may_replay():
+    plans = os.environ.get("SENTINEL_POLICY", "sentinel") != "sentinel" or "SENTINEL_PLAN" in os.environ
+    if not on_gpu and plans and adaptor.sentinel_torch_may_replay():
         _torch_replays.tell(torch, adaptor)
     layers = _Layers(torch, adaptor, weights)
     steps = _find_steps(torch, adaptor, layers, weights, witness)
@@ -191,7 +193,7 @@ def _witness_of(torch):
     """Of `sentinel verify`. Else none."""
     if "SENTINEL_WITNESS" not in os.environ:
         return None
-    return _torch_verify.Witness(torch, _attach.program_ended)
+    return _torch_verify.Witness(torch, _attach.program_ended, _torch_compile.is_compiling_of(torch))
 
 
 if __name__ == "__main__":

@@ -8,8 +8,9 @@ _LASTING = ("numpy", "__dlpack__")
 _AT_ONCE = ("data_ptr",)
 # By what they change, any op may give other bytes.
 _SETTINGS = ("set_num_threads", "set_flush_denormal")
-_OWN_SETTINGS = ("_set_default_dtype", "_set_deterministic_algorithms", "_set_float32_matmul_precision",
-                 "_set_mkldnn_enabled")
+_OWN_SETTINGS = ("_set_default_dtype", "_set_default_tensor_type", "_set_deterministic_algorithms",
+                 "_set_float32_matmul_precision", "_set_fp32_precision_setter", "_set_mkldnn_deterministic",
+                 "_set_mkldnn_enabled", "_set_onednn_allow_tf32")
 
 
 def tell(torch, adaptor):
@@ -17,17 +18,21 @@ def tell(torch, adaptor):
     adaptor.sentinel_torch_reached.argtypes = [ctypes.c_void_p, ctypes.c_int]
     storage_of = getattr(torch.Tensor, "untyped_storage", None) or torch.Tensor.storage
 
+    as_plain = getattr(torch._C, "DisableTorchFunctionSubclass", None) or torch._C.DisableTorchFunction
+
     def reached(tensor, lasting):
         try:
-            address = storage_of(tensor).data_ptr()
-        except (RuntimeError, NotImplementedError):  # it has none: the call below says so
+            with as_plain():  # a subclass need not hear of it
+                address = storage_of(tensor).data_ptr() if tensor.device.type == "cpu" else None
+        except (RuntimeError, NotImplementedError):  # it has no storage: the call that is told says so
             return
-        adaptor.sentinel_torch_reached(address, lasting)
+        if address:
+            adaptor.sentinel_torch_reached(address, lasting)
 
     def telling(method, lasting):
         @functools.wraps(method)
         def told(tensor, *args, **kwargs):
-            if isinstance(tensor, torch.Tensor) and tensor.device.type == "cpu":
+            if isinstance(tensor, torch.Tensor):
                 reached(tensor, lasting)
             return method(tensor, *args, **kwargs)
         return told

@@ -2,6 +2,7 @@
 ends the program after as many steps as were asked for. It runs no op: what it hashes are the bytes of storages."""
 import ctypes
 import hashlib
+import itertools
 import os
 import sys
 import weakref
@@ -9,17 +10,23 @@ import weakref
 _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 
 
-def _place():
-    """A file of this process alone: of its rank, and its place among those that multiprocessing spawned."""
+def _open():
+    """A file of this process alone: of its rank, its place among those that multiprocessing spawned, and among those
+    that the command runs one after the other."""
     rank = next((os.environ[name] for name in _RANKS if name in os.environ), "0")
     spawned = os.environ.get("SENTINEL_SPAWNED")
-    return f"{os.environ['SENTINEL_WITNESS']}.rank{rank}" + (f".spawned{spawned}" if spawned else "")
+    place = f"{os.environ['SENTINEL_WITNESS']}.rank{rank}" + (f".spawned{spawned}" if spawned else "")
+    for number in itertools.count(1):
+        try:
+            return open(place if number == 1 else f"{place}.run{number}", "x")
+        except FileExistsError:
+            continue
 
 
 class Witness:
-    def __init__(self, torch, ends):
+    def __init__(self, torch, ends, is_compiling):
         """`ends()`: the program is about to end."""
-        self._torch = torch
+        self._torch, self._is_compiling = torch, is_compiling
         base = getattr(torch._C, "TensorBase", None) or torch._C._TensorBase
         self._storage_of = getattr(base, "untyped_storage", None) or torch.Tensor.storage
         self._ends, self._process = ends, os.getpid()
@@ -31,7 +38,7 @@ class Witness:
 
     def _called(self, module, inputs):
         """The first of its modules that is called is the model."""
-        if module in self._known:
+        if self._is_compiling() or module in self._known:
             return
         self._models.append(weakref.ref(module))
         self._known.update(module.modules())
@@ -48,7 +55,7 @@ class Witness:
         if os.getpid() != self._process:  # a child's
             return
         if self._file is None:
-            self._file = open(_place(), "w")
+            self._file = _open()
         self._step += 1
         names = self._names()
         for group, settings in enumerate(optimizer.param_groups):
@@ -57,13 +64,26 @@ class Witness:
                 if parameter.grad is not None:  # first what others come from
                     self._write(f"gradient of {name}", parameter.grad)
                 for key, value in optimizer.state.get(parameter, {}).items():
-                    if isinstance(value, self._torch.Tensor):
-                        self._write(f"{key} of {name}", value)
+                    self._write_state(f"{key} of {name}", value)
                 self._write(f"parameter {name}", parameter)
+        for model in self._models:
+            for name, buffer in model().named_buffers() if model() is not None else ():
+                self._write(f"buffer {name}", buffer)
         self._file.flush()
         self._left -= 1
         if self._left == 0:
             self._end()
+
+    def _write_state(self, name, value):
+        """A tensor, or what holds some: LBFGS keeps lists."""
+        if isinstance(value, self._torch.Tensor):
+            self._write(name, value)
+        elif isinstance(value, dict):
+            for key, each in value.items():
+                self._write_state(f"{key} in {name}", each)
+        elif isinstance(value, (list, tuple)):
+            for number, each in enumerate(value):
+                self._write_state(f"number {number} in {name}", each)
 
     def _write(self, name, tensor):
         name = "".join(c if c.isprintable() else "?" for c in name)
