@@ -14,6 +14,7 @@
 #include "runtime/limit/tally.h"
 #include "sentinel/error.h"
 #include "training/launch.h"
+#include "training/stdout_aside.h"
 
 namespace sentinel::cli {
 namespace {
@@ -24,24 +25,6 @@ constexpr int kNotExecutable = 126, kNotFound = 127, kSignalled = 128;
 struct BatchSearch {
   std::uint64_t from = 1, most = 1u << 20, within = 16;
   Launch launch;
-};
-
-// stdout is for the answer: what the command prints goes to stderr.
-class StdoutAside {
- public:
-  StdoutAside() : kept_(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0)) {
-    if (kept_ < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
-      throw Error("could not set stdout aside", errno);
-  }
-  ~StdoutAside() {
-    dup2(kept_, STDOUT_FILENO);
-    close(kept_);
-  }
-  StdoutAside(const StdoutAside&) = delete;
-  StdoutAside& operator=(const StdoutAside&) = delete;
-
- private:
-  int kept_;
 };
 
 // Thrown when somebody has stopped the search.

@@ -2,7 +2,6 @@
 // parameters, gradients and optimizer states after each step, bit by bit.
 #include <fmt/format.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -15,6 +14,7 @@
 #include "sentinel/error.h"
 #include "training/launch.h"
 #include "training/outcome.h"
+#include "training/stdout_aside.h"
 #include "training/testimony.h"
 
 namespace sentinel::cli {
@@ -50,21 +50,6 @@ class Folder {
 
  private:
   fs::path path_;
-};
-
-// What the command prints: stdout is for the verdict.
-class ToStderr {
- public:
-  ToStderr() : before_(dup(STDOUT_FILENO)) { dup2(STDERR_FILENO, STDOUT_FILENO); }
-  ~ToStderr() {
-    dup2(before_, STDOUT_FILENO);
-    close(before_);
-  }
-  ToStderr(const ToStderr&) = delete;
-  ToStderr& operator=(const ToStderr&) = delete;
-
- private:
-  int before_;
 };
 
 struct Verdict {
@@ -117,7 +102,7 @@ class Runs {
     setenv("SENTINEL_WITNESS", prefix.c_str(), 1);
     setenv("SENTINEL_WITNESS_STEPS", std::to_string(verification_.steps).c_str(), 1);
     plain ? setenv("SENTINEL_PLAIN", "1", 1) : unsetenv("SENTINEL_PLAIN");
-    const ToStderr elsewhere;
+    const StdoutAside aside;
     status_ = run_command(verification_.launch.command);
     return read_testimony(prefix);
   }
