@@ -22,7 +22,7 @@ def attach():
     from sentinel import _attach, _torch, _torch_gpu
     core, adaptor = _attach.load_library(), ctypes.CDLL(os.environ["ADAPTOR"])
     assert _attach.start(core, lambda: adaptor.sentinel_torch_attach(1))
-    _torch._find_steps(adaptor, _torch._Layers(torch, adaptor, None), None)
+    _torch._find_steps(torch, adaptor, _torch._Layers(torch, adaptor, None), None, None)
     _torch_gpu.split_optimizers(torch, core)
     _torch_gpu._refuse_collectives(torch, adaptor)
     _attach.watch_imports()
