@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <iterator>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -119,6 +120,19 @@ bool run(const Recipe& recipe, Made& made) {
                      [&made](const Call& call) { return run(call, made); });
 }
 
+// By number of a tensor: the recipe that uses it last. From then on it need not be there.
+std::unordered_map<std::uint64_t, std::size_t> last_uses(void* const* recipes, std::size_t count) {
+  std::unordered_map<std::uint64_t, std::size_t> last;
+  for (std::size_t i = 0; i < count; ++i)
+    for (const Call& call : static_cast<const Recipe*>(recipes[i])->calls) {
+      for (const Argument& argument : call.arguments)
+        for (const auto& tensor : argument.tensors)
+          if (tensor) last[tensor->number] = i;
+      for (const auto number : call.outputs) last[number] = i;
+    }
+  return last;
+}
+
 // sentinel_replayer. The thread's own state stays as it is: its mode, its observers, what stands
 // before its kernels.
 int replay(void* const* recipes, std::size_t count, sentinel_give give, void* context) {
@@ -129,10 +143,15 @@ int replay(void* const* recipes, std::size_t count, sentinel_give give, void* co
       c10::autocast_dispatch_keyset);
   try {
     Made made;
-    for (std::size_t i = 0; i < count; ++i)
+    const auto last = last_uses(recipes, count);
+    for (std::size_t i = 0; i < count; ++i) {
       if (!run(*static_cast<const Recipe*>(recipes[i]), made)) return -EINVAL;
-    for (const auto& [number, storage] : made)
-      give(context, number, storage.data(), storage.nbytes());
+      for (auto at = made.begin(); at != made.end();) {
+        const auto& [number, storage] = *at;
+        if (last.at(number) == i) give(context, number, storage.data(), storage.nbytes());
+        at = last.at(number) == i ? made.erase(at) : std::next(at);
+      }
+    }
     return 0;
   } catch (const std::exception& error) {
     const std::string what = error.what();

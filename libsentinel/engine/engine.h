@@ -101,8 +101,8 @@ class DemandPaging {
   ~DemandPaging() = default;
 };
 
-// Who makes again what was discarded. touched() is called by the guard's thread, with an address
-// in a lost block: it blocks for nothing and allocates nothing. The thread that touched waits until
+// Who makes again what was discarded. touched() is called by the guard's thread, with the beginning
+// of a lost block: it blocks for nothing and allocates nothing. The thread that touched waits until
 // refill() has come for its block.
 class Remaker {
  public:
@@ -178,10 +178,10 @@ class Engine {
   // nothing that was used since the last tick is demoted: it may be about to be launched.
   void launching(bool now) noexcept { launching_.store(now, std::memory_order_relaxed); }
 
-  // The tensor's contents are given up, for they can be made again: blocks that lie wholly within,
-  // in which no other tensor lives, are lost. Answers their bytes; the rest stays as it is. An
-  // engine that cannot answers 0. / Each lost block within gets its part of `source` and is
-  // resident, for all readers at once; what is not lost is left alone.
+  // The tensor's contents are given up, for they can be made again: blocks in which no other tensor
+  // lives are lost. Answers their bytes; the rest stays as it is. An engine that cannot answers 0.
+  // / Each block that is lost with that tensor gets its part of `source` and is resident, for all
+  // readers at once; what is not lost is left alone.
   virtual std::uint64_t discard(std::uintptr_t, std::uint64_t) noexcept { return 0; }
   virtual void refill(std::uintptr_t, std::uint64_t, const void*) noexcept {}
   virtual void remake_with(Remaker*) {}  // it outlives the engine

@@ -253,7 +253,8 @@ bool FrameTransitions::lose(BlockIndex index, EngineLock& guard) noexcept {
 
 // The frame is got and filled while the block is lost, so that nothing that is on its way depends
 // on memory that others hold.
-void FrameTransitions::refill(BlockIndex index, const void* source, EngineLock& guard) noexcept {
+void FrameTransitions::refill(BlockIndex index, std::uint64_t offset, std::span<const char> bytes,
+                              EngineLock& guard) noexcept {
   auto& block = blocks_[index];
   auto token = kNoToken;
   while (block.state == BlockState::lost) {
@@ -271,7 +272,10 @@ void FrameTransitions::refill(BlockIndex index, const void* source, EngineLock& 
   }
   if (token == kNoToken) return;
   guard.unlock();
-  std::memcpy(backings_->buffer(index, token), source, kGranule);
+  auto* frame = static_cast<char*>(backings_->buffer(index, token));
+  std::memset(frame, 0, offset);
+  std::memcpy(frame + offset, bytes.data(), bytes.size());
+  std::memset(frame + offset + bytes.size(), 0, kGranule - offset - bytes.size());
   guard.lock();
   while (blocks_.frozen()) blocks_.await_change(guard);
   if (block.state != BlockState::lost) {  // another has filled it, or it died

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <span>
 
 #include "engine/frames/frame_backings.h"
 #include "engine/frames/guarded_arena.h"
@@ -54,9 +55,9 @@ class FrameTransitions {
 
   // Its contents are given up. False: it stays as it is, for it moves, or somebody wants it now.
   bool lose(BlockIndex, EngineLock&) noexcept;
-  // A lost block gets a copy of `source`, one granule, and becomes resident. The lock is dropped
-  // while it is copied: `source` may lie in the arena.
-  void refill(BlockIndex, const void* source, EngineLock&) noexcept;
+  // A lost block gets a copy of the bytes at `offset`, zeros beside them, and becomes resident. The
+  // lock is dropped meanwhile: the bytes may lie in the arena.
+  void refill(BlockIndex, std::uint64_t offset, std::span<const char>, EngineLock&) noexcept;
   // Whatever it held is no more: nothing lives in it, or it will be written whole.
   void forget_lost(BlockIndex) noexcept;
   std::uint64_t discarded() const noexcept { return discarded_; }  // blocks

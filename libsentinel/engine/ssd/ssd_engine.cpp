@@ -114,7 +114,7 @@ void SsdEngine::overwrite(std::uintptr_t address, std::uint64_t bytes) noexcept 
   for_blocks(address, bytes, [&](BlockIndex index) {
     auto& block = blocks_[index];
     block.used = use_.now();
-    if (block.live == 1 && block.state == BlockState::lost) transitions_.forget_lost(index);
+    if (lost_with(index, address, bytes)) forget_lost(index);
     if (block.live != 1 || block.state != BlockState::absent || block.queue == QueueId::demand)
       return;
     blocks_.read_no_more(index);
@@ -124,15 +124,34 @@ void SsdEngine::overwrite(std::uintptr_t address, std::uint64_t bytes) noexcept 
   });
 }
 
+// Whether the block is lost with the tensor that lies there: wholly within it, or an end of it in
+// which another may have begun since.
+bool SsdEngine::lost_with(BlockIndex index, std::uintptr_t address, std::uint64_t bytes) noexcept {
+  if (blocks_[index].state != BlockState::lost) return false;
+  const auto end = lost_ends_.find(index);
+  return end != lost_ends_.end() ? end->second == address : is_whole(index, address, bytes);
+}
+
+bool SsdEngine::is_whole(BlockIndex index, std::uintptr_t address,
+                         std::uint64_t bytes) const noexcept {
+  const auto begin = arena_ + std::uint64_t{index} * kGranule;
+  return begin >= address && begin + kGranule <= address + bytes;
+}
+
+void SsdEngine::forget_lost(BlockIndex index) noexcept {
+  lost_ends_.erase(index);
+  transitions_.forget_lost(index);
+}
+
 std::uint64_t SsdEngine::discard(std::uintptr_t address, std::uint64_t bytes) noexcept {
   EngineLock guard(lock_);
   std::uint64_t lost = 0;
   for_blocks(address, bytes, [&](BlockIndex index) {
-    const auto begin = arena_ + std::uint64_t{index} * kGranule;
-    const bool whole = begin >= address && begin + kGranule <= address + bytes;
-    if (!whole || blocks_[index].live != 1 || counting_ || blocks_.frozen()) return;
+    if (blocks_[index].live != 1 || counting_ || blocks_.frozen()) return;
     if (!transfers_.is_open()) return;  // a child would see the arena
-    if (guard_.can_remake() && transitions_.lose(index, guard)) lost += kGranule;
+    if (!guard_.can_remake() || !transitions_.lose(index, guard)) return;
+    if (!is_whole(index, address, bytes)) lost_ends_[index] = address;
+    lost += kGranule;
   });
   return lost;
 }
@@ -140,10 +159,12 @@ std::uint64_t SsdEngine::discard(std::uintptr_t address, std::uint64_t bytes) no
 void SsdEngine::refill(std::uintptr_t address, std::uint64_t bytes, const void* source) noexcept {
   EngineLock guard(lock_);
   for_blocks(address, bytes, [&](BlockIndex index) {
-    const auto begin = arena_ + std::uint64_t{index} * kGranule;
-    const bool whole = begin >= address && begin + kGranule <= address + bytes;
-    if (!whole || blocks_[index].state != BlockState::lost) return;
-    transitions_.refill(index, static_cast<const char*>(source) + (begin - address), guard);
+    if (!lost_with(index, address, bytes)) return;
+    const auto block = arena_ + std::uint64_t{index} * kGranule;
+    const auto begin = std::max(block, address), end = std::min(block + kGranule, address + bytes);
+    const auto* first = static_cast<const char*>(source) + (begin - address);
+    transitions_.refill(index, begin - block, {first, end - begin}, guard);
+    if (blocks_[index].state != BlockState::lost) lost_ends_.erase(index);
   });
 }
 
@@ -158,7 +179,9 @@ bool SsdEngine::on_free(std::uintptr_t address, std::uint64_t bytes, bool wanted
   for_blocks(address, bytes, [&](BlockIndex index) {
     auto& block = blocks_[index];
     if (wanted) --block.wanted;
-    if (--block.live != 0) return;
+    --block.live;
+    if (lost_with(index, address, bytes)) forget_lost(index);
+    if (block.live != 0) return;
     blocks_.no_longer_idle(index);
     if (block.state == BlockState::leaving) block.discard = true;
     blocks_.read_no_more(index);
@@ -168,7 +191,6 @@ bool SsdEngine::on_free(std::uintptr_t address, std::uint64_t bytes, bool wanted
       resident = false;
     if (block.state == BlockState::absent && block.queue == QueueId::none)
       transitions_.make_absent_or_empty(block);
-    if (block.state == BlockState::lost) transitions_.forget_lost(index);
   });
   if (!blocks_.dead().empty()) transfers_.feed();
   return resident;

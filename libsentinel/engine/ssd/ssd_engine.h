@@ -29,6 +29,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 
 #include "engine/engine.h"
 #include "engine/frames/frame_backings.h"
@@ -103,6 +104,9 @@ class SsdEngine final : public Engine {
  private:
   void open_slow_tier();
   void give_at_once(BlockIndex, EngineLock&) noexcept;
+  bool lost_with(BlockIndex, std::uintptr_t address, std::uint64_t bytes) noexcept;
+  bool is_whole(BlockIndex, std::uintptr_t address, std::uint64_t bytes) const noexcept;
+  void forget_lost(BlockIndex) noexcept;
   void wait_until_settled(EngineLock&) noexcept;
   void thaw() noexcept;
 
@@ -130,6 +134,7 @@ class SsdEngine final : public Engine {
   FrameMovers movers_{lock_, blocks_, use_, transfers_, budget_, victims_, transitions_};
   FrameCounting switch_{guarded_, backings_, blocks_, transfers_, budget_};
   FrameFork fork_{lock_, guarded_, blocks_, transfers_, guard_};
+  std::unordered_map<BlockIndex, std::uintptr_t> lost_ends_;  // of which tensor, where not all of it
 };
 
 }  // namespace sentinel

@@ -55,6 +55,11 @@ class Remaking {
     double us = 0;
     bool accepted = false, refused = false;
   };
+  struct OnTheWay {
+    Lost* lost;
+    TensorId tensor;
+    std::size_t replay;  // of the group
+  };
   struct Group {  // the replays before one op
     std::vector<Recompute> replays;
     std::int64_t held = 0;  // what they hold beside the op
@@ -122,13 +127,25 @@ class Remaking {
       }
       add_kept(*at, r.keep);
     }
-    std::vector<Lost*> also = keep_ ? keep_on_the_way(group, before) : std::vector<Lost*>{};
     // In the order of the step each replay finds the version that it read there.
     std::ranges::sort(group.replays, {}, &Recompute::op);
-    if (group.replays.size() > kMostRecipes ||
-        !finds_its_versions(profile_, basis_.replay, group.replays))
-      return false;
-    also.push_back(&lost);
+    if (group.replays.size() > kMostRecipes) return false;
+    auto kept = keep_ ? made_on_the_way(group, before) : std::vector<OnTheWay>{};
+    while (!accept(lost, us, group, kept)) {
+      if (kept.empty()) return false;
+      kept.resize(kept.size() / 2);  // those that are wanted last are made once more then
+    }
+    return true;
+  }
+
+  bool accept(Lost& lost, double us, Group group, const std::vector<OnTheWay>& kept) {
+    const OpId before(lost.gap.next);
+    std::vector<Lost*> also{&lost};
+    for (const OnTheWay& each : kept) {
+      add_kept(group.replays[each.replay], {each.tensor});
+      also.push_back(each.lost);
+    }
+    if (!finds_its_versions(profile_, basis_.replay, group.replays)) return false;
     if (!fits(also, group, before)) return false;
     lost.us = us;
     for (Lost* one : also) {
@@ -147,19 +164,21 @@ class Remaking {
         r.keep.insert(std::ranges::upper_bound(r.keep, t), t);
   }
 
-  // What is discarded beyond this op, and made here on the way.
-  std::vector<Lost*> keep_on_the_way(Group& group, OpId before) {
-    std::vector<Lost*> kept;
-    for (Recompute& r : group.replays)
-      for (TensorId t : profile_.ops[r.op.index()].out) {
+  // What is discarded beyond this op, and made here on the way; what is wanted first comes first.
+  std::vector<OnTheWay> made_on_the_way(const Group& group, OpId before) {
+    std::vector<OnTheWay> result;
+    for (std::size_t i = 0; i < group.replays.size(); ++i) {
+      const OpId op = group.replays[i].op;
+      for (TensorId t : profile_.ops[op.index()].out) {
         Lost* other = lost_at(t, before.value);
         if (other == nullptr || other->accepted || before.value < other->gap.use + 2) continue;
-        if (basis_.replay.version(t, before) != basis_.replay.version(t, r.op) + 1) continue;
-        if (other->gap.next == before.value) continue;  // comes in its turn
-        add_kept(r, {t});
-        kept.push_back(other);
+        if (basis_.replay.version(t, before) != basis_.replay.version(t, op) + 1) continue;
+        if (other->gap.next != before.value)  // else it comes in its turn
+          result.push_back({other, t, i});
       }
-    return kept;
+    }
+    std::ranges::stable_sort(result, {}, [](const OnTheWay& o) { return o.lost->gap.next; });
+    return result;
   }
 
   // Of our memory, what the replays read that none of them makes.

@@ -109,6 +109,21 @@ void Footprint::cut(std::vector<Extent> extents) {
       members_[unit.index()].push_back(e.tensor);
     }
   }
+  for (const Extent& e : extents) add_own_ends(e.tensor);
+}
+
+// An end that no other tensor lies in is given up as well.
+void Footprint::add_own_ends(TensorId tensor) {
+  const auto& mine = units_[tensor.index()];
+  Whole& whole = whole_[tensor.index()];
+  const auto own = [&](std::size_t i) { return members_[mine[i].index()].size() == 1; };
+  if (whole.count == 0) {
+    while (whole.first < mine.size() && !own(whole.first)) ++whole.first;
+    if (whole.first == mine.size()) return;
+    whole.count = 1;
+  }
+  while (whole.first > 0 && own(whole.first - 1)) --whole.first, ++whole.count;
+  while (whole.first + whole.count < mine.size() && own(whole.first + whole.count)) ++whole.count;
 }
 
 void Holding::hold(UnitId unit) {

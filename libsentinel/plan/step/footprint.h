@@ -57,6 +57,7 @@ class Footprint {
   std::vector<Extent> region_extents(const Profile&, std::span<const Placement>) const;
   std::vector<Extent> arena_extents(const Profile&, std::span<const Placement>) const;
   void cut(std::vector<Extent> extents);
+  void add_own_ends(TensorId);
 
   std::uint64_t granule_;
   std::vector<std::uint64_t> bytes_;

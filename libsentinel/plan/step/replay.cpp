@@ -166,18 +166,41 @@ std::vector<std::size_t> needed(const Profile& profile, std::span<const Recomput
   return found;
 }
 
-std::uint64_t most_outputs(const Profile& profile, std::span<const Recompute> replays,
-                           std::uint64_t granule) {
+// What one run holds at most: what a replay makes or updates, until its last one there has run.
+std::uint64_t most_held(const Profile& profile, std::span<const Recompute> replays,
+                        const std::vector<std::size_t>& run) {
   constexpr std::uint64_t kPage = 4096;
-  std::uint64_t most = 0;
-  for (const auto& run : replay_runs(profile, replays)) {
-    std::uint64_t sum = 0;
-    for (std::size_t i : run)
-      for (TensorId t : profile.ops[replays[i].op.index()].out)
-        if (const Tensor& tensor = profile.tensors[t.index()]; !tensor.foreign)
-          sum += round_up(tensor.bytes, kPage);
-    most = std::max(most, sum);
+  std::unordered_map<TensorId, std::size_t> last;  // the replay that uses it last
+  for (std::size_t i : run) {
+    const Op& op = profile.ops[replays[i].op.index()];
+    for (const auto* list : {&op.in, &op.out})
+      for (TensorId t : *list) last[t] = i;
   }
+  std::unordered_map<TensorId, std::uint64_t> held;
+  std::uint64_t sum = 0, most = 0;
+  for (std::size_t i : run) {
+    const Op& op = profile.ops[replays[i].op.index()];
+    for (TensorId t : op.out) {
+      const Tensor& tensor = profile.tensors[t.index()];
+      if (!tensor.foreign && held.emplace(t, round_up(tensor.bytes, kPage)).second)
+        sum += held[t];
+    }
+    most = std::max(most, sum);
+    for (const auto* list : {&op.in, &op.out})
+      for (TensorId t : *list)
+        if (const auto found = held.find(t); found != held.end() && last[t] == i) {
+          sum -= found->second;
+          held.erase(found);
+        }
+  }
+  return most;
+}
+
+std::uint64_t most_of_runs(const Profile& profile, std::span<const Recompute> replays,
+                           std::uint64_t granule) {
+  std::uint64_t most = 0;
+  for (const auto& run : replay_runs(profile, replays))
+    most = std::max(most, most_held(profile, replays, run));
   return round_up(most, granule);
 }
 
@@ -210,7 +233,7 @@ std::vector<std::vector<std::size_t>> replay_runs(const Profile& profile,
 
 std::uint64_t replay_bytes(const Profile& profile, std::span<const Recompute> replays,
                            std::uint64_t granule) {
-  if (shares_granules(granule)) return most_outputs(profile, replays, granule);
+  if (shares_granules(granule)) return most_of_runs(profile, replays, granule);
   std::unordered_map<TensorId, std::size_t> last;  // made: the replay that reads it last
   for (std::size_t i = 0; i < replays.size(); ++i) {
     const Op& op = profile.ops[replays[i].op.index()];

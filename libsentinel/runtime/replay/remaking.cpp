@@ -365,7 +365,7 @@ void Remaking::serve_touches() {
     if (too_many)
       for (const auto number : replays_.all_lost()) remake(guard, {number});
     for (const auto address : touched)
-      if (const auto number = replays_.lost_at(address)) remake(guard, {*number});
+      remake(guard, replays_.lost_in(address, engine_.granule()));
   }
 }
 

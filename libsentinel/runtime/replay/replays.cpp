@@ -200,10 +200,13 @@ std::vector<TensorNumber> Replays::all_lost() const {
   return lost;
 }
 
-std::optional<TensorNumber> Replays::lost_at(std::uintptr_t address) const {
+std::vector<TensorNumber> Replays::lost_in(std::uintptr_t address, std::uint64_t bytes) const {
+  std::vector<TensorNumber> found;
   for (const auto number : lost_)
-    if (const auto& known = known_.at(number); address - known.address < known.bytes) return number;
-  return {};
+    if (const auto& known = known_.at(number);
+        known.address < address + bytes && address < known.address + known.bytes)
+      found.push_back(number);
+  return found;
 }
 
 const char* Replays::maker_of(TensorNumber number) const {

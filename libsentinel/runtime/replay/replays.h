@@ -65,8 +65,8 @@ class Replays {
   bool lost(TensorNumber) const;
   bool any_lost() const { return !lost_.empty(); }
   std::vector<TensorNumber> all_lost() const;  // those that were made first, first
-  // The lost tensor that lies there.
-  std::optional<TensorNumber> lost_at(std::uintptr_t address) const;
+  // The lost tensors that lie there, or partly there.
+  std::vector<TensorNumber> lost_in(std::uintptr_t address, std::uint64_t bytes) const;
   // What has to be remade before all of these are written or lost.
   std::vector<TensorNumber> threatened(Numbers) const;
   // An op writes all of it: nobody makes it again.

@@ -30,18 +30,28 @@ void Tasks::plan(OpId op, std::span<const Recompute> replays) {
 }
 
 // As a training run replays: in runs, each into memory of its own, out of which what is kept is
-// copied at the run's end.
+// copied. There each tensor lies until the run's last replay that uses it.
 void Tasks::plan_apart(OpId before, std::span<const Recompute> replays) {
   std::set<StorageId> made;
   for (const auto& run : plan::replay_runs(profile_, replays)) {
-    std::uint64_t scratch = 0;
-    for (std::size_t i : run) scratch += plan_apart(before, replays[i], made);
-    tasks_.back().scratch_ends = scratch;
+    std::map<StorageId, std::size_t> last;  // of what the run writes: the task that uses it last
+    const std::size_t first = tasks_.size();
+    for (std::size_t i : run) plan_apart(before, replays[i], made, last);
+    for (const auto& [storage, task] : last)
+      tasks_[task].scratch_ends += round_up(residence_.storage(storage).bytes, kPage);
+    for (std::size_t i = 0; i < run.size(); ++i)
+      for (TensorId t : replays[run[i]].keep) {
+        const StorageId storage = residence_.of(t);
+        const auto at = last.find(storage);
+        Task& task = tasks_[at == last.end() ? first + i : at->second];
+        task.operands.push_back({storage, false, true, true});
+        task.copied_bytes += residence_.storage(storage).bytes;
+      }
   }
 }
 
-// What it makes in memory of its own, in bytes.
-std::uint64_t Tasks::plan_apart(OpId before, const Recompute& r, std::set<StorageId>& made) {
+void Tasks::plan_apart(OpId before, const Recompute& r, std::set<StorageId>& made,
+                       std::map<StorageId, std::size_t>& last) {
   Task task{.op = r.op, .replay = true};
   std::vector<StorageId> written;
   for (Operand o : uses_.of(r.op)) {
@@ -52,19 +62,14 @@ std::uint64_t Tasks::plan_apart(OpId before, const Recompute& r, std::set<Storag
     if (o.read && gone && !made.contains(o.storage))
       throw Error(fmt::format("the replay of op {} before op {} reads tensor {}, which is gone",
                               r.op.value, before.value, storage.tensor.value));
-    if (o.written) task.scratch_bytes += round_up(storage.bytes, kPage);
+    if (o.written && !last.contains(o.storage)) task.scratch_bytes += round_up(storage.bytes, kPage);
+    if (o.written || last.contains(o.storage)) last[o.storage] = tasks_.size();
     if (o.written && !storage.persistent) written.push_back(o.storage);
     o.written = false;
     if (o.read && !made.contains(o.storage)) task.operands.push_back(o);
   }
   made.insert(written.begin(), written.end());
-  for (TensorId t : r.keep) {
-    task.operands.push_back({residence_.of(t), false, true, true});
-    task.copied_bytes += residence_.storage(residence_.of(t)).bytes;
-  }
-  const std::uint64_t bytes = task.scratch_bytes;
   tasks_.push_back(std::move(task));
-  return bytes;
 }
 
 // What a replay makes and the plan does not keep lives until the last replay here that reads it.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <span>
 #include <vector>
@@ -20,7 +21,7 @@ struct Task {
   std::vector<Operand> operands;
   std::vector<StorageId> drop;  // replayed outputs that nothing reads after this one
   // Replayed outputs that exist in a later version already: what begins with this task, and what
-  // nothing reads after it. Where granules are frames, all replayed outputs, until their run ends.
+  // nothing reads after it. Where granules are frames, all replayed outputs.
   std::uint64_t scratch_bytes = 0, scratch_ends = 0;
   std::uint64_t copied_bytes = 0;  // replayed outputs that are copied from there to their places
 };
@@ -40,7 +41,8 @@ class Tasks {
  private:
   void plan_replays(OpId before, std::span<const Recompute>);
   void plan_apart(OpId before, std::span<const Recompute>);
-  std::uint64_t plan_apart(OpId before, const Recompute&, std::set<StorageId>& made);
+  void plan_apart(OpId before, const Recompute&, std::set<StorageId>& made,
+                  std::map<StorageId, std::size_t>& last);
 
   const Profile& profile_;
   const Residence& residence_;

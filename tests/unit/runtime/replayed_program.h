@@ -153,8 +153,11 @@ class ReplayedProgram {
 
   Tensor make() {
     const auto words = options_.least_words + below(options_.most_words - options_.least_words);
-    const std::lock_guard guard(lock_);
-    Tensor tensor{*space_.allocate(words * sizeof(Word), LiveTensor::kUnplanned, false), {}};
+    Tensor tensor;
+    {
+      const std::lock_guard guard(lock_);
+      tensor.live = *space_.allocate(words * sizeof(Word), LiveTensor::kUnplanned, false);
+    }
     tensor.plain.resize(words);
     std::memset(tensor.words(), 0, words * sizeof(Word));
     return tensor;

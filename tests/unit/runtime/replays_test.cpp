@@ -73,8 +73,10 @@ TEST_F(ReplaysTest, ALostTensorsChainIsItsMaker) {
   EXPECT_TRUE(replays_.lost(2));
   EXPECT_THAT(chain({2}), ElementsAre(10));
   EXPECT_THAT(replays_.run_for(Numbers{2})->inputs, ElementsAre(1));
-  EXPECT_EQ(replays_.lost_at((2u << 20) + 17), 2u);
-  EXPECT_EQ(replays_.lost_at(3u << 20), std::nullopt);
+  EXPECT_THAT(replays_.lost_in(2u << 20, 4096), ElementsAre(2u));
+  EXPECT_THAT(replays_.lost_in((2u << 20) - 4096, 4097), ElementsAre(2u));
+  EXPECT_THAT(replays_.lost_in((2u << 20) - 4096, 4096), IsEmpty());
+  EXPECT_THAT(replays_.lost_in(3u << 20, 4096), IsEmpty());
   remake({2});
   EXPECT_FALSE(replays_.any_lost());
 }

@@ -11,18 +11,39 @@
 namespace sentinel::plan {
 namespace {
 
-// Storages that a forward chain needs to go on past the end of a stride: used on both sides of it
-// within one stride's length.
+// Where chains of replays end: in each stretch of `length` ops the border that fewest bytes cross.
+// Crossing means to be used on both sides within that length.
+std::vector<std::uint32_t> narrow_borders(const Facts& facts, double length) {
+  const auto ops = static_cast<std::uint32_t>(facts.profile.ops.size());
+  std::vector<double> bytes(ops + 1, 0);  // that cross from op k - 1 to op k
+  for (const Storage& s : facts.storages)
+    for (std::size_t u = 0; !s.persistent && u + 1 < s.uses.size(); ++u)
+      if (s.uses[u + 1] < ops && s.uses[u + 1] - s.uses[u] <= length)
+        for (std::uint32_t k = s.uses[u] + 1; k <= s.uses[u + 1]; ++k)
+          bytes[k] += static_cast<double>(s.bytes);
+  std::vector<std::uint32_t> borders;
+  for (double first = 1; first < ops; first += length) {
+    const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto end = bytes.begin() + static_cast<std::ptrdiff_t>(std::min<double>(first + length, ops));
+    if (begin < end)
+      borders.push_back(static_cast<std::uint32_t>(std::min_element(begin, end) - bytes.begin()));
+  }
+  return borders;
+}
+
+// Storages that cross such a border.
 std::vector<bool> checkpoints(const Facts& facts, double stride) {
   const double length = stride * static_cast<double>(facts.profile.ops.size());
   std::vector<bool> result(facts.storages.size(), false);
   if (length < 1) return result;
+  const auto borders = narrow_borders(facts, length);
   for (std::size_t i = 0; i < facts.storages.size(); ++i) {
     const auto& uses = facts.storages[i].uses;
-    for (std::size_t u = 0; u + 1 < uses.size(); ++u)
-      if (uses[u + 1] - uses[u] <= length &&
-          std::floor(uses[u] / length) != std::floor(uses[u + 1] / length))
+    for (std::size_t u = 0; u + 1 < uses.size(); ++u) {
+      const auto next = std::ranges::upper_bound(borders, uses[u]);
+      if (uses[u + 1] - uses[u] <= length && next != borders.end() && *next <= uses[u + 1])
         result[i] = true;
+    }
   }
   return result;
 }

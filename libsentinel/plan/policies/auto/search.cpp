@@ -23,7 +23,7 @@ constexpr std::uint64_t kDefaultEffort = 4000;
 constexpr std::size_t kTogether = 4;  // plans made and judged at once
 constexpr std::size_t kRounds = 20;   // of late acceptance
 constexpr std::array kPrices{0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 1.0};
-constexpr std::array kStrides{1.0 / 96, 1.0 / 48, 1.0 / 24, 1.0 / 12};
+constexpr std::array kStrides{1.0 / 192, 1.0 / 96, 1.0 / 48, 1.0 / 24, 1.0 / 12};
 constexpr std::array kSlacks{0.0, 0.03, 0.08, 0.16, 0.3};
 constexpr std::uint32_t kBoundBuckets = 100;
 constexpr std::array kBoundSlacks{0.0, 0.02, 0.05, 0.08, 0.12, 0.2};
@@ -159,7 +159,7 @@ void Search::try_recipes(const std::vector<Recipe>& recipes) {
     attempts.push_back({.decide = [this, recipe] { return decisions(facts_, recipe); },
                         .choose_tiers = true,
                         .copies = best_.copies,
-                        .way = best_.way,
+                        .way = {.keep = true, .deep = best_.way.deep},
                         .again = facts_.frames ? 0u : 1u,
                         .recipe = recipe});
   try_all(std::move(attempts));
