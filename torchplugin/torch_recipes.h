@@ -304,6 +304,7 @@ class Recording {
   void begin_op(const at::RecordFunction& fn) {
     recipe_.reset();
     open_.reset();
+    saving_.reset();
     within_ = 0;
     if (makes_nothing(fn.name())) return;
     try {
@@ -318,7 +319,7 @@ class Recording {
   // The op itself, or a part of it.
   void begin_call(const at::RecordFunction& fn) {
     if (within_ > 0) {
-      ++within_;
+      if (++within_ == 2) begin_saving(fn);
       return;
     }
     const auto name = fn.operator_name();
@@ -333,9 +334,11 @@ class Recording {
     recipe_.reset();
   }
   void end_call(const at::RecordFunction& fn) {
-    if (within_ == 0 || --within_ > 0) return;
+    if (within_ == 0) return;
+    const bool saving = --within_ == 1 && saving_;
+    if (within_ > 0 && !saving) return;
     if (std::uncaught_exceptions() != 0) return recipe_.reset();
-    close(fn);
+    close(std::exchange(saving ? saving_ : open_, std::nullopt), fn);
   }
   // The op has ended: hands its recipe over, with what it read and wrote. What it made for itself
   // alone is of no interest to anybody.
@@ -377,8 +380,25 @@ class Recording {
   static bool lives(const Described& tensor) {
     return sentinel_tensor_number(tensor.storage) == tensor.number;
   }
-  void close(const at::RecordFunction& fn) {
-    auto call = std::exchange(open_, std::nullopt);
+  // Before an op writes to its operand, autograd saves a copy where the gradient needs the value
+  // from before. That is a call of its own, which comes first.
+  void begin_saving(const at::RecordFunction& fn) {
+    saving_.reset();
+    if (std::strcmp(fn.name(), "aten::clone") != 0 || fn.inputs().empty() ||
+        !fn.inputs()[0].isTensor())
+      return;
+    const auto number = number_of(fn.inputs()[0].toTensor());
+    const auto updates = [number](const Argument& argument) {
+      return std::any_of(argument.tensors.begin(), argument.tensors.end(), [&](const auto& tensor) {
+        return tensor && tensor->number == number && tensor->use == Use::updated;
+      });
+    };
+    const auto& arguments = open_->arguments;
+    if (number == 0 || std::none_of(arguments.begin(), arguments.end(), updates)) return;
+    const auto op = c10::Dispatcher::singleton().findSchema(*fn.operator_name());
+    if (op && op->hasSchema()) saving_ = call_of(*op, fn.inputs());
+  }
+  void close(std::optional<Call> call, const at::RecordFunction& fn) {
     bool makes = false;
     Numbers given;
     for (const auto& argument : call->arguments)
@@ -400,7 +420,7 @@ class Recording {
   }
 
   std::unique_ptr<Recipe> recipe_;
-  std::optional<Call> open_;
+  std::optional<Call> open_, saving_;
   int within_ = 0;  // calls that the open one makes, and itself
 };
 thread_local Recording recording;

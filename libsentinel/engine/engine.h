@@ -28,13 +28,13 @@ constexpr std::array kMoveCauses{"EBUSY", "ENOMEM", "EFAULT", "EACCES", "other"}
 struct EngineCounters {             // since the engine began
   std::uint64_t demand_faults = 0;  // touches that had to wait for bytes from the slow tier
   std::uint64_t promoted_bytes = 0, demoted_bytes = 0;  // as really moved
-  std::uint64_t pieces = 0;      // of the promoted: parts of blocks that were read alone
-  Flow reading, writing;         // whole blocks, from and to a file
-  double stall_us = 0;           // time in which a training thread waited for memory
-  double checksum_us = 0;        // time that the sums of what goes to and comes from a file took
+  std::uint64_t pieces = 0;  // of the promoted: parts of blocks that were read alone
+  Flow reading, writing;     // whole blocks, from and to a file
+  double stall_us = 0;       // time in which a training thread waited for memory
+  double checksum_us = 0;    // time that the sums of what goes to and comes from a file took
   std::uint64_t discarded_bytes = 0, refilled_bytes = 0;  // of tensors that are made again
-  std::uint64_t held_bytes = 0;  // of fast memory, now
-  std::uint64_t peak_bytes = 0;  // the most of it since the budget was set
+  std::uint64_t held_bytes = 0;                           // of fast memory, now
+  std::uint64_t peak_bytes = 0;                           // the most of it since the budget was set
   std::array<std::uint64_t, kMoveCauses.size()> causes{};  // pages, by MoveCause
   std::uint64_t pages_left = 0;  // that stayed where they were, after every retry
 };

@@ -133,6 +133,14 @@ def test_whatever_a_program_does_beside(ways, replayed, python):
     expect_replays(replayed(python, command=[SCRIPTS / "replayed.py", ways]))
 
 
+def test_what_autograd_saves_before_an_update(replayed, python):
+    """The copy is a tensor of the same op, and made again with it."""
+    outcome = replayed(python, command=[SCRIPTS / "replayed.py", "relu6"])
+    expect_replays(outcome)
+    assert any(row["steps"] > 0 and "aten::hardtanh_:" in tensor["name"]
+               for row in outcome.summary["made_again"] for tensor in row["tensors"])
+
+
 def test_what_is_lost_and_touched_past_all_ops(replayed, python):
     """With Python's lock held, in a parallel region, and within an op that holds the generator's lock."""
     source = SCRIPTS / "touch.c"

@@ -134,7 +134,8 @@ class SsdEngine final : public Engine {
   FrameMovers movers_{lock_, blocks_, use_, transfers_, budget_, victims_, transitions_};
   FrameCounting switch_{guarded_, backings_, blocks_, transfers_, budget_};
   FrameFork fork_{lock_, guarded_, blocks_, transfers_, guard_};
-  std::unordered_map<BlockIndex, std::uintptr_t> lost_ends_;  // of which tensor, where not all of it
+  std::unordered_map<BlockIndex, std::uintptr_t>
+      lost_ends_;  // of which tensor, where not all of it
 };
 
 }  // namespace sentinel

@@ -182,8 +182,7 @@ std::uint64_t most_held(const Profile& profile, std::span<const Recompute> repla
     const Op& op = profile.ops[replays[i].op.index()];
     for (TensorId t : op.out) {
       const Tensor& tensor = profile.tensors[t.index()];
-      if (!tensor.foreign && held.emplace(t, round_up(tensor.bytes, kPage)).second)
-        sum += held[t];
+      if (!tensor.foreign && held.emplace(t, round_up(tensor.bytes, kPage)).second) sum += held[t];
     }
     most = std::max(most, sum);
     for (const auto* list : {&op.in, &op.out})

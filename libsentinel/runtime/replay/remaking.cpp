@@ -364,8 +364,7 @@ void Remaking::serve_touches() {
     Guard guard(lock_);
     if (too_many)
       for (const auto number : replays_.all_lost()) remake(guard, {number});
-    for (const auto address : touched)
-      remake(guard, replays_.lost_in(address, engine_.granule()));
+    for (const auto address : touched) remake(guard, replays_.lost_in(address, engine_.granule()));
   }
 }
 

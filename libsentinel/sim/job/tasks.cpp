@@ -62,7 +62,8 @@ void Tasks::plan_apart(OpId before, const Recompute& r, std::set<StorageId>& mad
     if (o.read && gone && !made.contains(o.storage))
       throw Error(fmt::format("the replay of op {} before op {} reads tensor {}, which is gone",
                               r.op.value, before.value, storage.tensor.value));
-    if (o.written && !last.contains(o.storage)) task.scratch_bytes += round_up(storage.bytes, kPage);
+    if (o.written && !last.contains(o.storage))
+      task.scratch_bytes += round_up(storage.bytes, kPage);
     if (o.written || last.contains(o.storage)) last[o.storage] = tasks_.size();
     if (o.written && !storage.persistent) written.push_back(o.storage);
     o.written = false;

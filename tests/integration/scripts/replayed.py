@@ -25,6 +25,8 @@ class Block(torch.nn.Module):
         layers = [torch.nn.GELU(), normal(WIDTH)]
         if "in-place" in ways:
             layers.append(torch.nn.ReLU(inplace=True))
+        if "relu6" in ways:  # its gradient needs what was there before: autograd saves a copy
+            layers.append(torch.nn.ReLU6(inplace=True))
         if "rrelu" in ways:
             layers.append(torch.nn.RReLU())
         if "dropout" in ways:
@@ -179,7 +181,7 @@ def train(ways, steps, count, touched):
     print(summed.hexdigest(), float(torch.rand(1)).hex())
 
 
-WAYS = ["plain", "adam", "batch-norm", "batch-norm-eval", "dropout", "rrelu", "random-like", "in-place", "tied", "views",
+WAYS = ["plain", "adam", "batch-norm", "batch-norm-eval", "dropout", "rrelu", "random-like", "in-place", "relu6", "tied", "views",
         "accumulation", "checkpoint", "checkpoint-reentrant", "saved-tensor-hooks", "two-passes", "autocast", "numpy",
         "dlpack", "address", "requires-grad", "threads", "precision", "fork", "workers"]
 

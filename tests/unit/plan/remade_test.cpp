@@ -151,9 +151,9 @@ TEST(Remade, WhatHasNoRoomOnTheWayIsMadeOnceMore) {
   const Remade twice = remade(basis, 18_MiB - 1, both, true);
   EXPECT_THAT(twice.refused, IsEmpty());
   EXPECT_LE(demand(basis, twice).must[4], 18_MiB - 1);
-  EXPECT_THAT(twice.replays, ElementsAre(Recompute{OpId(0), OpId(4), {}},
-                                         Recompute{OpId(1), OpId(4), {chain.y}},
-                                         Recompute{OpId(0), OpId(5), {chain.x}}));
+  EXPECT_THAT(twice.replays,
+              ElementsAre(Recompute{OpId(0), OpId(4), {}}, Recompute{OpId(1), OpId(4), {chain.y}},
+                          Recompute{OpId(0), OpId(5), {chain.x}}));
 }
 
 // Op 4 makes 4 MiB as soon as its replay is over, in 4 as well.
@@ -292,9 +292,8 @@ TEST(VerifyReplays, CountsTheEndsOfWhatIsDiscardedAndAllThatReplaysMake) {
   EXPECT_THAT(bad(14_MiB), IsEmpty());
   EXPECT_THAT(bad(13_MiB), Contains(HasSubstr("op 5 holds 14680064 bytes")));
   // Ops 2 and 3 hold 12 MiB with the end of x.
-  EXPECT_THAT(bad(11_MiB),
-              AllOf(Contains(HasSubstr("op 2 holds 12582912 bytes")),
-                    Contains(HasSubstr("op 3 holds 12582912 bytes"))));
+  EXPECT_THAT(bad(11_MiB), AllOf(Contains(HasSubstr("op 2 holds 12582912 bytes")),
+                                 Contains(HasSubstr("op 3 holds 12582912 bytes"))));
 }
 
 TEST(VerifyReplays, RefusesToMakeAgainWhatOutlivesTheStep) {

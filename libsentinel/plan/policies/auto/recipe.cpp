@@ -24,7 +24,8 @@ std::vector<std::uint32_t> narrow_borders(const Facts& facts, double length) {
   std::vector<std::uint32_t> borders;
   for (double first = 1; first < ops; first += length) {
     const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(first);
-    const auto end = bytes.begin() + static_cast<std::ptrdiff_t>(std::min<double>(first + length, ops));
+    const auto end =
+        bytes.begin() + static_cast<std::ptrdiff_t>(std::min<double>(first + length, ops));
     if (begin < end)
       borders.push_back(static_cast<std::uint32_t>(std::min_element(begin, end) - bytes.begin()));
   }

@@ -255,7 +255,7 @@ TEST_P(LostTest, ARefillFromTheArenaItself) {
   std::memcpy(words(30), words(3), kGranule);
   ASSERT_EQ(engine->discard(at(3), kGranule), kGranule);
   engine->tick();
-  engine->demote(at(30), kGranule);  // the source has to be fetched first
+  engine->demote(at(30), kGranule);                // the source has to be fetched first
   while (engine->counters().demoted_bytes == 0) {  // its arrival may not have been noted yet
     engine->promote(at(30), kGranule);
     engine->demote(at(30), kGranule);
