@@ -112,19 +112,21 @@ class Bench:
     def compare(self, model):
         """All rounds of one model: medians by kind."""
         took, records, runs = {kind: [] for kind in KINDS}, {}, {}
-        budget = self.args.fast
+        budget = 0
         for _ in range(self.args.rounds):
             for kind in KINDS:
                 checkpoint = kind.startswith("checkpoint")
                 if checkpoint and not MODELS[model][2]:
                     continue
-                fast = None if kind in ("plain", "checkpoint, all memory") else str(budget)
+                # A share is of the training's own peak, which is lower with checkpoints.
+                shares = {"moves": self.args.fast, "replays": self.args.fast, "checkpoint": str(budget)}
+                fast = shares.get(kind)
                 record, run = self.train(model, kind, fast, checkpoint)
                 took[kind].append(statistics.median(step["ms"] for step in record["steps"][SETTLED:]))
                 self.check_record(model, kind, record, records)
                 if run:
                     runs[kind] = run
-                    budget = run["fast_limit_bytes"]  # the same for all, though others' peaks may be lower
+                    budget = run["fast_limit_bytes"]
         return {kind: statistics.median(values) for kind, values in took.items() if values}, runs, budget
 
     @staticmethod

@@ -56,6 +56,12 @@ def torch1():
 
 
 @pytest.fixture(scope="session")
+def slow_machine():
+    """Described with a drive that is so slow that plans make tensors again."""
+    return REPOSITORY / "tests/integration/scripts/slow_drive.toml"
+
+
+@pytest.fixture(scope="session")
 def device(build, python, tmp_path_factory):
     """The environment in which PyTorch trains in the memory of the tests' GPU driver."""
     from test_torch_gpu import device_of

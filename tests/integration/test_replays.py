@@ -10,29 +10,6 @@ import training
 
 SCRIPTS = pathlib.Path(__file__).parent / "scripts"
 
-SLOW = """name = "slow drive"
-granule = 2097152
-exclusive = true
-[[tier]]
-name = "dram"
-capacity = 25000000000
-read_bw = 5e9
-write_bw = 5e9
-latency_us = 0.1
-byte_addressable = true
-[[tier]]
-name = "ssd"
-capacity = 0
-read_bw = 5e7
-write_bw = 5e7
-latency_us = 0
-byte_addressable = false
-[[link]]
-name = "ssd"
-bw = 5e7
-tiers = ["ssd"]
-half_duplex = true
-"""
 MODEL = """
 import torch
 torch.manual_seed(1)
@@ -53,17 +30,16 @@ for parameter in net.parameters():
 
 
 @pytest.fixture
-def replayed(sentinel, tmp_path):
+def replayed(sentinel, slow_machine, tmp_path):
     """replayed(interpreter, policy, **environment): the outcome of the training within 40 % of its memory."""
-    machine, script = tmp_path / "slow.toml", tmp_path / "model.py"
-    machine.write_text(SLOW)
+    script = tmp_path / "model.py"
     script.write_text(MODEL)
 
     def run(interpreter, policy="home", command=None, **environment):
         summary = tmp_path / "summary.json"
         command = [interpreter, *(command or [script])]
-        outcome = sentinel("run", "--machine", machine, "--policy", policy, "--fast", "40%", "--summary", summary, "--",
-                           *command, env=environment)
+        outcome = sentinel("run", "--machine", slow_machine, "--policy", policy, "--fast", "40%", "--summary", summary,
+                           "--", *command, env=environment)
         outcome.plain = training.finish(command)
         if outcome.status == 0:
             outcome.summary = training.read_json(summary)
@@ -106,19 +82,18 @@ def test_who_asks_with_a_policy_that_plans_none_is_told(replayed, python):
     assert outcome.err.count("nothing was made again: policy sentinel has planned none") == 1
 
 
-def test_a_plan_made_beforehand_replays_as_explained(sentinel, tmp_path, python):
-    machine, script = tmp_path / "slow.toml", tmp_path / "model.py"
-    machine.write_text(SLOW)
+def test_a_plan_made_beforehand_replays_as_explained(sentinel, slow_machine, tmp_path, python):
+    script = tmp_path / "model.py"
     script.write_text(MODEL)
     profile, plan, summary = (tmp_path / name for name in ("p.sentinel", "plan.json", "s.json"))
     assert sentinel("record", "-o", profile, "--", python, script).status == 0
-    made = sentinel("plan", profile, "-o", plan, "--machine", machine, "--policy", "home", "--fast", "40%")
+    made = sentinel("plan", profile, "-o", plan, "--machine", slow_machine, "--policy", "home", "--fast", "40%")
     assert made.status == 0 and "run --plan" in made.out, made.err
     explained = sentinel("explain", plan).out
     assert "what is made again, by" in explained and "a move would take" in explained
     refused = sentinel("run", "--no-recompute", "--plan", plan, "--", python, script)
     assert refused.status == 125 and "recomputation is off" in refused.err and not refused.out
-    ran = sentinel("run", "--machine", machine, "--plan", plan, "--summary", summary, "--", python, script)
+    ran = sentinel("run", "--machine", slow_machine, "--plan", plan, "--summary", summary, "--", python, script)
     assert ran.status == 0 and ran.out == training.finish([python, script]).out, ran.err
     assert training.read_json(summary)["made_again"]
 

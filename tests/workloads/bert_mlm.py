@@ -104,6 +104,7 @@ def main():
     parser.add_argument("--lr", type=float, default=1e-4)
     parser.add_argument("--pad", choices=("longest", "all"),
                         help="passages of many lengths, padded to the batch's longest or to --seq")
+    parser.add_argument("--bfloat16", action="store_true", help="the forward pass by torch.autocast")
     args = parser.parse_args()
     if args.hidden % args.heads:
         parser.error("--hidden must be a multiple of --heads")
@@ -119,8 +120,9 @@ def main():
         with run.step(step) as report:
             words, wanted = masked_batch(tokens, vocab, args, step)
             optimizer.zero_grad()
-            loss = F.cross_entropy(model(words).flatten(0, 1), wanted.flatten(),
-                                   ignore_index=IGNORED)
+            with torch.autocast("cpu", torch.bfloat16, enabled=args.bfloat16):
+                loss = F.cross_entropy(model(words).flatten(0, 1), wanted.flatten(),
+                                       ignore_index=IGNORED)
             loss.backward()
             optimizer.step()
             report(loss=loss)
