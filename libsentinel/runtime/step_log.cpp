@@ -28,6 +28,11 @@ StepLog::StepLog(const SessionOptions& options, const Engine& engine, AddressTab
       metrics_(options.metrics, voice),
       watch_every_(options.counting.watch_every) {}
 
+void StepLog::trains(const std::string& framework) {
+  framework_ = framework;
+  publication_.begin(options_, summary_, framework);
+}
+
 void StepLog::step_ended(const char* phase, const PlanFollower::Accesses& accesses, bool steady) {
   const auto counters = engine_.counters();
   auto& row = summary_.step_ended(phase, counters);
@@ -43,6 +48,7 @@ void StepLog::step_ended(const char* phase, const PlanFollower::Accesses& access
     row.nodes = bytes_by_node(engine_.arena(), engine_.arena() + engine_.arena_bytes());
   summary_.peak_fast_bytes = std::max(summary_.peak_fast_bytes, counters.peak_bytes);
   metrics_.step_ended(framework_, summary_, counters.held_bytes);
+  publication_.step_ended(summary_, counters);
   tell_progress(row);
   if (steady) tell_first_moves(row);
 }
@@ -100,6 +106,7 @@ void StepLog::end(std::uint32_t steps, const std::vector<std::vector<IntervalRow
   if (!options_.summary.empty() && steps > 0)
     summary_.write(options_.summary, of_plans);  // others may train
   metrics_.end();
+  publication_.end();
   if (options_.mode != Mode::run) return;
   if (summary_.steady_ms() > 0)
     voice_.say(fmt::format(
