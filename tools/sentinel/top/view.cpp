@@ -15,6 +15,7 @@ namespace sentinel::cli {
 namespace {
 
 constexpr std::size_t kLabel = 11;          // columns of the figures' names
+constexpr std::size_t kWide = 100;          // columns, for what is left out elsewhere
 constexpr std::size_t kMostGraphRows = 14;  // of the memory over the step
 constexpr std::size_t kRateSteps = 10;      // that the present rate is of
 constexpr double kQuietUs = 5e6;            // without a step's end, to be worth a word
@@ -31,7 +32,7 @@ std::string duration(double us) {
 }
 
 std::string step_time(double us) {
-  return us >= 10e6 ? fmt::format("{:.1f} s", us / 1e6) : fmt::format("{:.1f} ms", us / 1e3);
+  return us >= 1e6 ? fmt::format("{:.2f} s", us / 1e6) : fmt::format("{:.1f} ms", us / 1e3);
 }
 
 std::string percent(double part, double whole) {
@@ -239,9 +240,9 @@ class Screen {
                   fmt::format("{} held, no limit yet", print_bytes(status.held_bytes)));
       return;
     }
-    auto text = fmt::format("{} of {} held, at most {}", print_bytes(status.held_bytes),
+    auto text = fmt::format("{} of {} held; | peak {}", print_bytes(status.held_bytes),
                             print_bytes(status.limit_bytes), print_bytes(status.peak_bytes));
-    if (status.unlimited_bytes != 0)
+    if (status.unlimited_bytes != 0 && canvas_.columns() >= kWide)
       text += fmt::format(" ({} unlimited)", print_bytes(status.unlimited_bytes));
     const auto room = canvas_.columns() - kLabel - 2;
     const auto width = room > text.size() + 2 ? room - text.size() - 2 : 0;
@@ -339,8 +340,8 @@ class Screen {
     const auto rows = std::min(kMostGraphRows, left() - std::min(left(), for_moves + 2));
     if (rows < 3) return;
     const auto row = next();
-    label(row, "Step");
-    auto column = canvas_.put(row, 6, fmt::format("as planned, over its {} ops:  ", status.ops));
+    label(row, "Memory over a step");
+    auto column = canvas_.put(row, 20, fmt::format("({} ops), as planned:  ", status.ops));
     column = canvas_.put(row, column, view_.blocks ? "█" : "#", Ink::held);
     column = canvas_.put(row, column, " held  ");
     column = canvas_.put(row, column, view_.blocks ? "░" : ":", Ink::needed);
@@ -352,28 +353,28 @@ class Screen {
     row_ += rows + 1;
   }
 
+  static constexpr std::size_t kFigures = 37, kFiguresAt = 72;  // columns of the tensors' figures
   void moves(const Status& status) {
     if (status.guide != StatusGuide::plan || left() < 2) return;
     const auto row = next();
-    const auto width = canvas_.columns();
+    const auto figures = std::min(canvas_.columns() - kFigures, kFiguresAt);
     label(row, "Moves");
     if (status.tensors == 0) {
       canvas_.put(row, 8, "none: all fits");
       return;
     }
     canvas_.put(row, 8, plural(status.moved_tensors, "tensor") + " in each step");
-    constexpr std::size_t kFigures = 37;
-    canvas_.put(row, width - kFigures,
-                fmt::format("{:>10}{:>12}{:>12}", "bytes", "after op", "back for"), Ink::dim);
+    canvas_.put(row, figures, fmt::format("{:>10}{:>12}{:>12}", "bytes", "after op", "back for"),
+                Ink::dim);
     const auto shown = std::min<std::size_t>(status.tensors, left());
     for (std::size_t i = 0; i < shown; ++i) {
       const auto& one = status.moves[i];
       const auto line = next();
-      canvas_.put(line, 3, clip(printable(one.name.view()), width - kFigures - 4));
+      canvas_.put(line, 3, clip(printable(one.name.view()), figures - 4));
       canvas_.put(
-          line, width - kFigures,
+          line, figures,
           fmt::format("{:>10}{:>12}{:>12}", print_bytes(one.bytes), one.leaves, one.returns));
-      if (one.remade != 0) canvas_.put(line, width - 2, "*", Ink::limit);
+      if (one.remade != 0) canvas_.put(line, figures + kFigures - 2, "*", Ink::limit);
       if (one.remade != 0) remade_ = true;
     }
     if (remade_)
