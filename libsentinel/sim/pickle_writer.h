@@ -1,11 +1,14 @@
 // Writes plain data as Python's pickle, protocol 2, with the opcodes that PyTorch's memory viewer
-// reads in a browser. Texts that repeat are written once. Nothing in it can name code to call.
+// reads in a browser. Texts that repeat are written once, and lists in parts, as Python writes
+// them: the viewer puts a part on JavaScript's stack. Nothing in a pickle of ours can name code to
+// call.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace sentinel::sim {
 
@@ -29,7 +32,13 @@ class PickleWriter {
   void little(std::uint64_t value, int count);
 
   std::string bytes_;
-  std::string open_;                            // the opcode that ends each of the open ones
+  struct Open {
+    unsigned char end = 0;   // the opcode
+    std::size_t values = 0;  // of a list's part
+  };
+  void value();  // one begins
+
+  std::vector<Open> open_;
   std::map<std::string, std::uint32_t> texts_;  // by memo
 };
 
