@@ -37,9 +37,12 @@ class Tops(Case):
 
 @unittest.skipUnless(shutil.which("tmux"), "tmux, the terminal of these tests, is not installed")
 class Screen(Tops):
+    servers = 0
+
     def open(self, columns, rows, *arguments, term="screen-256color", locale="C.UTF-8"):
-        self.socket = str(self.folder / "tmux")
-        self.addCleanup(self.tmux, "kill-server")
+        self.servers += 1  # a server that is ended lives for a moment
+        self.socket = str(self.folder / f"tmux{self.servers}")
+        self.addCleanup(subprocess.run, ["tmux", "-S", self.socket, "kill-server"], capture_output=True)
         environment = {"LC_ALL": locale, "TERM": term, "SENTINEL_STATUS": str(self.place)}
         words = ["env", *(f"{name}={value}" for name, value in environment.items()), SENTINEL, "top", *arguments]
         self.tmux("-f", "/dev/null", "-u", "new-session", "-d", "-x", str(columns), "-y", str(rows),
@@ -158,8 +161,8 @@ class Screen(Tops):
             signal.alarm(60)
             figures = status.of_training()
             figures.command, figures.steps = b"python3 other.py", 77
-            status.Session(self.place, figures)
-            while True:
+            kept = status.Session(self.place, figures)
+            while kept:
                 time.sleep(1)
         self.addCleanup(os.waitpid, child, 0)
         self.addCleanup(os.kill, child, signal.SIGKILL)

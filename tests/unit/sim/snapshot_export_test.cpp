@@ -4,7 +4,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 
+#include "base/units.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
 #include "sim/pickle_writer.h"
@@ -82,11 +84,13 @@ TEST(SnapshotExport, IsReadBack) {
   std::ofstream(path, std::ios::binary) << pytorch_snapshot(profile);
   const auto back = read_pytorch_snapshot(path);
   std::filesystem::remove(path);
-  std::multiset<std::uint64_t> before, after;
-  for (const auto& tensor : profile.tensors)
-    if (!tensor.foreign && tensor.bytes != 0) before.insert(tensor.bytes);
-  for (const auto& tensor : back.tensors) after.insert(tensor.bytes);
-  EXPECT_EQ(before, after);
+  const auto sizes_of = [](const Profile& of) {  // blocks are rounded
+    std::multiset<std::uint64_t> sizes;
+    for (const auto& tensor : of.tensors)
+      if (!tensor.foreign && tensor.bytes != 0) sizes.insert(round_up(tensor.bytes, 512));
+    return sizes;
+  };
+  EXPECT_EQ(sizes_of(profile), sizes_of(back));
   EXPECT_EQ(peak_live_bytes(profile), peak_live_bytes(back));
 }
 
@@ -126,7 +130,9 @@ TEST(PickleWriter, LongListsInParts) {
   }
   out.end();
   const auto bytes = out.take();
-  EXPECT_EQ(std::ranges::count(bytes, 'e'), 3);  // no other byte is one here
+  std::size_t parts = 1;  // "e(" ends one and begins the next
+  for (auto at = bytes.find("e("); at != bytes.npos; at = bytes.find("e(", at + 1)) ++parts;
+  EXPECT_EQ(parts, 3u);
   PlainData data;
   const auto items = data.list(unpickle(bytes, data));
   ASSERT_EQ(items.size(), 2500u);
