@@ -35,7 +35,7 @@ Json figures_of(const DifferenceScene& scene) {
   return {{"before", scene.before},
           {"after", scene.after},
           {"verdict", difference.verdict},
-          {"same", difference.same_step},
+          {"counted", difference.counted},
           {"facts", facts},
           {"figures", figures},
           {"tensors", rows_of(difference.tensors)},

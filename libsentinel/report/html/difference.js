@@ -84,12 +84,12 @@ function fillFacts() {
 fillHeader();
 fillFacts();
 fillTable(
-    'tensors', D.tensors, ['tensor', 'kind', 'bytes', 'before', 'after', 'change', 'accesses'],
+    'tensors', D.tensors, ['tensor', 'kind', '', 'before', 'after', 'change', D.counted ? 'accesses' : 'uses'],
     bytes, number);
 fillTable(
-    'ops', D.ops, ['op', 'phase', 'time', 'before', 'after', 'change', 'calls'], micros, number);
+    'ops', D.ops, ['op', 'phase', '', 'before', 'after', 'change', 'calls'], micros, number);
 fillTable(
-    'layers', D.layers, ['layer', 'phase', 'time', 'before', 'after', 'change', 'peak live'],
+    'layers', D.layers, ['layer', 'phase', '', 'before', 'after', 'change', 'peak live'],
     micros, bytes);
 onTheme(() => {});
 })();

@@ -17,8 +17,10 @@ struct Titles {
 };
 constexpr Titles kLayers{"Layers", "layer", "peak live", Unit::us, Unit::bytes};
 constexpr Titles kOps{"Ops, by name", "op", "calls", Unit::us, Unit::count};
-constexpr Titles kTensors{"Tensors that are new, gone, or of another size", "tensor", "accesses",
-                          Unit::bytes, Unit::count};
+Titles tensors_of(const Difference& difference) {
+  return {"Tensors that are new, gone, or of another size", "tensor",
+          difference.counted ? "accesses" : "uses", Unit::bytes, Unit::count};
+}
 
 std::string shown(Unit unit, const std::optional<double>& value) {
   return value ? print(unit, *value) : "-";
@@ -100,7 +102,7 @@ void difference_text(const DifferenceScene& scene, std::ostream& out) {
   if (!difference.facts.empty())
     out << '\n' << bold("Facts that differ", scene.style.colour) << '\n';
   print_facts(scene, out);
-  print_rows(scene, kTensors, difference.tensors, out);
+  print_rows(scene, tensors_of(difference), difference.tensors, out);
   print_rows(scene, kOps, difference.ops, out);
   print_rows(scene, kLayers, difference.layers, out);
 }

@@ -83,6 +83,11 @@ std::vector<DifferenceRow> compared(const StepView& before, const StepView& afte
   return sorted(std::move(rows));
 }
 
+// What the figures tell, in numbers.
+bool is_figure(std::string_view label) {
+  return label == "step" || label == "contents" || label == "peak";
+}
+
 std::vector<DifferentFact> different_facts(const StepView& before, const StepView& after) {
   std::map<std::string, std::string> earlier;
   for (auto& fact : provenance(before)) earlier[fact.label] = std::move(fact.value);
@@ -90,9 +95,11 @@ std::vector<DifferentFact> different_facts(const StepView& before, const StepVie
   for (auto& fact : provenance(after)) {
     const auto was = earlier.extract(fact.label);
     const auto value = was.empty() ? std::string() : was.mapped();
-    if (value != fact.value) facts.push_back({fact.label, value, fact.value});
+    if (value != fact.value && !is_figure(fact.label))
+      facts.push_back({fact.label, value, fact.value});
   }
-  for (auto& [label, value] : earlier) facts.push_back({label, value, ""});
+  for (auto& [label, value] : earlier)
+    if (!is_figure(label)) facts.push_back({label, value, ""});
   return facts;
 }
 
@@ -173,6 +180,7 @@ Difference::Difference(const StepView& before, const StepView& after)
       tensors(compared(before, after, add_tensors)) {
   const auto of_ops = count(ops, &DifferenceRow::other),
              of_tensors = count(tensors, &DifferenceRow::value);
+  counted = before.counted && after.counted;
   same_step = of_ops.none() && of_tensors.none();
   const auto first = in_words(of_ops, "kinds of op", "are called another number of times"),
              second = in_words(of_tensors, "tensors", "have another size");

@@ -45,6 +45,7 @@ struct Difference {
   std::vector<DifferenceRow> layers;   // time; peak of live bytes
   std::vector<DifferenceRow> ops;      // by name: time together; how many
   std::vector<DifferenceRow> tensors;  // bytes; accesses
+  bool counted = false;                // accesses of both are counts, else uses by ops
   bool same_step = false;              // the same ops, and tensors of the same sizes
   std::string verdict;                 // in a sentence
 };

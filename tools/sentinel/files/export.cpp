@@ -41,7 +41,7 @@ Action declare_export(Form& form) {
   form.rows = {
       {"FILE", "FILE", "a profile, or a tensor trace", &s->file, true},
       written({"-o,--output", "TRACE",
-               "what to write, compressed where it ends with .gz; - for stdout", &s->output, true}),
+               "what to write; a tensor trace is compressed where it ends with .gz; - for stdout", &s->output, true}),
       {"--format",
        "FORMAT",
        "as what",
