@@ -58,8 +58,8 @@ void StepLog::tell_progress(const StepRow& row) {
   constexpr double kEveryUs = 10e6;
   if (options_.mode != Mode::run || (options_.fast.unlimited() && summary_.fast_limit_bytes == 0))
     return;
-  if (now_us() - told_us_ < kEveryUs || isatty(STDERR_FILENO) == 0) return;
-  told_us_ = now_us();
+  if (now_us() - told_.progress_us < kEveryUs || isatty(STDERR_FILENO) == 0) return;
+  told_.progress_us = now_us();
   voice_.say(fmt::format("step {} ({}): {:.1f} s, {} in, {} out, {:.1f} s waited for memory",
                          row.step, row.phase, row.ms / 1e3, print_bytes(row.promoted_bytes),
                          print_bytes(row.demoted_bytes), row.stall_ms / 1e3));
@@ -67,7 +67,8 @@ void StepLog::tell_progress(const StepRow& row) {
 
 // The first step under a plan still brings home what lay elsewhere; the second is like all others.
 void StepLog::tell_first_moves(const StepRow& row) {
-  if (options_.mode != Mode::run || summary_.fast_limit_bytes == 0 || ++planned_steps_ != 2) return;
+  if (options_.mode != Mode::run || summary_.fast_limit_bytes == 0 || ++told_.planned_steps != 2)
+    return;
   const auto slow = summary_.tiers ? summary_.tiers->slow : options_.tiers.slow_directory;
   voice_.say(fmt::format(
       "step {}, the second within the limit: {} went to {} and {} came back; {}{:.0f} of {:.0f} ms "

@@ -55,10 +55,12 @@ class StepLog {
   Publication publication_;
   ReplayCounters replays_;  // until the last step
   Tally tally_ = Tally::found();
-  double told_us_ = now_us();        // when the last line of progress was said
-  std::uint32_t planned_steps_ = 0;  // that have ended
-  std::uint32_t watchable_ = 0;      // steady steps so far
-  std::uint32_t watch_every_;        // steady steps; 0: none is watched
+  struct Told {
+    double progress_us = now_us();    // when the last line of progress was said
+    std::uint32_t planned_steps = 0;  // that have ended
+  } told_;
+  std::uint32_t watchable_ = 0;  // steady steps so far
+  std::uint32_t watch_every_;    // steady steps; 0: none is watched
   std::unique_ptr<Watch> watch_;
 };
 

@@ -145,14 +145,14 @@ void Publication::begin(const SessionOptions& options, const Summary& summary,
   if (!page_.is_open()) return;
   status_ = std::make_unique<Status>();
   const auto rank = rank_of_process();
-  status_->command.set(options.command);
-  status_->framework.set(framework);
-  status_->policy.set(summary.policy);
-  status_->fast.set(summary.tiers ? summary.tiers->fast : "memory");
-  status_->slow.set(summary.tiers ? summary.tiers->slow : options.tiers.slow_directory);
-  status_->rank = rank.rank.value_or(0);
-  status_->ranks = rank.ranks;
-  status_->began_us = status_->step_ended_us = now_us();
+  status_->program.command.set(options.command);
+  status_->program.framework.set(framework);
+  status_->program.policy.set(summary.policy);
+  status_->program.fast.set(summary.tiers ? summary.tiers->fast : "memory");
+  status_->program.slow.set(summary.tiers ? summary.tiers->slow : options.tiers.slow_directory);
+  status_->program.rank = rank.rank.value_or(0);
+  status_->program.ranks = rank.ranks;
+  status_->program.began_us = status_->step_ended_us = now_us();
   page_.write(*status_);
 }
 
@@ -165,11 +165,11 @@ void Publication::step_ended(const Summary& summary, const EngineCounters& count
   status_->history[status_->steps++ % kStatusHistory] = {
       static_cast<float>(status_->last.us), static_cast<float>(status_->last.stall_us)};
   status_->step_ended_us = now_us();
-  status_->limit_bytes = summary.fast_limit_bytes;
-  status_->held_bytes = counters.held_bytes;
-  status_->peak_bytes = counters.peak_bytes;
-  status_->unlimited_bytes = summary.peak_unlimited_bytes;
-  status_->kinds = static_cast<std::uint32_t>(summary.plans);
+  status_->memory.limit_bytes = summary.fast_limit_bytes;
+  status_->memory.held_bytes = counters.held_bytes;
+  status_->memory.peak_bytes = counters.peak_bytes;
+  status_->memory.unlimited_bytes = summary.peak_unlimited_bytes;
+  status_->plan.kinds = static_cast<std::uint32_t>(summary.plans);
   page_.write(*status_);
 }
 
@@ -191,19 +191,19 @@ void Publication::describe(const Bucket& bucket) {
   const auto& profile = bucket.profile();
   const auto& plan = bucket.plan();
   described_ = bucket.space_plan();
-  status_->ops = static_cast<std::uint32_t>(profile.ops.size());
-  status_->planned_us = plan.predicted_step_us;
-  status_->planned_in_bytes = status_->planned_out_bytes = 0;
+  status_->plan.ops = static_cast<std::uint32_t>(profile.ops.size());
+  status_->plan.us = plan.predicted_step_us;
+  status_->plan.in_bytes = status_->plan.out_bytes = 0;
   for (const auto& move : plan.moves)
     if (move.direction == Direction::promote)
-      status_->planned_in_bytes += profile.tensors[move.tensor.index()].bytes;
+      status_->plan.in_bytes += profile.tensors[move.tensor.index()].bytes;
     else if (move.direction == Direction::demote || move.direction == Direction::release)
-      status_->planned_out_bytes += profile.tensors[move.tensor.index()].bytes;
-  status_->points = fill_memory(profile, plan, status_->memory);
+      status_->plan.out_bytes += profile.tensors[move.tensor.index()].bytes;
+  status_->plan.points = fill_memory(profile, plan, status_->plan.memory);
   const auto moved = moved_tensors(profile, plan);
-  status_->moved_tensors = static_cast<std::uint32_t>(moved.size());
-  status_->tensors = static_cast<std::uint32_t>(std::min(moved.size(), kStatusTensors));
-  std::copy_n(moved.begin(), status_->tensors, status_->moves.begin());
+  status_->plan.moved_tensors = static_cast<std::uint32_t>(moved.size());
+  status_->plan.tensors = static_cast<std::uint32_t>(std::min(moved.size(), kStatusTensors));
+  std::copy_n(moved.begin(), status_->plan.tensors, status_->plan.moves.begin());
 }
 
 void Publication::end() {

@@ -62,26 +62,40 @@ enum class StatusGuide : std::uint32_t { none, plan, pager };
 // `left`: it has met what is not supported, or records, and manages nothing any more.
 enum class StatusState : std::uint32_t { trains, left, over };
 
-struct Status {
+struct StatusProgram {
   StatusText<160> command;
   StatusText<32> framework, policy;
   StatusText<64> fast, slow;  // the tiers' names
-  StatusText<16> phase;       // of the last step: StepRow::phase
-  StatusState state;
-  StatusGuide guide;
   std::uint32_t rank, ranks;
-  std::uint32_t kinds, ops;  // of step that have a plan; of the plan in force
-  double began_us, step_ended_us;
-  std::uint64_t limit_bytes, held_bytes, peak_bytes, unlimited_bytes;
-  double planned_us;  // of a step under the plan in force
-  std::uint64_t planned_in_bytes, planned_out_bytes;
-  std::uint64_t steps;
-  StatusFigures last, total;
-  std::uint32_t points, tensors, moved_tensors;  // used below; that move altogether
-  std::uint32_t reserved;
-  std::array<StatusStep, kStatusHistory> history;  // the step n lies at n % kStatusHistory
+  double began_us;
+};
+
+struct StatusMemory {
+  std::uint64_t limit_bytes, held_bytes;  // of fast memory; limit 0: none yet
+  std::uint64_t peak_bytes, unlimited_bytes;
+};
+
+struct StatusPlan {  // the one in force, or that was last
+  double us;         // of a step
+  std::uint64_t in_bytes, out_bytes;
+  std::uint32_t kinds, ops;  // of step that have a plan; of this one
+  std::uint32_t moved_tensors, reserved;
+  std::uint32_t points, tensors;  // of those below
   std::array<StatusPoint, kStatusPoints> memory;
   std::array<StatusTensor, kStatusTensors> moves;
+};
+
+struct Status {
+  StatusProgram program;
+  StatusText<16> phase;  // of the last step: StepRow::phase
+  StatusState state;
+  StatusGuide guide;
+  std::uint64_t steps;  // that have ended
+  double step_ended_us;
+  StatusMemory memory;
+  StatusFigures last, total;
+  std::array<StatusStep, kStatusHistory> history;  // the step n lies at n % kStatusHistory
+  StatusPlan plan;
 };
 static_assert(std::is_trivially_copyable_v<Status> && sizeof(Status) % 8 == 0);
 static_assert(sizeof(Status) < 8192 - 64, "it is written after each step");

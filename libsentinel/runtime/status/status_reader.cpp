@@ -37,13 +37,14 @@ void make_sane(StatusFigures& figures) {
 }
 
 void make_sane(Status& status) {
-  status.points = std::min<std::uint32_t>(status.points, kStatusPoints);
-  status.tensors = std::min<std::uint32_t>(status.tensors, kStatusTensors);
+  status.plan.points = std::min<std::uint32_t>(status.plan.points, kStatusPoints);
+  status.plan.tensors = std::min<std::uint32_t>(status.plan.tensors, kStatusTensors);
   if (status.state > StatusState::over) status.state = StatusState::left;
   if (status.guide > StatusGuide::pager) status.guide = StatusGuide::none;
   make_sane(status.last);
   make_sane(status.total);
-  for (double* us : {&status.began_us, &status.step_ended_us, &status.planned_us}) *us = sane(*us);
+  for (double* us : {&status.program.began_us, &status.step_ended_us, &status.plan.us})
+    *us = sane(*us);
   for (auto& step : status.history) {
     step.us = static_cast<float>(sane(step.us));
     step.stall_us = static_cast<float>(sane(step.stall_us));

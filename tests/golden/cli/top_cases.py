@@ -160,7 +160,7 @@ class Screen(Tops):
         if child == 0:
             signal.alarm(60)
             figures = status.of_training()
-            figures.command, figures.steps = b"python3 other.py", 77
+            figures.program.command, figures.steps = b"python3 other.py", 77
             kept = status.Session(self.place, figures)
             while kept:
                 time.sleep(1)
@@ -217,9 +217,9 @@ class Top(Tops):
     def test_files_that_harm(self):
         """Names that would steer a terminal, figures beyond all sense, and files that are none."""
         figures = status.of_training()
-        figures.command = b"python3 \x1b]0;owned\x07\x1b[2Jx.py \xff\xfe"
-        figures.tensors = figures.points = figures.kinds = 0xffffffff
-        figures.planned_us = figures.last.us = float("nan")
+        figures.program.command = b"python3 \x1b]0;owned\x07\x1b[2Jx.py \xff\xfe"
+        figures.plan.tensors = figures.plan.points = figures.plan.kinds = 0xffffffff
+        figures.plan.us = figures.last.us = float("nan")
         figures.total.us = float("inf")
         figures.history[3] = status.Step(float("nan"), -1)
         self.session(figures)

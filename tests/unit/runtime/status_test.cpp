@@ -58,8 +58,8 @@ class StatusTest : public testing::Test {
 Status of_step(std::uint64_t step) {
   Status status{};
   status.steps = step;
-  for (auto& point : status.memory) point = {step, ~step};
-  for (auto& tensor : status.moves) tensor.bytes = step;
+  for (auto& point : status.plan.memory) point = {step, ~step};
+  for (auto& tensor : status.plan.moves) tensor.bytes = step;
   return status;
 }
 
@@ -69,11 +69,11 @@ TEST_F(StatusTest, IsReadAsItWasWritten) {
   StatusReader reader(file());
   EXPECT_EQ(reader.read(), Found::unfinished);
   Status status{};
-  status.command.set("python3 train.py");
+  status.program.command.set("python3 train.py");
   status.steps = 7;
   page.write(status);
   ASSERT_EQ(reader.read(), Found::status);
-  EXPECT_EQ(reader.status().command.view(), "python3 train.py");
+  EXPECT_EQ(reader.status().program.command.view(), "python3 train.py");
   EXPECT_EQ(reader.status().steps, 7u);
   struct stat found {};
   ASSERT_EQ(stat(file().c_str(), &found), 0);
@@ -93,8 +93,8 @@ TEST_F(StatusTest, ReadersSeeOneMomentWhileItIsWritten) {
     if (reader.read() != Found::status) continue;
     ++whole;
     const auto& status = reader.status();
-    for (const auto& point : status.memory) ASSERT_EQ(point.held_bytes, ~status.steps);
-    for (const auto& tensor : status.moves) ASSERT_EQ(tensor.bytes, status.steps);
+    for (const auto& point : status.plan.memory) ASSERT_EQ(point.held_bytes, ~status.steps);
+    for (const auto& tensor : status.plan.moves) ASSERT_EQ(tensor.bytes, status.steps);
   }
   over = true;
   writer.join();
@@ -247,18 +247,18 @@ TEST_F(StatusTest, FilesThatAreNoneAreTold) {
 TEST_F(StatusTest, NumbersThatMakeNoSenseAreNotFollowed) {
   Status status{};
   std::memset(&status, 0xff, sizeof status);
-  status.planned_us = std::numeric_limits<double>::infinity();
+  status.plan.us = std::numeric_limits<double>::infinity();
   StatusReader reader(write("1", content_of(status)));
   ASSERT_EQ(reader.read(), Found::status);
   const auto& read = reader.status();
-  EXPECT_LE(read.points, kStatusPoints);
-  EXPECT_LE(read.tensors, kStatusTensors);
+  EXPECT_LE(read.plan.points, kStatusPoints);
+  EXPECT_LE(read.plan.tensors, kStatusTensors);
   EXPECT_LE(read.guide, StatusGuide::pager);
   EXPECT_LE(read.state, StatusState::over);
-  EXPECT_EQ(read.planned_us, 0);
+  EXPECT_EQ(read.plan.us, 0);
   EXPECT_EQ(read.last.us, 0);
   for (const auto& step : read.history) EXPECT_EQ(step.us, 0);
-  EXPECT_EQ(read.command.view().size(), 160u);
+  EXPECT_EQ(read.program.command.view().size(), 160u);
 }
 
 }  // namespace

@@ -32,8 +32,8 @@ const char* word(Session::Life life) {
 
 Json moves_of(const Status& status) {
   auto moves = Json::array();
-  for (std::size_t i = 0; i < status.tensors; ++i) {
-    const auto& one = status.moves[i];
+  for (std::size_t i = 0; i < status.plan.tensors; ++i) {
+    const auto& one = status.plan.moves[i];
     moves.push_back({{"name", std::string(one.name.view())},
                      {"bytes", one.bytes},
                      {"after_op", one.leaves},
@@ -50,29 +50,29 @@ Json json_of(const Session& session, double now_us) {
   if (session.life == Session::Life::other_version || session.life == Session::Life::begins)
     return json;
   constexpr std::array guides{"none", "plan", "pager"};
-  json.update({{"command", std::string(status.command.view())},
-               {"framework", std::string(status.framework.view())},
-               {"policy", std::string(status.policy.view())},
-               {"fast", std::string(status.fast.view())},
-               {"slow", std::string(status.slow.view())},
-               {"rank", status.rank},
+  json.update({{"command", std::string(status.program.command.view())},
+               {"framework", std::string(status.program.framework.view())},
+               {"policy", std::string(status.program.policy.view())},
+               {"fast", std::string(status.program.fast.view())},
+               {"slow", std::string(status.program.slow.view())},
+               {"rank", status.program.rank},
                {"managed", status.state != StatusState::left},
                {"guide", guides[static_cast<std::size_t>(status.guide)]},
-               {"plans", status.kinds},
+               {"plans", status.plan.kinds},
                {"steps", status.steps},
                {"phase", std::string(status.phase.view())},
                {"since_step_ms", std::max(0.0, now_us - status.step_ended_us) / 1e3},
-               {"fast_limit_bytes", status.limit_bytes},
-               {"fast_bytes", status.held_bytes},
-               {"peak_fast_bytes", status.peak_bytes},
-               {"peak_unlimited_bytes", status.unlimited_bytes},
+               {"fast_limit_bytes", status.memory.limit_bytes},
+               {"fast_bytes", status.memory.held_bytes},
+               {"peak_fast_bytes", status.memory.peak_bytes},
+               {"peak_unlimited_bytes", status.memory.unlimited_bytes},
                {"planned",
-                {{"ms", status.planned_us / 1e3},
-                 {"promoted_bytes", status.planned_in_bytes},
-                 {"demoted_bytes", status.planned_out_bytes}}},
+                {{"ms", status.plan.us / 1e3},
+                 {"promoted_bytes", status.plan.in_bytes},
+                 {"demoted_bytes", status.plan.out_bytes}}},
                {"last_step", json_of(status.last)},
                {"all_steps", json_of(status.total)},
-               {"moved_tensors", status.moved_tensors},
+               {"moved_tensors", status.plan.moved_tensors},
                {"moves", moves_of(status)}});
   return json;
 }

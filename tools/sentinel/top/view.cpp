@@ -67,7 +67,8 @@ std::string guide(const Status& status) {
   if (status.state == StatusState::left) return "no longer managed";
   switch (status.guide) {
     case StatusGuide::plan:
-      return status.kinds > 1 ? fmt::format("one of {} plans", status.kinds) : "under a plan";
+      return status.plan.kinds > 1 ? fmt::format("one of {} plans", status.plan.kinds)
+                                   : "under a plan";
     case StatusGuide::pager:
       return "the policy pages by demand";
     case StatusGuide::none:
@@ -136,13 +137,14 @@ class Screen {
     const auto ink = selected ? Ink::bold : Ink::plain;
     canvas_.put(row, 1, selected ? ">" : " ", ink);
     canvas_.put(row, 3, lead(std::to_string(session.process), 7), ink);
-    canvas_.put(row, 12, clip(printable(status.command.view()), columns - 12 - 46), ink);
+    canvas_.put(row, 12, clip(printable(status.program.command.view()), columns - 12 - 46), ink);
     canvas_.put(row, columns - 45, lead(life_word(session), 13),
                 session.life == Session::Life::died ? Ink::warning : ink);
     canvas_.put(row, columns - 31, lead(step_time(status.last.us), 10), ink);
-    canvas_.put(row, columns - 20, lead(print_bytes(status.held_bytes), 9), ink);
-    if (status.limit_bytes != 0)
-      canvas_.put(row, columns - 11, fmt::format("of {}", print_bytes(status.limit_bytes)), ink);
+    canvas_.put(row, columns - 20, lead(print_bytes(status.memory.held_bytes), 9), ink);
+    if (status.memory.limit_bytes != 0)
+      canvas_.put(row, columns - 11, fmt::format("of {}", print_bytes(status.memory.limit_bytes)),
+                  ink);
   }
 
   static std::string life_word(const Session& session) {
@@ -167,7 +169,7 @@ class Screen {
     const auto row = next();
     const auto column = canvas_.put(row, 1, fmt::format("{:<7}", session.process), Ink::bold) + 1;
     const auto room = canvas_.columns() - column - (several || !view_.keys ? 1 : 10);
-    canvas_.put(row, column, clip(printable(status.command.view()), room), Ink::bold);
+    canvas_.put(row, column, clip(printable(status.program.command.view()), room), Ink::bold);
     if (!several && view_.keys) canvas_.put_right(row, "q quits ", Ink::dim);
     if (session.life != Session::Life::other_version) about(session);
     banner(session);
@@ -176,16 +178,18 @@ class Screen {
 
   void about(const Session& session) {
     const auto& status = session.status;
-    auto text = printable(status.framework.view());
-    if (!status.policy.view().empty())
-      text += fmt::format("{}policy {}", text.empty() ? "" : ", ", printable(status.policy.view()));
-    if (!status.slow.view().empty())
-      text +=
-          fmt::format(", {} over {}", printable(status.fast.view()), printable(status.slow.view()));
-    if (status.ranks > 1) text += fmt::format(", rank {} of {}", status.rank, status.ranks);
+    auto text = printable(status.program.framework.view());
+    if (!status.program.policy.view().empty())
+      text += fmt::format("{}policy {}", text.empty() ? "" : ", ",
+                          printable(status.program.policy.view()));
+    if (!status.program.slow.view().empty())
+      text += fmt::format(", {} over {}", printable(status.program.fast.view()),
+                          printable(status.program.slow.view()));
+    if (status.program.ranks > 1)
+      text += fmt::format(", rank {} of {}", status.program.rank, status.program.ranks);
     const bool ended = session.life == Session::Life::over || session.life == Session::Life::died;
     const auto until = ended ? status.step_ended_us : view_.now_us;
-    const auto ran = fmt::format("runs for {} ", duration(until - status.began_us));
+    const auto ran = fmt::format("runs for {} ", duration(until - status.program.began_us));
     const auto row = next();
     canvas_.put(row, 1, clip(text, canvas_.columns() - 3 - ran.size()), Ink::dim);
     if (!ended) canvas_.put_right(row, ran, Ink::dim);
@@ -225,9 +229,9 @@ class Screen {
       return status.guide == StatusGuide::plan ? print_bytes(bytes) : "-";
     };
     table_head();
-    direction("in", status.last.in_bytes, planned(status.planned_in_bytes),
+    direction("in", status.last.in_bytes, planned(status.plan.in_bytes),
               bandwidth(status.last.read_bytes, status.last.read_us), status.total.in_bytes);
-    direction("out", status.last.out_bytes, planned(status.planned_out_bytes),
+    direction("out", status.last.out_bytes, planned(status.plan.out_bytes),
               bandwidth(status.last.written_bytes, status.last.written_us), status.total.out_bytes);
     ++row_;
   }
@@ -235,20 +239,21 @@ class Screen {
   void budget(const Status& status) {
     const auto row = next();
     label(row, "Memory");
-    if (status.limit_bytes == 0) {
+    if (status.memory.limit_bytes == 0) {
       canvas_.put(row, kLabel + 1,
-                  fmt::format("{} held, no limit yet", print_bytes(status.held_bytes)));
+                  fmt::format("{} held, no limit yet", print_bytes(status.memory.held_bytes)));
       return;
     }
-    auto text = fmt::format("{} of {} held; | peak {}", print_bytes(status.held_bytes),
-                            print_bytes(status.limit_bytes), print_bytes(status.peak_bytes));
-    if (status.unlimited_bytes != 0 && canvas_.columns() >= kWide)
-      text += fmt::format(" ({} unlimited)", print_bytes(status.unlimited_bytes));
+    auto text =
+        fmt::format("{} of {} held; | peak {}", print_bytes(status.memory.held_bytes),
+                    print_bytes(status.memory.limit_bytes), print_bytes(status.memory.peak_bytes));
+    if (status.memory.unlimited_bytes != 0 && canvas_.columns() >= kWide)
+      text += fmt::format(" ({} unlimited)", print_bytes(status.memory.unlimited_bytes));
     const auto room = canvas_.columns() - kLabel - 2;
     const auto width = room > text.size() + 2 ? room - text.size() - 2 : 0;
-    draw_bar(canvas_, {row, kLabel + 1, 1, width}, static_cast<double>(status.held_bytes),
-             static_cast<double>(status.peak_bytes), static_cast<double>(status.limit_bytes),
-             view_.blocks);
+    draw_bar(canvas_, {row, kLabel + 1, 1, width}, static_cast<double>(status.memory.held_bytes),
+             static_cast<double>(status.memory.peak_bytes),
+             static_cast<double>(status.memory.limit_bytes), view_.blocks);
     canvas_.put(row, kLabel + 1 + (width > 0 ? width + 2 : 0), text);
   }
 
@@ -265,13 +270,12 @@ class Screen {
                     printable(status.phase.view()), step_time(status.last.us), guide(status));
     canvas_.put(row, kLabel + 1, text);
     const auto second = next();
-    const bool planned = status.guide == StatusGuide::plan && status.planned_us > 0;
-    canvas_.put(
-        second, kLabel + 1,
-        fmt::format("{} steps/s{}", rate(recent_us(all)),
-                    planned ? fmt::format(" of {} planned ({} a step)", rate(status.planned_us),
-                                          step_time(status.planned_us))
-                            : ""));
+    const bool planned = status.guide == StatusGuide::plan && status.plan.us > 0;
+    canvas_.put(second, kLabel + 1,
+                fmt::format("{} steps/s{}", rate(recent_us(all)),
+                            planned ? fmt::format(" of {} planned ({} a step)",
+                                                  rate(status.plan.us), step_time(status.plan.us))
+                                    : ""));
     columns_of_steps(all);
   }
 
@@ -334,14 +338,14 @@ class Screen {
   }
 
   void memory(const Status& status) {
-    if (status.points == 0 || status.guide != StatusGuide::plan) return;
+    if (status.plan.points == 0 || status.guide != StatusGuide::plan) return;
     const auto for_moves =
-        std::min<std::size_t>(status.tensors == 0 ? 0 : status.tensors + 2, left() / 2);
+        std::min<std::size_t>(status.plan.tensors == 0 ? 0 : status.plan.tensors + 2, left() / 2);
     const auto rows = std::min(kMostGraphRows, left() - std::min(left(), for_moves + 2));
     if (rows < 3) return;
     const auto row = next();
     label(row, "Memory over a step");
-    auto column = canvas_.put(row, 20, fmt::format("({} ops), as planned:  ", status.ops));
+    auto column = canvas_.put(row, 20, fmt::format("({} ops), as planned:  ", status.plan.ops));
     column = canvas_.put(row, column, view_.blocks ? "█" : "#", Ink::held);
     column = canvas_.put(row, column, " held  ");
     column = canvas_.put(row, column, view_.blocks ? "░" : ":", Ink::needed);
@@ -349,7 +353,8 @@ class Screen {
     column = canvas_.put(row, column, view_.blocks ? "─" : "-", Ink::limit);
     canvas_.put(row, column, " budget");
     draw_memory(canvas_, {row_, 1, rows, canvas_.columns() - 2},
-                std::span(status.memory).first(status.points), status.limit_bytes, view_.blocks);
+                std::span(status.plan.memory).first(status.plan.points), status.memory.limit_bytes,
+                view_.blocks);
     row_ += rows + 1;
   }
 
@@ -359,16 +364,16 @@ class Screen {
     const auto row = next();
     const auto figures = std::min(canvas_.columns() - kFigures, kFiguresAt);
     label(row, "Moves");
-    if (status.tensors == 0) {
+    if (status.plan.tensors == 0) {
       canvas_.put(row, 8, "none: all fits");
       return;
     }
-    canvas_.put(row, 8, plural(status.moved_tensors, "tensor") + " in each step");
+    canvas_.put(row, 8, plural(status.plan.moved_tensors, "tensor") + " in each step");
     canvas_.put(row, figures, fmt::format("{:>10}{:>12}{:>12}", "bytes", "after op", "back for"),
                 Ink::dim);
-    const auto shown = std::min<std::size_t>(status.tensors, left());
+    const auto shown = std::min<std::size_t>(status.plan.tensors, left());
     for (std::size_t i = 0; i < shown; ++i) {
-      const auto& one = status.moves[i];
+      const auto& one = status.plan.moves[i];
       const auto line = next();
       canvas_.put(line, 3, clip(printable(one.name.view()), figures - 4));
       canvas_.put(
@@ -378,7 +383,8 @@ class Screen {
       if (one.remade != 0) remade_ = true;
     }
     if (remade_)
-      canvas_.put(row, 8, plural(status.moved_tensors, "tensor") + " in each step; *: made again");
+      canvas_.put(row, 8,
+                  plural(status.plan.moved_tensors, "tensor") + " in each step; *: made again");
   }
 
   Canvas& canvas_;
