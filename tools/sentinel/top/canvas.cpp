@@ -18,11 +18,11 @@ const char* sequence_of(Ink ink) {
     case Ink::bold:
       return "\x1b[0;1m";
     case Ink::dim:
-      return "\x1b[0;38;5;245m";
+      return "\x1b[0;38;5;248m";
     case Ink::held:
       return "\x1b[0;38;5;75m";
     case Ink::needed:
-      return "\x1b[0;38;5;240m";
+      return "\x1b[0;38;5;245m";
     case Ink::limit:
       return "\x1b[0;38;5;215m";
     case Ink::warning:

@@ -14,6 +14,7 @@ namespace {
 constexpr std::array<const char*, 9> kUp{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 constexpr std::array<const char*, 9> kRight{" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"};
 constexpr std::size_t kAxisColumns = 10;
+constexpr double kLeastSeen = 0.01;  // of the whole, of a small column
 
 std::size_t eighths(double share, std::size_t cells) {
   const auto all = static_cast<double>(8 * cells);
@@ -57,12 +58,9 @@ void draw_columns(Canvas& canvas, const Box& box, std::span<const double> values
   const auto shown = values.last(std::min(values.size(), box.columns));
   for (std::size_t i = 0; i < shown.size(); ++i) {
     const auto share = most > 0 ? shown[i] / most : 0;
-    const auto part = eighths(share, 1);
-    const char* glyph = blocks      ? kUp[std::max<std::size_t>(part, share > 0 ? 1 : 0)]
-                        : part > 4  ? "#"
-                        : part > 1  ? "+"
-                        : share > 0 ? "."
-                                    : " ";
+    const bool seen = share >= kLeastSeen;
+    const auto part = seen ? std::max<std::size_t>(eighths(share, 1), 1) : 0;
+    const char* glyph = blocks ? kUp[part] : part > 4 ? "#" : part > 1 ? "+" : seen ? "." : " ";
     canvas.put(box.row, box.column + i, glyph, ink);
   }
 }
