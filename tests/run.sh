@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, passes every test. `tests/run.sh quick` leaves out the trainings.
 source "$(dirname "${BASH_SOURCE[0]}")/../tools/setup.sh"
+install_packages tools/packages-torch.txt || exit 1
 install_packages tools/packages-tests.txt || exit 1
+own_blas
 build  # all of it
 export SENTINEL_BUILD=$root/build OMP_WAIT_POLICY=passive
 python=${SENTINEL_PYTHON:-/usr/bin/python3}

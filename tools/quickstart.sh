@@ -1,12 +1,35 @@
 #!/usr/bin/env bash
 # The main job on real input: trains a ResNet on handwritten digits plain, profiles a step, shows its
-# heatmap, and trains again with a fifth of the memory. About five minutes on two cores.
+# heatmap, and trains again with a fifth of the memory. About five minutes on two cores, after the build.
+#
+# PyTorch is the newest that the tests know, in an environment of its own below ~/.cache/sentinel. Where pip reaches no
+# index it is Debian's; where SENTINEL_PYTHON names a Python, that one's.
+cat <<'END'
+This installs the packages of tools/packages.txt that are missing (as root; otherwise it names them), writes to
+build/, and keeps a Python environment, an adaptor and the disk's measured speed in ~/.cache/sentinel.
+END
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
-build sentinel sentinel_command torchplugin
-sentinel=$root/build/bin/sentinel
-python=${SENTINEL_PYTHON:-/usr/bin/python3}
 out=$root/build/quickstart
 mkdir -p "$out"
+
+# Sets `python`.
+choose_python() {
+  python=${SENTINEL_PYTHON:-}
+  [ -n "$python" ] && return 0
+  if python=$(bash tests/framework-env.sh torch2); then return 0; fi
+  echo "PyTorch 2.x cannot be had by pip here: Debian's is used"
+  install_packages tools/packages-torch.txt
+  python=/usr/bin/python3
+}
+
+echo; echo "== PyTorch"
+choose_python
+"$python" -c 'import sys, torch; print(torch.__version__, "of", sys.executable)'
+# A wheel brings its own BLAS.
+case $("$python" -c 'import torch; print(torch.__file__)') in /usr/lib/python3/*) own_blas ;; esac
+echo; echo "== Building"
+build sentinel sentinel_command
+sentinel=$root/build/bin/sentinel
 train=("$python" "$root/tests/workloads/resnet_cifar.py" --depth 110 --batch 128 --steps "${STEPS:-10}")
 
 echo; echo "== Plain PyTorch"
@@ -21,7 +44,7 @@ echo; echo "== Measuring the disk"
 "$sentinel" bench --tiers
 echo; echo "== Sentinel, unlimited memory"
 "$sentinel" run --summary "$out/unlimited-summary.json" -- "${train[@]}" --json "$out/unlimited.json" | tail -n 1
-echo; echo "== Sentinel at 20 %"
+echo; echo "== Sentinel at 20 % (\`$sentinel top\` in another terminal shows it live)"
 "$sentinel" run --fast 20% --profile "$out/resnet.sentinel" --summary "$out/fifth-summary.json" -- "${train[@]}" --json "$out/fifth.json" | tail -n 1
 echo
 "$python" "$root/tools/compare_runs.py" "$out"

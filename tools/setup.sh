@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced by quickstart.sh and tests/run.sh: installs what is missing and builds into build/.
-# A user who is not root is told what to install instead.
+# Sourced by quickstart.sh and tests/run.sh: installs the packages that the build needs, and builds into build/.
+# A user who is not root is told what to install instead. Of the system nothing else is changed.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
@@ -30,24 +30,6 @@ install_packages() {
   DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $missing >/dev/null
 }
 
-# With another BLAS first in the alternatives the same training is several times slower, and two runs
-# are compared on different arithmetic.
-use_openmp_blas() {
-  local link target
-  for link in libblas.so.3 liblapack.so.3 libopenblas.so.0; do
-    target=/usr/lib/$(uname -m)-linux-gnu/openblas-openmp/$link
-    [ -e "$target" ] || continue
-    case $(readlink -f "/usr/lib/$(uname -m)-linux-gnu/$link") in
-      *openblas-openmp*) ;;
-      *) if [ "$(id -u)" -eq 0 ]; then
-           update-alternatives --set "$link-$(uname -m)-linux-gnu" "$target" >/dev/null
-         else
-           echo "note: $link is not OpenBLAS with OpenMP; as root: update-alternatives --set $link-$(uname -m)-linux-gnu $target" >&2
-         fi ;;
-    esac
-  done
-}
-
 build() {
   cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo >build.log 2>&1 ||
     { cat build.log >&2; exit 1; }
@@ -55,5 +37,5 @@ build() {
   rm -f build.log
 }
 
+source tools/blas.sh
 install_packages tools/packages.txt || exit 1
-use_openmp_blas

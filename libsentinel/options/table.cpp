@@ -304,6 +304,11 @@ constexpr OptionRow kTable[] = {
      .help = "say nothing but errors",
      .into = at<&SessionOptions::quiet>},
 
+    {.variable = "SENTINEL_STATUS",
+     .otherwise = "`sentinel` in the user's runtime directory, else `/dev/shm/sentinel-UID`",
+     .help = "folder in which sessions publish their figures for `sentinel top`",
+     .more = "It is made where it is missing. Nothing is published in a folder that is not the "
+             "user's own, or to which others may write"},
     {.variable = "SENTINEL_CUDA",
      .fallback = "libcuda.so.1",
      .help = "the CUDA driver's library",

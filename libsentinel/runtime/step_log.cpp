@@ -28,6 +28,11 @@ StepLog::StepLog(const SessionOptions& options, const Engine& engine, AddressTab
       metrics_(options.metrics, voice),
       watch_every_(options.counting.watch_every) {}
 
+void StepLog::trains(const std::string& framework) {
+  framework_ = framework;
+  publication_.begin(options_, summary_, framework);
+}
+
 void StepLog::step_ended(const char* phase, const PlanFollower::Accesses& accesses, bool steady) {
   const auto counters = engine_.counters();
   auto& row = summary_.step_ended(phase, counters);
@@ -43,6 +48,7 @@ void StepLog::step_ended(const char* phase, const PlanFollower::Accesses& access
     row.nodes = bytes_by_node(engine_.arena(), engine_.arena() + engine_.arena_bytes());
   summary_.peak_fast_bytes = std::max(summary_.peak_fast_bytes, counters.peak_bytes);
   metrics_.step_ended(framework_, summary_, counters.held_bytes);
+  publication_.step_ended(summary_, counters);
   tell_progress(row);
   if (steady) tell_first_moves(row);
 }
@@ -52,8 +58,8 @@ void StepLog::tell_progress(const StepRow& row) {
   constexpr double kEveryUs = 10e6;
   if (options_.mode != Mode::run || (options_.fast.unlimited() && summary_.fast_limit_bytes == 0))
     return;
-  if (now_us() - told_us_ < kEveryUs || isatty(STDERR_FILENO) == 0) return;
-  told_us_ = now_us();
+  if (now_us() - told_.progress_us < kEveryUs || isatty(STDERR_FILENO) == 0) return;
+  told_.progress_us = now_us();
   voice_.say(fmt::format("step {} ({}): {:.1f} s, {} in, {} out, {:.1f} s waited for memory",
                          row.step, row.phase, row.ms / 1e3, print_bytes(row.promoted_bytes),
                          print_bytes(row.demoted_bytes), row.stall_ms / 1e3));
@@ -61,7 +67,8 @@ void StepLog::tell_progress(const StepRow& row) {
 
 // The first step under a plan still brings home what lay elsewhere; the second is like all others.
 void StepLog::tell_first_moves(const StepRow& row) {
-  if (options_.mode != Mode::run || summary_.fast_limit_bytes == 0 || ++planned_steps_ != 2) return;
+  if (options_.mode != Mode::run || summary_.fast_limit_bytes == 0 || ++told_.planned_steps != 2)
+    return;
   const auto slow = summary_.tiers ? summary_.tiers->slow : options_.tiers.slow_directory;
   voice_.say(fmt::format(
       "step {}, the second within the limit: {} went to {} and {} came back; {}{:.0f} of {:.0f} ms "
@@ -100,6 +107,7 @@ void StepLog::end(std::uint32_t steps, const std::vector<std::vector<IntervalRow
   if (!options_.summary.empty() && steps > 0)
     summary_.write(options_.summary, of_plans);  // others may train
   metrics_.end();
+  publication_.end();
   if (options_.mode != Mode::run) return;
   if (summary_.steady_ms() > 0)
     voice_.say(fmt::format(

@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "options/options.h"
 #include "runtime/limit/metrics.h"
+#include "runtime/limit/publication.h"
 #include "runtime/limit/summary.h"
 #include "runtime/limit/tally.h"
 #include "runtime/limit/voice.h"
@@ -27,11 +28,13 @@ class StepLog {
 
   // A step has ended, of that phase (StepRow::phase); steady: of the last state.
   void step_ended(const char* phase, const PlanFollower::Accesses&, bool steady);
-  void trains(const std::string& framework) { framework_ = framework; }
+  // A training of that framework begins.
+  void trains(const std::string& framework);
   void tells_of(const Remaking& remaking) { remaking_ = &remaking; }
   void watch_birth(std::uintptr_t end);
   void stop_watching() { watch_.reset(); }
   Tally& tally() { return tally_; }  // of the command's trainings
+  Publication& publication() { return publication_; }
 
   // The program has ended: tells what was trained, and writes the summary, if steps were seen.
   void end(std::uint32_t steps, const std::vector<std::vector<IntervalRow>>& of_plans);
@@ -49,12 +52,15 @@ class StepLog {
   const Remaking* remaking_ = nullptr;
   std::string framework_;
   Metrics metrics_;
+  Publication publication_;
   ReplayCounters replays_;  // until the last step
   Tally tally_ = Tally::found();
-  double told_us_ = now_us();        // when the last line of progress was said
-  std::uint32_t planned_steps_ = 0;  // that have ended
-  std::uint32_t watchable_ = 0;      // steady steps so far
-  std::uint32_t watch_every_;        // steady steps; 0: none is watched
+  struct Told {
+    double progress_us = now_us();    // when the last line of progress was said
+    std::uint32_t planned_steps = 0;  // that have ended
+  } told_;
+  std::uint32_t watchable_ = 0;  // steady steps so far
+  std::uint32_t watch_every_;    // steady steps; 0: none is watched
   std::unique_ptr<Watch> watch_;
 };
 

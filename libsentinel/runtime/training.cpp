@@ -57,8 +57,8 @@ Training::Training(const SessionOptions& options, std::string framework, OpOrder
 void Training::begin(gpu::Driver* driver, const Remaking& remaking) {
   planner_.replay_with(remaking);
   log_.tells_of(remaking);
-  log_.trains(profile_.framework());
   name_tiers(summary_, options_);
+  log_.trains(profile_.framework());
   if (options_.mode == Mode::run) tell_no_replays();
   log_.tally().end_with_command();
   if (options_.mode == Mode::run) {
@@ -105,6 +105,7 @@ void Training::list_replays() {
 
 void Training::begin_step() {
   ++begun_;
+  log_.publication().step_begins(follower_.active(), phases_.paged(), phases_.is(State::idle));
   follower_.begin_step();
   recording_.begin_step(space_.table(), engine_.arena());
 }

@@ -5,6 +5,7 @@
 A unit page is the whole page with figures of our own, and one *_test.js inside of its closure, so that tests see
 all that the scripts define. A real page is one that BUILD_DIR/bin/sentinel wrote, with pages/*.js behind it.
 """
+import gzip
 import json
 import os
 import pathlib
@@ -26,6 +27,7 @@ SCRIPTS = sorted(path.stem for path in HTML.glob("*.js"))
 BROWSER = "chromium"
 ABSENT = "There is no chromium, which these tests need: apt-get install -y --no-install-recommends chromium"
 END_OF_CLOSURE = "})();"
+FIGURES = {"page.cpp": "heatmap.json", "comparison.cpp": "comparison.json", "difference.cpp": "difference.json"}
 SECONDS = 40  # for one page
 RESULTS = re.compile(r'CONSOLE\S*\] "results ([^"]*)"')
 CONSOLE = re.compile(r'CONSOLE\S*\] "(.*)", source: .* \((\d+)\)$')
@@ -69,7 +71,7 @@ def layout(source):
 
 def unit_page(script):
     source, figures = next((source, figures) for source, figures in
-                           (("page.cpp", "heatmap.json"), ("comparison.cpp", "comparison.json"))
+                           ((page, FIGURES[page]) for page in FIGURES)
                            if script in layout(source)[1])
     body, scripts = layout(source)
     page = Page()
@@ -196,14 +198,14 @@ class Rules(unittest.TestCase):
                 self.assertIsNone(WRITER.search(code), f"{script}.js:{number}: {line.strip()}")
 
     def test_every_script_is_on_a_page(self):
-        self.assertEqual(set(layout("page.cpp")[1]) | set(layout("comparison.cpp")[1]), set(SCRIPTS))
+        self.assertEqual(set().union(*(layout(page)[1] for page in FIGURES)), set(SCRIPTS))
 
     def test_every_function_is_used(self):
         code = {name: re.sub(r"//.*", "", (HTML / f"{name}.js").read_text()) for name in SCRIPTS}
-        for source in ("page.cpp", "comparison.cpp"):
+        for source in FIGURES:
             scripts = layout(source)[1]
             for name in scripts:
-                users = "\n".join(code[one] for one in (SCRIPTS if name == "formats" else scripts))  # it serves both
+                users = "\n".join(code[one] for one in (SCRIPTS if name == "formats" else scripts))  # it serves all
                 for word in re.findall(r"^(?:function|class|const|let) (\w+)", code[name], re.M):
                     self.assertGreater(len(re.findall(rf"(?<![\w.]){word}\b", users)), 1, f"{name}.js: {word}")
 
@@ -228,6 +230,18 @@ class Real(Case):
 
     def test_comparison(self):
         self.compared("comparison.js", "--policy", "lru,sentinel", "--fast", "60%")
+
+    def test_difference(self):
+        trace = gzip.decompress(PROFILE.read_bytes()).decode().splitlines()
+        later = [json.loads(line) for line in trace]
+        for line in later:
+            if "bytes" in line:
+                line["bytes"] *= 2
+            if "us" in line:
+                line["us"] *= 1.5
+        (self.folder / "later.jsonl").write_text("".join(json.dumps(line) + "\n" for line in later))
+        tests = HERE / "pages/difference.js"
+        self.passes(real_page(self.command("report", "--diff", PROFILE, "later.jsonl", "--format", "html"), tests), tests)
 
     def test_sweep(self):
         self.compared("sweep.js", "--policy", "lru", "--sweep", "fast=60%,80%")

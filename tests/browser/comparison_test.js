@@ -51,7 +51,7 @@ test('the grid has tenths and the ticks', () => {
 });
 test('the header has the model, the machine and the facts', () => {
   equal([$('model').textContent, document.title], ['tiny, batch 4 on test', 'tiny on test – Sentinel']);
-  equal(texts($('facts'), 'span'), ['fast memory1.00 MiB', 'unlimited peak4.00 MiB',
+  equal(texts($('facts'), 'span'), ['budget1.00 MiB', 'unlimited peak4.00 MiB',
                                     'ideal step1 ms', 'ops6', 'tensors5']);
 });
 test('the time axis is chosen', () => {

@@ -27,13 +27,36 @@ def place():
 def test_missing_packages_are_named(script, place):
     for folder in ("tools", "tests"):
         (place / folder).mkdir()
-    for file in ("tools/setup.sh", "tools/quickstart.sh", "tools/packages.txt", "tools/packages-tests.txt", "tests/run.sh"):
+    for file in ("tools/setup.sh", "tools/blas.sh", "tools/quickstart.sh", "tools/packages.txt", "tools/packages-tests.txt",
+                 "tools/packages-torch.txt", "tests/run.sh"):
         shutil.copy(REPOSITORY / file, place / file)
     with open(place / "tools" / "packages.txt", "a") as packages:
         packages.write("no-such-package\n")
     outcome = training.finish([*NOBODY, "bash", place / script], cwd=place)
     assert outcome.status == 1
     assert "install them as root" in outcome.err and outcome.err.rstrip().endswith("no-such-package")
+
+
+@pytest.mark.parametrize("chosen, told", [("blas", True), ("openblas-pthread", True), ("openblas-openmp", False)])
+def test_the_systems_blas_stays(chosen, told, tmp_path):
+    """The scripts' own runs use OpenBLAS with OpenMP, by a variable; the system's links are what they were."""
+    for name in ("blas", "openblas-pthread", "openblas-openmp"):
+        (tmp_path / name).mkdir()
+        for link in ("libblas.so.3", "liblapack.so.3"):
+            (tmp_path / name / link).write_text(name)
+    for link in ("libblas.so.3", "liblapack.so.3"):
+        (tmp_path / link).symlink_to(tmp_path / chosen / link)
+    script = 'source "$0"; own_blas "$1"; cat "${LD_LIBRARY_PATH%%:*}/libblas.so.3" 2>/dev/null'
+    environment = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
+    result = subprocess.run(["bash", "-euc", script + " || true", REPOSITORY / "tools/blas.sh", tmp_path], text=True,
+                            capture_output=True, env=environment | {"LD_LIBRARY_PATH": "/before"})
+    assert result.returncode == 0 and result.stderr == ""
+    assert ("the system's choice stays as it is" in result.stdout) == told
+    assert result.stdout.endswith("openblas-openmp") == told
+    for link in ("libblas.so.3", "liblapack.so.3"):
+        assert (tmp_path / link).readlink() == tmp_path / chosen / link
+    for path in (REPOSITORY / "tools").glob("*.sh"):
+        assert "update-alternatives" not in path.read_text(), path
 
 
 def test_counting_without_the_right_to(build, torch1, place):

@@ -2,6 +2,7 @@
 #include "capture/userfault/uffd_open.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -69,26 +70,34 @@ UffdProbe probe_userfaultfd() {
   return probe;
 }
 
+// The device serves whoever may open it, whatever sysctl and seccomp say of the system call.
 UffdRefusal explain_refusal(const UffdProbe& probe) {
+  constexpr const char* kInContainer =
+      "in a container, pass the device in (docker run --device /dev/userfaultfd, which a seccomp "
+      "profile does not block; Linux 6.1 or later has it)";
+  constexpr const char* kOpenDevice =
+      "let this user open the device: as root, setfacl -m u:USER:rw /dev/userfaultfd";
+  constexpr const char* kSysctl =
+      "as root, sysctl -w vm.unprivileged_userfaultfd=1, or run as root";
+  const bool is_there = probe.device_error == EACCES;
   if (probe.syscall_error == ENOSYS)
     return {"this kernel is built without userfaultfd, or a seccomp profile hides it",
-            "in a container, allow userfaultfd (Docker's default seccomp profile blocks it: "
-            "--security-opt seccomp=unconfined or a profile of your own); elsewhere use a kernel "
-            "with CONFIG_USERFAULTFD"};
+            fmt::format("{}; else allow the call userfaultfd, which Docker's default seccomp "
+                        "profile blocks; elsewhere use a kernel with CONFIG_USERFAULTFD",
+                        kInContainer)};
   if (probe.user_only_error == 0)
     return {
         "this process may handle user-mode faults only, and read(2) into a tracked page would "
         "fail",
-        "run as root, or set `sysctl vm.unprivileged_userfaultfd=1`, or give this user access "
-        "to /dev/userfaultfd (chmod or setfacl)"};
+        fmt::format("{}; else, {}", is_there ? kOpenDevice : kInContainer, kSysctl)};
   if (probe.syscall_error == EPERM)
     return {"userfaultfd is not permitted at all, which is what a seccomp filter does",
-            "Docker's default seccomp profile blocks userfaultfd: run the container with "
-            "--security-opt seccomp=unconfined or a profile that allows it; elsewhere run as root, "
-            "set `sysctl vm.unprivileged_userfaultfd=1` or give access to /dev/userfaultfd"};
+            fmt::format("{}; else allow the call userfaultfd, which Docker's default seccomp "
+                        "profile blocks; elsewhere {}, or {}",
+                        kInContainer, kOpenDevice, kSysctl)};
   if (probe.syscall_error == -1)
     return {"/dev/userfaultfd cannot be used",
-            "Linux 6.1 or later has it; give this user access to it (chmod or setfacl)"};
+            fmt::format("Linux 6.1 or later has it; {}", kOpenDevice)};
   return {"no userfaultfd can be had", "raise the limit of open files (ulimit -n), or see dmesg"};
 }
 

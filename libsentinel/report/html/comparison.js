@@ -9,7 +9,7 @@ const COLUMNS = [
   ['step', r => micros(r.step_us)],
   ['throughput', r => r.throughput === null ? '–' : r.throughput.toFixed(3)],
   ['bound', r => D.ideal_us && r.bound_us ? (D.ideal_us / r.bound_us).toFixed(3) : '–'],
-  ['swapping only', r => D.ideal_us && r.swap_bound_us ? (D.ideal_us / r.swap_bound_us).toFixed(3) : '–'],
+  ['bound, swapping', r => D.ideal_us && r.swap_bound_us ? (D.ideal_us / r.swap_bound_us).toFixed(3) : '–'],
   ['stalled', r => micros(r.stall_us)],
   ['recomputed', r => micros(r.recompute_us)],
   ['moved', r => bytes(moved(r))],
@@ -119,7 +119,7 @@ function fillCurve() {
 function fillHeader() {
   $('model').textContent = D.model + (D.batch ? ', batch ' + D.batch : '') + ' on ' + D.machine;
   document.title = D.model + ' on ' + D.machine + ' – Sentinel';
-  const facts = [['fast memory', bytes(D.fast_bytes)], ['unlimited peak', bytes(D.peak_bytes)],
+  const facts = [['budget', bytes(D.fast_bytes)], ['unlimited peak', bytes(D.peak_bytes)],
                  ['ideal step', micros(D.ideal_us)], ['ops', number(D.ops)],
                  ['tensors', number(D.tensors)], ['machine', D.source]];
   for (const [label, value] of facts) {

@@ -12,6 +12,7 @@ from help_cases import Help, Reference  # noqa: F401
 from host_cases import Machine  # noqa: F401
 from hostile_cases import Hostile  # noqa: F401
 from planning_cases import Reports, Simulations, Comparisons, Sweeps  # noqa: F401
+from top_cases import Screen, Top  # noqa: F401
 from training_cases import Fit, WrongUsage, Commands  # noqa: F401
 
 if __name__ == "__main__":

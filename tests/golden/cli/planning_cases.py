@@ -2,9 +2,10 @@
 import csv
 import json
 import os
+import pickle
 import subprocess
 
-from case import Case, MACHINE, SENTINEL, chain
+from case import Case, MACHINE, SENTINEL, TRACE, chain
 
 
 class Reports(Case):
@@ -33,6 +34,30 @@ class Reports(Case):
         self.assertEqual(self.run_it("report", name, "--format", "html", "-o", "x").stdout, "")
         self.assertEqual((self.folder / "x").read_text(), page)
         self.fails(1, "nowhere", "report", name, "-o", "nowhere/x")
+
+    def test_differences(self):
+        before = self.profile()
+        self.file("later.jsonl", TRACE.replace("8192", "16384").replace('"name":"second"', '"name":"third"'))
+        text = self.run_it("report", "--diff", before, "later.jsonl").stdout
+        self.assertIn("The steps differ: of the kinds of op 1 are new, 1 are gone; of the tensors 1 have another size",
+                      text)
+        self.assertIn("+100.0 %", text)
+        self.assertEqual(json.loads(self.run_it("report", "--diff", before, "later.jsonl", "--format", "json").stdout)
+                         ["same_step"], False)
+        self.assertIn("Both are the same step", self.run_it("report", before, "--diff", before).stdout)
+        self.assertTrue(self.run_it("report", "--diff", before, before, "--format", "html").stdout.startswith("<!"))
+        self.fails(2, "one view", "report", before, "heatmap", "--diff", before)
+        self.fails(2, 'no format "csv"', "report", before, "--format", "csv", "--diff", before)
+        self.fails(1, "missing", "report", before, "--diff", "missing")
+        self.fails(2, "used by the same command", "report", before, "--diff", "later.jsonl", "-o", "later.jsonl")
+
+    def test_an_exported_snapshot_is_pythons(self):
+        self.run_it("export", self.profile(), "--format", "pytorch-snapshot", "-o", "s.pickle")
+        snapshot = pickle.loads((self.folder / "s.pickle").read_bytes())
+        self.assertEqual([event["action"] for event in snapshot["device_traces"][0]],
+                         ["alloc", "free_requested", "free_completed"])
+        self.assertIn("2 tensors", self.run_it("import", "s.pickle", "--format", "pytorch-snapshot", "-o", "b.sentinel")
+                      .stdout)
 
     def test_a_full_disk_is_a_failure(self):
         name = self.profile()

@@ -49,6 +49,26 @@ TEST(Availability, UserModeOnlyIsRefused) {
   EXPECT_THAT(row.remedy, HasSubstr("root"));
 }
 
+// What changes the least first: one device for one user, then a setting of the whole machine.
+TEST(Availability, TheDeviceIsNamedBeforeTheSysctl) {
+  for (const int device : {EACCES, ENOENT, EPERM})
+    for (const int refused : {0, EPERM}) {
+      const auto remedy =
+          find(judge_capture({.userfaultfd = {device, EPERM, refused, 0}}), "userfaultfd").remedy;
+      const auto first = remedy.find("/dev/userfaultfd"), then = remedy.find("sysctl");
+      EXPECT_LT(first, then) << remedy;
+      EXPECT_NE(then, remedy.npos) << remedy;
+    }
+}
+
+TEST(Availability, ADeviceThatIsThereIsOpenedToTheUser) {
+  const auto there = find(judge_capture({.userfaultfd = {EACCES, EPERM, 0, 0}}), "userfaultfd"),
+             absent = find(judge_capture({.userfaultfd = {ENOENT, EPERM, 0, 0}}), "userfaultfd");
+  EXPECT_THAT(there.remedy, HasSubstr("setfacl"));
+  EXPECT_THAT(there.remedy, testing::Not(HasSubstr("--device")));
+  EXPECT_THAT(absent.remedy, HasSubstr("--device /dev/userfaultfd"));
+}
+
 TEST(Availability, ASeccompProfileIsNamed) {
   for (const int refused : {EPERM, ENOSYS}) {
     const auto row =

@@ -27,6 +27,7 @@ Action declare_doctor(Form&);
 Action declare_record(Form&);
 Action declare_run(Form&);
 Action declare_verify(Form&);
+Action declare_top(Form&);
 Action declare_fit(Form&);
 Action declare_report(Form&);
 Action declare_plan(Form&);

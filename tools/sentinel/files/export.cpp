@@ -1,4 +1,5 @@
-// `sentinel export`: writes a profile as a tensor trace or for Perfetto.
+// `sentinel export`: writes a profile as a tensor trace, for Perfetto, or for PyTorch's memory
+// viewer.
 #include <memory>
 #include <sstream>
 
@@ -6,6 +7,7 @@
 #include "cli/verbs.h"
 #include "report/report.h"
 #include "sentinel/error.h"
+#include "sim/snapshot_export.h"
 #include "trace/read_any.h"
 #include "trace/tensor_trace.h"
 
@@ -25,6 +27,7 @@ std::string perfetto(const Profile& profile) {
 int export_profile(const Settings& s) {
   const auto profile = read_any(s.file);
   if (s.format == "perfetto") return print_to(s.output, perfetto(profile));
+  if (s.format == "pytorch-snapshot") return print_to(s.output, sim::pytorch_snapshot(profile));
   if (s.output != "-") return write_tensor_trace(profile, s.output), kDone;
   std::ostringstream text;
   write_tensor_trace(profile, text);
@@ -38,8 +41,13 @@ Action declare_export(Form& form) {
   form.rows = {
       {"FILE", "FILE", "a profile, or a tensor trace", &s->file, true},
       written({"-o,--output", "TRACE",
-               "what to write, compressed where it ends with .gz; - for stdout", &s->output, true}),
-      {"--format", "FORMAT", "as what", &s->format, false, {"tensor-trace", "perfetto"}},
+               "what to write; a tensor trace is compressed where it ends with .gz; - for stdout", &s->output, true}),
+      {"--format",
+       "FORMAT",
+       "as what",
+       &s->format,
+       false,
+       {"tensor-trace", "perfetto", "pytorch-snapshot"}},
   };
   return [s] { return export_profile(*s); };
 }

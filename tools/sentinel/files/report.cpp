@@ -1,27 +1,33 @@
-// `sentinel report`: renders a view of a profile.
+// `sentinel report`: renders a view of a profile, or what has changed between two.
 #include "report/report.h"
+
+#include <fmt/format.h>
 
 #include <memory>
 #include <sstream>
 
 #include "cli/terminal.h"
 #include "cli/verbs.h"
+#include "report/view/difference.h"
 #include "sentinel/error.h"
 #include "trace/read_any.h"
 
 namespace sentinel::cli {
 namespace {
 
+constexpr std::uint64_t kUnset = 0xffff'ffff;  // that no user can give
+
 struct Settings {
-  std::string file, view = "summary", format = "text", sort = "hotness", output;
-  std::uint64_t rows = 0;
+  std::string file, view = "summary", format = "text", sort = "hotness", before, output;
+  std::uint64_t rows = kUnset;
 };
 
 std::unique_ptr<Reporter> reporter_of(const Settings& settings) {
   try {
-    ReportOptions options{
-        .sort = parse_sort_key(settings.sort), .table_rows = settings.rows, .file = settings.file};
-    if (settings.rows != 0) options.heatmap_rows = settings.rows;
+    ReportOptions options{.sort = parse_sort_key(settings.sort),
+                          .table_rows = settings.rows == kUnset ? 0 : settings.rows,
+                          .file = settings.file};
+    if (settings.rows != 0 && settings.rows != kUnset) options.heatmap_rows = settings.rows;
     return make_reporter(settings.view, settings.format, options);
   } catch (const Error& error) {
     throw UsageError(error.what());
@@ -33,6 +39,31 @@ int report(const Settings& settings) {
   const auto profile = read_any(settings.file);
   std::ostringstream text;
   reporter->render(profile, text, settings.output.empty() ? terminal_style() : RenderStyle{});
+  return print_to(settings.output, text.str());
+}
+
+// Of a difference there is one view.
+auto difference_writer(const Settings& settings) {
+  if (settings.view != "summary")
+    throw UsageError("--diff shows one view: name none beside the two files");
+  if (settings.format == "text") return difference_text;
+  if (settings.format == "json") return difference_json;
+  if (settings.format == "html") return difference_html;
+  throw UsageError(
+      fmt::format("a difference has no format \"{}\"; it has text, json, html", settings.format));
+}
+
+int report_difference(const Settings& settings) {
+  const auto write = difference_writer(settings);
+  const auto before = read_any(settings.before), after = read_any(settings.file);
+  const Difference difference(StepView{before}, StepView{after});
+  std::ostringstream text;
+  DifferenceScene scene{.difference = difference,
+                        .before = settings.before,
+                        .after = settings.file,
+                        .style = settings.output.empty() ? terminal_style() : RenderStyle{}};
+  if (settings.rows != kUnset) scene.rows = settings.rows;
+  write(scene, text);
   return print_to(settings.output, text.str());
 }
 
@@ -61,9 +92,10 @@ Action declare_report(Form& form) {
        false,
        {"first-use", "hotness", "bytes", "lifetime"}},
       {"--rows", "N", "at most so many rows; 0 for all", &s->rows},
+      {"--diff", "BEFORE", "what has changed since that profile: --diff BEFORE AFTER", &s->before},
       written({"-o,--output", "FILE", "where to; stdout if absent", &s->output}),
   };
-  return [s] { return report(*s); };
+  return [s] { return s->before.empty() ? report(*s) : report_difference(*s); };
 }
 
 }  // namespace sentinel::cli

@@ -34,14 +34,24 @@ std::string read_text(const fs::path& path) {
   return text.str();
 }
 
+// Nothing is lost but speed: so the remedy is one that fits, or none.
+std::string remedy_of_uring(int code) {
+  const auto disabled = first_line("/proc/sys/kernel/io_uring_disabled");
+  if (disabled == "1" || disabled == "2") return "as root, sysctl -w kernel.io_uring_disabled=0";
+  if (code == ENOMEM) return "raise the limit of locked memory (ulimit -l)";
+  if (code == ENOSYS || code == EPERM)
+    return "in a container, allow io_uring_setup, io_uring_enter and io_uring_register in the "
+           "seccomp profile (docker run --security-opt seccomp=PROFILE)";
+  return "use Linux 5.6 or later";
+}
+
 Finding io_uring(const SlowFile& file) {
   try {
     make_uring_executor(file, {.frame_bytes = kGranule});
     return {"io_uring", true, "permitted", ""};
   } catch (const Error& error) {
     return {"io_uring", false, fmt::format("{}; threads do the transfers", error.what()),
-            "in a container allow it in the seccomp profile; elsewhere see sysctl "
-            "kernel.io_uring_disabled"};
+            remedy_of_uring(error.code())};
   }
 }
 
@@ -70,9 +80,12 @@ std::string bracketed(const std::string& text) {
 Finding huge_pages() {
   const auto chosen = bracketed(first_line("/sys/kernel/mm/transparent_hugepage/enabled"));
   const bool usable = chosen == "always" || chosen == "madvise";
-  return {
-      "huge pages", usable, chosen.empty() ? "this kernel has none" : chosen,
-      usable ? "" : "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled; frames are 2 MiB"};
+  return {"huge pages", usable, chosen.empty() ? "this kernel has none" : chosen,
+          usable ? ""
+          : chosen.empty()
+              ? "use a kernel with CONFIG_TRANSPARENT_HUGEPAGE; frames are 2 MiB"
+              : "as root, echo madvise > /sys/kernel/mm/transparent_hugepage/enabled; frames "
+                "are 2 MiB"};
 }
 
 Finding memory_cgroup() {
@@ -100,7 +113,7 @@ Finding kernel_patch() {
   return {"kernel source", false, fmt::format("/dev/sentinel: {}", std::strerror(-code)),
           code == -EPROTO
               ? "the kernel's version of the interface is another: build its patches anew"
-              : "let this user open it: mode 0666"};
+              : "let this user open it: as root, setfacl -m u:USER:rw /dev/sentinel"};
 }
 
 Finding hardware_samples() {
