@@ -88,10 +88,12 @@ class _Trace:
 
     def _write(self, reservation):
         model, batch = self._model
+        note = f"op times are estimates for {os.environ.get('SENTINEL_TRACE_MACHINE', 'local')}"
+        note += f"; {reservation}" if reservation else ""
         self._last.write(os.environ["SENTINEL_TRACE"], {
-            "format": "tensor-trace", "version": 1, "source": f"sentinel trace, torch {self._torch.__version__}",
+            "format": "tensor-trace", "version": 1, "source": "sentinel trace: " + " ".join(getattr(sys, "orig_argv", sys.argv))[:4096],
             "model": model, "batch": batch, "framework": f"torch {self._torch.__version__}",
-            "step": self._steps, "reservation": reservation})
+            "note": note})
 
 
 def _mode_class(torch):
