@@ -37,6 +37,8 @@ class _Trace:
         self._torch = torch
         self.recorder = _trace_step.Recorder(torch, _trace_step.Costs(torch))
         self.mode = _mode_class(torch)(torch, FakeTensor, FakeTensorMode(), self.recorder)
+        self.mode.calibrate()
+        self.recorder.begin()
         self._process = os.getpid()
         self._steps, self._last = 0, None
         self._model = ("", 0)
@@ -109,6 +111,11 @@ def _mode_class(torch):
             self._lost = set()  # storages that have memory, and whose values are not known any more
             self._process = os.getpid()
             self._ops = {}
+            self._excluded = torch._C._dispatch_tls_is_dispatch_key_excluded
+            self._views = torch._C.DispatchKey.ADInplaceOrView
+            self._device, self._detach = torch.ops.prim.device.default, torch.ops.aten.detach.default
+            self._add, self._add_in_place = torch.ops.aten.add.Tensor, torch.ops.aten.add_.Tensor
+            self._sole = None  # how often a gradient is referred to that autograd alone holds
 
         def is_unknown(self, tensor):
             return isinstance(tensor, self._fake_tensor) or (
@@ -118,11 +125,17 @@ def _mode_class(torch):
             kwargs = kwargs or {}
             if os.getpid() != self._process:
                 return func(*args, **kwargs)
+            if func is self._device:
+                return args[0].fake_device if isinstance(args[0], self._fake_tensor) else func(*args)
+            if func is self._detach and not self._excluded(self._views):
+                return self._look(func, args)  # no op of the program: autograd keeps a tensor
+            if func is self._add and self._adds_up(*args):
+                func = self._add_in_place
             op = self._ops.get(func)
             if op is None:
                 op = self._ops[func] = _Op(torch, func)
-            if op.asks:
-                return self._run_fake(func, args, kwargs)
+            if op.silent:
+                return self._run_fake(func, args, kwargs) if op.asks else func(*args, **kwargs)
             if op.composite:
                 with self:
                     out = func.decompose(*args, **kwargs)
@@ -142,6 +155,37 @@ def _mode_class(torch):
             _trace_step.gather((out,), torch.Tensor, made)
             self._recorder.op_ends(number, op, args, kwargs, tensors, made, out)
             return out
+
+        def _look(self, func, args):
+            if not isinstance(args[0], self._fake_tensor):
+                return func(*args)
+            with self._fake_mode:
+                return func(*args)
+
+        def _adds_up(self, *operands):
+            """Autograd adds up gradients of its own: without a mode it does so in place."""
+            if len(operands) != 2 or torch._C._current_graph_task_id() == -1:
+                return False
+            first = operands[0]
+            if not (isinstance(first, torch.Tensor) and isinstance(operands[1], torch.Tensor)):
+                return False
+            if not _trace_step.has_storage(first) or first.shape != operands[1].shape:
+                return False
+            node = torch._C._current_autograd_node()
+            if node is not None and node.name().endswith("AccumulateGrad"):
+                return True
+            counts = first._use_count(), torch._C._storage_Use_Count(first.untyped_storage()._cdata)
+            if self._sole is None:  # the calibration
+                self._sole = counts
+            dense = first.numel() * first.element_size() == first.untyped_storage().nbytes() and 0 not in first.stride()
+            return dense and counts[0] <= self._sole[0] and counts[1] <= self._sole[1]
+
+        def calibrate(self):
+            """With a gradient that two functions make and autograd adds up."""
+            with self, torch.enable_grad():
+                begin = torch.ones(2, requires_grad=True)
+                middle = begin * 1
+                (middle.exp() + middle.cos()).sum().backward()
 
         def _with_values(self, op, func, args, kwargs):
             if op.writes or op.views:  # in memory that there is
@@ -228,8 +272,9 @@ class _Op:
         if self.changes_view:  # of sizes, and not of values
             self.views, self.writes = True, []
         self.reads_value = self.name == "aten::_local_scalar_dense"
-        self.asks = func.namespace == "prim"  # of the tensor itself: its device
-        self.composite = not self.asks and torch._C._dispatch_has_kernel_for_dispatch_key(
+        self.asks = func.namespace == "prim"  # of the tensor itself
+        self.silent = self.asks or func.namespace == "profiler"
+        self.composite = not self.silent and torch._C._dispatch_has_kernel_for_dispatch_key(
             func.name(), torch._C.DispatchKey.CompositeImplicitAutograd)
         # Which argument each result is, where it is one that was written.
         by_alias = {}

@@ -118,6 +118,7 @@ class Recorder:
         self._layer_of = {}    # by the number of a node of the graph
         self._layer = None     # that the forward pass is in
         self._optimizer = 0
+        self._own = False      # torch.tensor's own ops
         self._in_graph = getattr(torch._C, "_current_graph_task_id", lambda: -1)
         self._sequence = torch.autograd._get_sequence_nr
         self._node = torch._C._current_autograd_node
@@ -159,10 +160,12 @@ class Recorder:
 
     def op_begins(self, op, tensors):
         phase, parent = self._phase()
+        self._own = False
         if op.name == "aten::lift_fresh" and tensors and not self._is_known(tensors[0]):
             if has_storage(tensors[0]) and tensors[0].untyped_storage().resizable():  # it is torch.tensor's own
                 made = self.step.add_op("aten::empty", phase, parent)
                 self._see(tensors[0], made)
+                self._own = True
         number = self.step.add_op(op.name, phase, parent)
         if phase == "forward" and self._layer is not None:
             self._layer_of.setdefault(self._sequence() - 1, self._layer)
@@ -179,6 +182,9 @@ class Recorder:
         entry[4] = self._named(tensors, None)
         entry[5] = written | self._named(made, number, only_new=True)
         entry[3] = self._costs.us(op, args, kwargs, tensors, made, out)
+        if self._own:  # it goes on to cut the tensor off the graph
+            after = self.step.add_op("aten::detach_", entry[2], entry[6])
+            self.step.ops[after][4] = self.step.ops[after][5] = set(entry[4])
 
     def _named(self, tensors, born, only_new=False):
         """The numbers of their storages. Memory that the program brought is nobody's."""
