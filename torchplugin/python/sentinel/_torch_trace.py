@@ -14,6 +14,7 @@ except ImportError:
 
 # What keeps its values at most: parameters of some size are never among them, indices of a data set are.
 _KNOWN_BYTES, _KNOWN_WHOLE_BYTES = 64 << 10, 64 << 20
+_MOST_WEIGHTS = 512 << 20  # of a layer that is asked for its workspace
 _LEAST_STEPS, _MOST_STEPS = 2, 5  # an optimizer makes its states in the first
 
 
@@ -115,6 +116,7 @@ def _mode_class(torch):
             self._views = torch._C.DispatchKey.ADInplaceOrView
             self._device, self._detach = torch.ops.prim.device.default, torch.ops.aten.detach.default
             self._add, self._add_in_place = torch.ops.aten.add.Tensor, torch.ops.aten.add_.Tensor
+            self._sizes = {}  # of workspaces
             self._sole = None  # how often a gradient is referred to that autograd alone holds
 
         def is_unknown(self, tensor):
@@ -207,6 +209,8 @@ def _mode_class(torch):
                 out = self._run_fake(func, args, kwargs)
             except _trace_values.errors(torch) as error:
                 _trace_values.stop_at_op(torch, op.name, error)
+            if op.name == "aten::mkldnn_rnn_layer":
+                out = (*out[:3], self._workspace_of_rnn(func, args, out[3]))
             written = []
             for place in op.writes:
                 value = args[place] if isinstance(place, int) and place < len(args) else kwargs.get(place)
@@ -217,6 +221,23 @@ def _mode_class(torch):
                 if not isinstance(tensor, self._fake_tensor) and _trace_step.has_storage(tensor):
                     self._lose(tensor.untyped_storage())
             return op.returned(out, args, kwargs)
+
+        def _workspace_of_rnn(self, func, args, otherwise):
+            """What oneDNN keeps for the backward pass, whose size only its kernel knows: of one sample that has one
+            step or two, from which the rest follows."""
+            layer, weights, hidden = args[0], args[1:5], args[5:7]
+            if sum(each.numel() * each.element_size() for each in weights) > _MOST_WEIGHTS or layer.dim() != 3:
+                return otherwise
+            key = (layer.shape[2], *(tuple(each.shape) for each in weights), *args[7:9], *args[10:])
+            if key not in self._sizes:
+                one = [torch.zeros(each.shape) for each in weights]
+                states = [torch.zeros(each.shape[0], 1, each.shape[2]) for each in hidden]
+                self._sizes[key] = [func(torch.zeros(steps, 1, layer.shape[2]), *one, *states, *args[7:])[3].nbytes
+                                    for steps in (1, 2)]
+            first, second = self._sizes[key]
+            steps, samples = layer.shape[:2]
+            with self._fake_mode:
+                return torch.empty(samples * (first + (steps - 1) * (second - first)), dtype=torch.uint8)
 
         def _lose(self, storage):
             if storage._cdata not in self._lost:

@@ -7,6 +7,7 @@ import time
 import weakref
 
 _PRELUDE = "(step begins)"
+_KEEP_A_COPY = {"aten::hardtanh_", "aten::hardswish_", "aten::hardsigmoid_", "aten::silu_", "aten::mish_"}
 
 
 def gather(values, kind, found):
@@ -51,7 +52,7 @@ class Step:
     def add_op(self, name, phase, parent):
         if not self.layers:
             self.layers.append((name, phase))
-        self.ops.append([name, max(0, len(self.layers) - 1), phase, 0.0, [], [], parent])
+        self.ops.append([name, max(0, len(self.layers) - 1), phase, 0.0, set(), set(), parent])
         self._made.append(0)
         return len(self.ops) - 1
 
@@ -117,6 +118,7 @@ class Recorder:
         self._watches = {}     # of storages beside these
         self._layer_of = {}    # by the number of a node of the graph
         self._layer = None     # that the forward pass is in
+        self._noted = 0        # before this number
         self._optimizer = 0
         self._own = False      # torch.tensor's own ops
         self._in_graph = getattr(torch._C, "_current_graph_task_id", lambda: -1)
@@ -128,7 +130,7 @@ class Recorder:
         """A step, after another."""
         self.step = Step()
         self._layer_of.clear()
-        self._layer = None
+        self._layer, self._noted = None, self._sequence()
         for life in self._lives.values():
             life.number = self.step.add_tensor(life.bytes, None)
 
@@ -162,13 +164,29 @@ class Recorder:
         phase, parent = self._phase()
         self._own = False
         if op.name == "aten::lift_fresh" and tensors and not self._is_known(tensors[0]):
-            if has_storage(tensors[0]) and tensors[0].untyped_storage().resizable():  # it is torch.tensor's own
+            if tensors[0].dim() > 0 and self._is_ours(tensors):  # it is torch.tensor's own
                 made = self.step.add_op("aten::empty", phase, parent)
                 self._see(tensors[0], made)
                 self._own = True
-        number = self.step.add_op(op.name, phase, parent)
-        if phase == "forward" and self._layer is not None:
-            self._layer_of.setdefault(self._sequence() - 1, self._layer)
+        number = self._in_last(op, tensors)
+        if number is None:
+            number = self.step.add_op(op.name, phase, parent)
+        if phase == "forward" and self._layer is not None:  # the nodes that were made for it
+            now = self._sequence()
+            for node in range(self._noted, now):
+                self._layer_of[node] = self._layer
+            self._noted = max(self._noted, now)
+        return number
+
+    def _in_last(self, op, tensors):
+        """Before it writes what its gradient needs, autograd keeps a copy: that is a part of the op."""
+        number = len(self.step.ops) - 1
+        name, layer, _, _, read, written, _ = last = self.step.ops[number]
+        if op.name not in _KEEP_A_COPY or name != "aten::clone" or not tensors or read != self._named(tensors[:1], None):
+            return None
+        if layer != max(0, len(self.step.layers) - 1) or not any(self.step.tensors[each][2] is None for each in written):
+            return None
+        last[0] = op.name
         return number
 
     def op_ends(self, number, op, args, kwargs, tensors, made, out):
@@ -180,20 +198,25 @@ class Recorder:
             gather((value,), self._torch.Tensor, changed)
             written.update(self._named(changed, None))
         entry[4] = self._named(tensors, None)
-        entry[5] = written | self._named(made, number, only_new=True)
-        entry[3] = self._costs.us(op, args, kwargs, tensors, made, out)
+        # A view of what nobody has seen is one of the program's own memory.
+        own = not op.views or (op.name == "aten::lift_fresh" and self._is_ours(made))
+        of_op = self._named(made, number if own else None)
+        entry[5] |= written | {each for each in of_op if self.step.tensors[each][1] == number}
+        entry[3] += self._costs.us(op, args, kwargs, tensors, made, out)
         if self._own:  # it goes on to cut the tensor off the graph
             after = self.step.add_op("aten::detach_", entry[2], entry[6])
             self.step.ops[after][4] = self.step.ops[after][5] = set(entry[4])
 
-    def _named(self, tensors, born, only_new=False):
+    def _named(self, tensors, born):
         """The numbers of their storages. Memory that the program brought is nobody's."""
-        numbers = set()
-        for tensor in tensors:
-            number = self._see(tensor, born)
-            if number is not None and not (only_new and self.step.tensors[number][1] != born):
-                numbers.add(number)
+        numbers = {self._see(tensor, born) for tensor in tensors}
+        numbers.discard(None)
         return numbers
+
+    @staticmethod
+    def _is_ours(tensors):
+        """NumPy's memory cannot be resized."""
+        return bool(tensors) and has_storage(tensors[0]) and tensors[0].untyped_storage().resizable()
 
     def _is_known(self, tensor):
         return has_storage(tensor) and tensor.untyped_storage()._cdata in self._lives

@@ -138,6 +138,12 @@ def watch(torch, fake_tensor, mode):
         _guard(torch, fake_tensor, mode, name, what)
     _load_here(torch)
     _leave_out(torch)
+    # Ops on lists of tensors are chosen by the tensors' class.
+    lists = sys.modules.get("torch.utils._foreach_utils")
+    for name in ("_foreach_supported_types",):
+        kinds = getattr(lists, name, None)
+        if isinstance(kinds, list) and fake_tensor not in kinds:
+            kinds.append(fake_tensor)
 
 
 def _replace(torch, fake_tensor, name, function):
