@@ -157,7 +157,8 @@ void enter_places() {
           "{} is missing: the installation is incomplete; build or install again", part.string()));
   const char* before = std::getenv("PYTHONPATH");
   const bool any = before != nullptr && *before != '\0';
-  set("PYTHONPATH", inject.string() + (any ? std::string(":") + before : ""));
+  if (!any || !std::string_view(before).starts_with(inject.string()))
+    set("PYTHONPATH", inject.string() + (any ? std::string(":") + before : ""));
   set("SENTINEL_HOME", home);
   set("SENTINEL_PYTHON_DIR", home / "python");
   set("SENTINEL_LIBRARY", library);

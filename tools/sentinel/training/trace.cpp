@@ -1,7 +1,9 @@
 // `sentinel trace`: runs a training with tensors that have sizes and no memory, and keeps its steady
 // step as a trace or a profile.
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string_view>
@@ -87,7 +89,7 @@ int trace(const Settings& s, const std::vector<std::string>& command) {
   const bool is_trace = s.output.ends_with(".jsonl") || s.output.ends_with(".jsonl.gz");
   if (!is_trace) require_writable_profile(s.output);
   const Draft draft(s.output);
-  enter_trace(draft.path(), s.machine);
+  const TraceEnvironment tracing(draft.path(), s.machine);
   const int status = run_command(command);
   if (!fs::exists(draft.path())) return nothing(status);
   const auto profile = read_tensor_trace(draft.path());

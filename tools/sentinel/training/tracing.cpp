@@ -17,7 +17,7 @@ namespace {
 // memory that is read more than once.
 constexpr double kOfFlops = 0.7, kOfBandwidth = 0.8;
 
-constexpr const char *kOutput = "SENTINEL_TRACE", *kMachine = "SENTINEL_TRACE_MACHINE",
+constexpr const char *kMode = "SENTINEL_MODE", *kOutput = "SENTINEL_TRACE", *kMachine = "SENTINEL_TRACE_MACHINE",
                      *kRates = "SENTINEL_TRACE_RATES";
 
 bool is_measured(const std::string& machine) { return machine == "local"; }
@@ -41,21 +41,23 @@ std::string rates_of(const Machine& machine) {
 
 }  // namespace
 
-void enter_trace(const std::filesystem::path& output, const std::string& name) {
+TraceEnvironment::TraceEnvironment(const std::filesystem::path& output, const std::string& name) {
   std::string rates, machine = name;
   if (!is_measured(name)) {
     const auto described = sim::find_machine(name);
     rates = rates_of(described);
     machine = described.name;
   }
+  if (const char* mode = std::getenv(kMode)) mode_ = mode;
   enter_places();
-  setenv("SENTINEL_MODE", "trace", 1);
+  setenv(kMode, "trace", 1);
   setenv(kOutput, std::filesystem::absolute(output).c_str(), 1);
   setenv(kMachine, machine.c_str(), 1);
   rates.empty() ? unsetenv(kRates) : setenv(kRates, rates.c_str(), 1);
 }
 
-void leave_trace() {
+TraceEnvironment::~TraceEnvironment() {
+  mode_.empty() ? unsetenv(kMode) : setenv(kMode, mode_.c_str(), 1);
   for (const char* variable : {kOutput, kMachine, kRates}) unsetenv(variable);
 }
 

@@ -3,17 +3,21 @@
 
 #include <filesystem>
 #include <string>
-#include <vector>
-
-#include "sentinel/machine.h"
 
 namespace sentinel::cli {
 
-// Sets what the command's Python runs the trace with; its op times are estimates for the machine.
-// One whose name begins with "local" is measured by the command's own Python. Throws Error where
-// the machine's description has no rates.
-void enter_trace(const std::filesystem::path& output, const std::string& machine);
-// Takes that back.
-void leave_trace();
+// While it lives, a command that runs is traced instead of trained. Its op times are estimates for
+// the machine; "local" is measured by the command's own Python. Throws Error where there is no such
+// machine, or its description has no rates.
+class TraceEnvironment {
+ public:
+  TraceEnvironment(const std::filesystem::path& output, const std::string& machine);
+  ~TraceEnvironment();
+  TraceEnvironment(const TraceEnvironment&) = delete;
+  TraceEnvironment& operator=(const TraceEnvironment&) = delete;
+
+ private:
+  std::string mode_;  // before
+};
 
 }  // namespace sentinel::cli

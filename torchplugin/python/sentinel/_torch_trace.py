@@ -228,10 +228,10 @@ def _mode_class(torch):
             layer, weights, hidden = args[0], args[1:5], args[5:7]
             if sum(each.numel() * each.element_size() for each in weights) > _MOST_WEIGHTS or layer.dim() != 3:
                 return otherwise
-            key = (layer.shape[2], *(tuple(each.shape) for each in weights), *args[7:9], *args[10:])
+            key = repr((layer.shape[2], [each.shape for each in weights], args[7:]))
             if key not in self._sizes:
                 one = [torch.zeros(each.shape) for each in weights]
-                states = [torch.zeros(each.shape[0], 1, each.shape[2]) for each in hidden]
+                states = [torch.zeros(*each.shape[:-2], 1, each.shape[-1]) for each in hidden]
                 self._sizes[key] = [func(torch.zeros(steps, 1, layer.shape[2]), *one, *states, *args[7:])[3].nbytes
                                     for steps in (1, 2)]
             first, second = self._sizes[key]
