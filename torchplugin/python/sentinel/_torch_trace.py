@@ -223,21 +223,20 @@ def _mode_class(torch):
             return op.returned(out, args, kwargs)
 
         def _workspace_of_rnn(self, func, args, otherwise):
-            """What oneDNN keeps for the backward pass, whose size only its kernel knows: of one sample that has one
+            """What oneDNN keeps for the backward pass, whose size only its kernel knows: of samples that have one
             step or two, from which the rest follows."""
             layer, weights, hidden = args[0], args[1:5], args[5:7]
             if sum(each.numel() * each.element_size() for each in weights) > _MOST_WEIGHTS or layer.dim() != 3:
                 return otherwise
-            key = repr((layer.shape[2], [each.shape for each in weights], args[7:]))
+            key = repr((layer.shape[1:], [each.shape for each in weights], args[7:]))
             if key not in self._sizes:
                 one = [torch.zeros(each.shape) for each in weights]
-                states = [torch.zeros(*each.shape[:-2], 1, each.shape[-1]) for each in hidden]
-                self._sizes[key] = [func(torch.zeros(steps, 1, layer.shape[2]), *one, *states, *args[7:])[3].nbytes
+                states = [torch.zeros(each.shape) for each in hidden]
+                self._sizes[key] = [func(torch.zeros(steps, *layer.shape[1:]), *one, *states, *args[7:])[3].nbytes
                                     for steps in (1, 2)]
             first, second = self._sizes[key]
-            steps, samples = layer.shape[:2]
             with self._fake_mode:
-                return torch.empty(samples * (first + (steps - 1) * (second - first)), dtype=torch.uint8)
+                return torch.empty(first + (layer.shape[0] - 1) * (second - first), dtype=torch.uint8)
 
         def _lose(self, storage):
             if storage._cdata not in self._lost:
