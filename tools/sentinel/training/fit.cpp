@@ -122,13 +122,17 @@ class Forecast {
                             {.fast_bytes = options_.fast.bytes,
                              .pool_frames = static_cast<std::uint32_t>(options_.moves.depth),
                              .recompute = options_.moves.recompute}};
+    const auto told = [&](bool good, const std::string& why) {
+      say(fmt::format("batch {} by trace and simulation: {}", batch, why));
+      return good;
+    };
+    // Over a drive such an op is streamed, which is too slow to be an answer.
+    if (const auto largest = largest_op(scenario); !largest.fits)
+      return told(false, too_large(scenario, largest));
     const auto trial = try_policy(scenario, options_.policy);
-    const auto speed = trial.result ? trial.result->normalized_throughput() : 0;
-    const bool good = trial.result && speed >= search_.target;
-    say(trial.result ? fmt::format("batch {} by trace and simulation: {:.0f} % of full speed",
-                                   batch, 100 * speed)
-                     : fmt::format("batch {} by trace and simulation: {}", batch, trial.reason));
-    return good;
+    if (!trial.result) return told(false, trial.reason);
+    const auto speed = trial.result->normalized_throughput();
+    return told(speed >= search_.target, fmt::format("{:.0f} % of full speed", 100 * speed));
   }
 
  private:

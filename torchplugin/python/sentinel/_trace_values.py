@@ -131,7 +131,14 @@ def watch(torch, fake_tensor, mode):
         _tell_stand_in("looks at the value of a tensor")
         return UnknownFloat(_STAND_IN) if tensor.dtype.is_floating_point else UnknownWhole()
 
+    format_ = torch.Tensor.__format__
+
+    def formatted(tensor, how):
+        unknown = mode.is_unknown(tensor) and tensor.dim() == 0
+        return format(item_of(tensor), how) if unknown else format_(tensor, how)
+
     _replace(torch, fake_tensor, "item", item_of)
+    _replace(torch, fake_tensor, "__format__", formatted)
     for name, what in (("tolist", "turns a tensor into a list"), ("numpy", "turns a tensor into a NumPy array"),
                        ("__array__", "turns a tensor into a NumPy array"), ("data_ptr", "takes a tensor's address"),
                        ("__dlpack__", "hands a tensor to another library")):
