@@ -3,10 +3,14 @@ training's recording; what it cannot trace, it refuses and says where."""
 import collections
 import contextlib
 import json
+import pathlib
 import sqlite3
 
 import pytest
 
+from training import WORKLOADS
+
+SCRIPTS = pathlib.Path(__file__).resolve().parents[1] / "scripts"
 SMALL = ["--images", "2048", "--steps", "6"]
 MODELS = {
     "ResNet-110": ["resnet_cifar.py", "--depth", "110", "--batch", "8", *SMALL],
@@ -83,7 +87,6 @@ def trace(sentinel, python, tmp_path_factory):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_it_is_as_recorded(model, trace, sentinel, python, tmp_path):
-    from training import WORKLOADS
     script, *flags = MODELS[model]
     made = sentinel("record", "--count", "ops", "-o", tmp_path / "recorded", "--", python, WORKLOADS / script, *flags,
                     env={"OMP_NUM_THREADS": "1"})
@@ -108,7 +111,6 @@ def test_it_is_as_recorded(model, trace, sentinel, python, tmp_path):
 
 
 def test_all_verbs_read_it(trace, sentinel, tmp_path):
-    from training import WORKLOADS
     script, *flags = MODELS["ResNet-32"]
     outcome = trace(WORKLOADS / script, *flags, options=("--machine", "v100-16gb"))
     assert outcome.status == 0 and "an estimate for v100-16gb" in outcome.err, outcome.err
@@ -122,7 +124,6 @@ def test_all_verbs_read_it(trace, sentinel, tmp_path):
 
 
 def test_a_tensor_trace_keeps_lives(trace, sentinel, tmp_path):
-    from training import WORKLOADS
     script, *flags = MODELS["MobileNetV1"]
     outcome = trace(WORKLOADS / script, *flags, name="step.jsonl.gz")
     assert outcome.status == 0, outcome.err
@@ -199,23 +200,29 @@ for images, labels in loader:
     assert outcome.status == 0 and outcome.file.exists(), outcome.err
 
 
-def test_it_takes_no_memory(trace, tmp_path):
-    """Parameters, gradients and moments of 64 GB, and activations."""
-    script = tmp_path / "large.py"
-    script.write_text("""
-import resource, torch
-net = torch.nn.Sequential(*(torch.nn.Linear(16384, 16384) for _ in range(16)))
-optimizer = torch.optim.AdamW(net.parameters())
-for step in range(4):
-    optimizer.zero_grad()
-    net(torch.randn(8192, 16384)).square().mean().backward()
-    optimizer.step()
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, flush=True)
-""")
-    outcome = trace(script, options=("--machine", "a100-g10"))
+def test_a_model_of_7_billion_parameters_takes_no_memory(trace):
+    outcome = trace(SCRIPTS / "llama.py", "32", options=("--machine", "a100-g10"))
     assert outcome.status == 0, outcome.err
-    assert int(outcome.out.split()[-1]) < 2 << 20, "kilobytes"
-    assert Step(outcome.file).peak() > 64 * 10**9
+    parameters, resident = map(int, outcome.out.splitlines()[-1].split())
+    assert parameters > 6.5e9 and resident < 4e9
+    step = Step(outcome.file)
+    states = sum(size for size, _, born, dies in step.tensors if born is None and dies is None)
+    assert 12 * parameters <= states < 12 * parameters + 2**20, "parameters and two moments"
+    assert step.peak() > 16 * parameters
+
+
+def test_a_step_that_the_program_marks(trace, tmp_path):
+    script = tmp_path / "marks.py"
+    script.write_text(f"import sentinel{BEGIN}" """
+    loss.backward()
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter -= 0.1 * parameter.grad
+    sentinel.step()
+""")
+    outcome = trace(script)
+    assert outcome.status == 0 and outcome.file.exists(), outcome.err
+    assert Step(outcome.file).names().count("aten::sub") == 2
 
 
 def test_a_script_of_one_step(trace, tmp_path):

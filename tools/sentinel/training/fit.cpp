@@ -1,6 +1,6 @@
 // The largest batch that trains within a budget: one batch is tried after the other, twice as large
-// each time until one fails, then halfway between the best and that. A batch is tried by a trace and
-// a simulation, and the last one by a run; where the command cannot be traced, each by a run.
+// each time until one fails, then halfway between the best and that. A batch is tried by a trace
+// and a simulation, and the last one by a run; where the command cannot be traced, each by a run.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -118,7 +118,8 @@ class Forecast {
   std::optional<bool> works(std::uint64_t batch) const {
     const auto profile = traced(batch);
     if (!profile) return std::nullopt;
-    const Scenario scenario{*profile, machine_,
+    const Scenario scenario{*profile,
+                            machine_,
                             {.fast_bytes = options_.fast.bytes,
                              .pool_frames = static_cast<std::uint32_t>(options_.moves.depth),
                              .recompute = options_.moves.recompute}};

@@ -1,5 +1,5 @@
-// `sentinel trace`: runs a training with tensors that have sizes and no memory, and keeps its steady
-// step as a trace or a profile.
+// `sentinel trace`: runs a training with tensors that have sizes and no memory, and keeps its
+// steady step as a trace or a profile.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -75,10 +75,10 @@ void tell(const Profile& profile, const Settings& s) {
   const auto machine = s.machine == "local" ? std::string("this machine") : printable(s.machine);
   say(fmt::format("trace written to {}: {} tensors, {} ops, {} layers", printable(s.output),
                   profile.tensors.size(), profile.ops.size(), profile.layers.size()));
-  say(fmt::format("its tensors take {} at once, {} of them in each op of the step; the largest op "
-                  "needs {}. Workspace within ops is not in a trace",
-                  print_bytes(peak_live_bytes(profile)), parameters(profile),
-                  print_bytes(largest)));
+  say(fmt::format(
+      "its tensors take {} at once, {} of them in each op of the step; the largest op "
+      "needs {}. Workspace within ops is not in a trace",
+      print_bytes(peak_live_bytes(profile)), parameters(profile), print_bytes(largest)));
   say(fmt::format("a step takes {} where all of it fits, an estimate for {}",
                   print_us(profile.meta.step_us), machine));
   say(fmt::format("Next: sentinel simulate {} --machine {} --policy all", printable(s.output),

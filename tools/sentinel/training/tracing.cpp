@@ -17,8 +17,8 @@ namespace {
 // memory that is read more than once.
 constexpr double kOfFlops = 0.7, kOfBandwidth = 0.8;
 
-constexpr const char *kMode = "SENTINEL_MODE", *kOutput = "SENTINEL_TRACE", *kMachine = "SENTINEL_TRACE_MACHINE",
-                     *kRates = "SENTINEL_TRACE_RATES";
+constexpr const char *kMode = "SENTINEL_MODE", *kOutput = "SENTINEL_TRACE",
+                     *kMachine = "SENTINEL_TRACE_MACHINE", *kRates = "SENTINEL_TRACE_RATES";
 
 bool is_measured(const std::string& machine) { return machine == "local"; }
 

@@ -62,11 +62,19 @@ class _Trace:
         sys.modules["torch.optim.optimizer"].register_optimizer_step_pre_hook(begins)
         steps = _attach.Steps(self.step_ended)
 
+        marked = []
+
         def told(optimizer):
             self.recorder.optimizer_ends()
-            steps.updated(optimizer)
+            if not marked:
+                steps.updated(optimizer)
+
+        def mark():  # from now on the program says itself where steps end
+            marked.append(True)
+            self.step_ended()
 
         after_optimizers(told)
+        _attach.marks["sentinel_step"] = mark
 
     def step_ended(self):
         if os.getpid() != self._process:
