@@ -32,6 +32,15 @@ struct LinkSpec {
   bool half_duplex = false;
 };
 
+// What `sentinel trace` estimates op times with. Peak rates as the maker states them, in floating
+// point operations per second; 0 where nobody has described them.
+struct ComputeSpec {
+  double flops = 0;       // matrix products in 32 bits
+  double conv_flops = 0;  // convolutions in 32 bits, which PyTorch lets cuDNN compute in TF32
+  double half_flops = 0;  // both in 16 bits
+  double op_us = 0;       // to start an op
+};
+
 struct Machine {
   std::string name, source;     // source: publication or "measured"
   std::vector<TierSpec> tiers;  // fastest first; tiers[0] is the fast tier
@@ -46,6 +55,7 @@ struct Machine {
   // Seconds of computation lost for each GB moved, in or out: LogGOPS's O, of a runtime whose
   // movers share the processors with the program (Hoefler et al., HPDC 2010).
   double cpu_s_per_gb = 0;
+  ComputeSpec compute;
 };
 
 }  // namespace sentinel

@@ -50,6 +50,11 @@ class Section {
     return limited(key, positive(*node, key), kMostNumber);
   }
 
+  double rate(std::string_view key) const {
+    const toml::node* node = table_.get(key);
+    return node ? limited(key, positive(*node, key), kMostBandwidth) : 0;
+  }
+
   std::uint64_t size(std::string_view key, double most = kMostCapacity) const {
     const double bytes =
         quantity(key, [](std::string_view s) { return static_cast<double>(parse_bytes(s)); });
@@ -148,12 +153,16 @@ LinkSpec read_link(const Section& s, const Machine& machine) {
 
 Machine read_machine(const Section& s) {
   s.allow({"name", "source", "fault_us", "fault_batch", "granule", "exclusive", "cpu_s_per_gb",
-           "tier", "link"});
+           "flops", "conv_flops", "half_flops", "op_us", "tier", "link"});
   Machine machine{.name = s.text("name", true),
                   .source = s.text("source"),
                   .fault_us = s.number("fault_us"),
                   .exclusive = s.flag("exclusive"),
-                  .cpu_s_per_gb = s.number("cpu_s_per_gb")};
+                  .cpu_s_per_gb = s.number("cpu_s_per_gb"),
+                  .compute = {.flops = s.rate("flops"),
+                              .conv_flops = s.rate("conv_flops"),
+                              .half_flops = s.rate("half_flops"),
+                              .op_us = s.number("op_us")}};
   if (const auto batch = s.size("fault_batch", kMostGranule)) machine.fault_batch_bytes = batch;
   if (const auto granule = s.size("granule", kMostGranule)) machine.granule_bytes = granule;
   if (machine.granule_bytes % 4096 != 0) s.fail("\"granule\" must be a multiple of 4 KiB");
@@ -283,6 +292,10 @@ std::string machine_to_toml(const Machine& machine) {
       machine.source.empty() ? "" : fmt::format("source = {}\n", toml_text(machine.source)),
       machine.fault_us, machine.fault_batch_bytes, machine.granule_bytes, machine.exclusive,
       machine.cpu_s_per_gb);
+  const auto& compute = machine.compute;
+  if (compute.flops > 0)
+    text += fmt::format("flops = {}\nconv_flops = {}\nhalf_flops = {}\nop_us = {}\n", compute.flops,
+                        compute.conv_flops, compute.half_flops, compute.op_us);
   for (const TierSpec& t : machine.tiers)
     text += fmt::format(
         "\n[[tier]]\nname = {}\ncapacity = {}\nread_bw = {}\nwrite_bw = {}\nlatency_us = {}\n"

@@ -60,6 +60,19 @@ double time_us(const Json& value) {
   return us;
 }
 
+constexpr const char* kSomeLives = "\"born\" and \"dies\" are of all tensors, or of none";
+
+// When a tensor is born and dies, in numbers of ops. Absent: before the step, after it.
+struct Life {
+  std::optional<std::uint64_t> born, dies;
+};
+
+std::optional<std::uint64_t> number_or_none(const Json& line, const char* key) {
+  const Json& value = field(line, key);
+  if (value.is_null()) return std::nullopt;
+  return natural(value, fmt::format("\"{}\"", key).c_str(), max_id);
+}
+
 class Import {
  public:
   void header(const Json& line);
@@ -72,12 +85,14 @@ class Import {
   void enter_layer(const Json& line, const Op& op);
   void counts(const Json& line);
   void use(TensorId t, bool read_first);
+  void place_lives();
   TensorId known(std::uint64_t id) const;
   std::vector<TensorId> operands(const Json& line, const char* key) const;
 
   Profile profile_;
   std::unordered_map<std::uint64_t, TensorId> ids_;
   std::vector<bool> used_;
+  std::vector<Life> lives_;  // by tensor, or none
   std::optional<std::uint64_t> last_k_, layer_number_;
 };
 
@@ -92,6 +107,8 @@ void Import::header(const Json& line) {
   meta.exact = meta.complete = true;
   meta.command = text_or(line, "source", "");
   meta.model = text_or(line, "model", "");
+  meta.framework = text_or(line, "framework", "");
+  meta.incomplete_reason = text_or(line, "note", "");
   if (line.contains("batch")) meta.batch = natural(line["batch"], "\"batch\"", max_id);
   const Json page = line.value("page_bytes", Json());
   if (page.is_number_unsigned() && page.get<std::uint64_t>() <= 1u << 30 &&
@@ -117,6 +134,12 @@ void Import::tensor(const Json& line) {
   tensor.name = text_or(line, "name", fmt::format("t{}", id));
   tensor.bytes = natural(field(line, "bytes"), "\"bytes\"", max_tensor_bytes);
   tensor.kind = choice<TensorKind>(line, "kind", {"global", "intermediate", "workspace"});
+  if (line.contains("born")) {
+    if (lives_.size() != profile_.tensors.size()) throw Error(kSomeLives);
+    lives_.push_back({number_or_none(line, "born"), number_or_none(line, "dies")});
+    tensor.ordinal = static_cast<std::uint32_t>(
+        line.contains("ordinal") ? natural(line["ordinal"], "\"ordinal\"", UINT32_MAX) : 0);
+  }
   profile_.tensors.push_back(std::move(tensor));
   used_.push_back(false);
 }
@@ -200,10 +223,31 @@ void Import::counts(const Json& line) {
   }
 }
 
+// Of all tensors, or of none: lives that are told take the place of those that uses give.
+void Import::place_lives() {
+  if (lives_.empty()) return;
+  if (lives_.size() != profile_.tensors.size()) throw Error(kSomeLives);
+  if (last_k_.value_or(0) + 1 != profile_.ops.size())
+    throw Error("where tensors are said to be born and to die, ops count from 0");
+  const auto op_of = [&](const std::optional<std::uint64_t>& k) -> std::optional<OpId> {
+    if (!k) return std::nullopt;
+    if (*k >= profile_.ops.size())
+      throw Error(fmt::format("a tensor is born or dies at op {}, which does not exist", *k));
+    return OpId(static_cast<std::size_t>(*k));
+  };
+  for (std::size_t t = 0; t < lives_.size(); ++t) {
+    auto& tensor = profile_.tensors[t];
+    tensor.alloc_op = op_of(lives_[t].born);
+    tensor.free_op = op_of(lives_[t].dies);
+    tensor.foreign = false;
+  }
+}
+
 Profile Import::finish() {
   for (std::size_t t = 0; t < used_.size(); ++t)
     if (!used_[t] && profile_.tensors[t].kind != TensorKind::global)
       profile_.tensors[t].foreign = true;
+  place_lives();
   std::ranges::sort(profile_.accesses, {},
                     [](const AccessCount& a) { return std::pair(a.tensor, a.op); });
   for (const Op& op : profile_.ops) profile_.meta.step_us += op.us;

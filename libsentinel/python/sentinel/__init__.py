@@ -21,6 +21,11 @@ def _lib():
 
 
 def _call(name):
+    if os.environ.get("SENTINEL_MODE") == "trace":  # there is no library in the process
+        attach = sys.modules.get("sentinel._attach")
+        if attach is not None and name in attach.marks:
+            attach.marks[name]()
+        return
     library = _lib()
     if library is None or not os.environ.get("SENTINEL_MODE"):
         return

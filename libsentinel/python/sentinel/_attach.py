@@ -14,6 +14,7 @@ import weakref
 
 _before, _after = {}, {}
 profile_begins = []  # called when the program begins a profile
+marks = {}  # of a trace: what the program's marks call, by the library's names
 
 
 def before(name, callback):

@@ -149,6 +149,18 @@ TEST(MachineFile, KeepsWhatMovingCostsTheProcessors) {
   EXPECT_EQ(parse_machine(machine_to_toml(m), "again").cpu_s_per_gb, 0.05);
 }
 
+TEST(MachineFile, KeepsWhatItComputes) {
+  const Machine m = find_machine("a100-g10");
+  EXPECT_EQ(m.compute.flops, 19.5e12);
+  const auto again = parse_machine(machine_to_toml(m), "again").compute;
+  EXPECT_EQ(again.flops, m.compute.flops);
+  EXPECT_EQ(again.conv_flops, m.compute.conv_flops);
+  EXPECT_EQ(again.half_flops, m.compute.half_flops);
+  EXPECT_EQ(again.op_us, m.compute.op_us);
+  for (const BuiltinMachine& each : builtin_machines())
+    EXPECT_GT(find_machine(std::string(each.name)).compute.flops, 0) << each.name;
+}
+
 TEST(MachineFile, LocalIsReadFromTheCacheAndItsAbsenceExplained) {
   const auto dir = std::filesystem::temp_directory_path() / "sentinel-machine-file-test";
   std::filesystem::remove_all(dir);

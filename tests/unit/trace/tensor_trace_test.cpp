@@ -216,5 +216,48 @@ TEST(TensorTrace, LimitsAgainstGarbage) {
               HasSubstr("32 deep"));
 }
 
+// Of one op of three tensors: born before the step, in its op, and after that.
+std::string living(const std::string& born, const std::string& dies) {
+  return header + R"({"t":0,"bytes":4096,"kind":"global","born":null,"dies":null})" + "\n" +
+         R"({"t":1,"bytes":10,"kind":"intermediate","born":)" + born + R"(,"dies":)" + dies +
+         R"(,"ordinal":3})" + "\n" + op_line(0, "") + op_line(1, "") + op_line(2, "");
+}
+
+TEST(TensorTrace, LivesThatAreToldTakeThePlaceOfThoseOfUses) {
+  const auto profile = parse(living("1", "2"));
+  EXPECT_FALSE(profile.tensors[0].alloc_op || profile.tensors[0].free_op);
+  EXPECT_EQ(profile.tensors[1].alloc_op, OpId(1));
+  EXPECT_EQ(profile.tensors[1].free_op, OpId(2));
+  EXPECT_EQ(profile.tensors[1].ordinal, 3u);
+  EXPECT_FALSE(profile.tensors[1].foreign);
+  const auto outlives = parse(living("1", "null"));
+  EXPECT_TRUE(outlives.tensors[1].alloc_op && !outlives.tensors[1].free_op);
+}
+
+TEST(TensorTrace, LivesThatCannotBeAreRefused) {
+  for (const auto& [text, says] : std::initializer_list<std::pair<std::string, const char*>>{
+           {living("2", "1"), "freed before"},
+           {living("3", "null"), "does not exist"},
+           {living("4294967296", "null"), "does not exist"},
+           {living("-1", "null"), "whole number"},
+           {living("\"a\"", "null"), "whole number"},
+           {header + R"({"t":0,"bytes":1,"kind":"global"})" + "\n" +
+                R"({"t":1,"bytes":1,"kind":"global","born":0,"dies":0})" + "\n" + op_line(0, ""),
+            "all tensors"},
+           {header + R"({"t":0,"bytes":1,"kind":"global","born":0,"dies":0})" + "\n" +
+                R"({"t":1,"bytes":1,"kind":"global"})" + "\n" + op_line(0, ""),
+            "all tensors"},
+           {header + R"({"t":0,"bytes":1,"kind":"global","born":0,"dies":0})" + "\n" +
+                op_line(7, ""),
+            "count from 0"}}) {
+    try {
+      parse(text);
+      FAIL() << text;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr(says)) << text;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sentinel

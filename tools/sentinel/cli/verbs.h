@@ -26,6 +26,7 @@ int dispatch(std::span<const std::string> arguments);  // without the program's 
 Action declare_doctor(Form&);
 Action declare_record(Form&);
 Action declare_run(Form&);
+Action declare_trace(Form&);
 Action declare_verify(Form&);
 Action declare_top(Form&);
 Action declare_fit(Form&);

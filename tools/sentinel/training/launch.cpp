@@ -89,24 +89,6 @@ std::string as_text(const std::vector<std::string>& command) {
   return text;
 }
 
-// Built or installed, the library and what goes into Python lie beside the command.
-void enter_places() {
-  const auto library_folder =
-      fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "lib";
-  const auto home = library_folder / "sentinel", library = library_folder / "libsentinel.so";
-  const auto inject = home / "inject";
-  for (const auto& part : {library, inject / "sitecustomize.py"})
-    if (!fs::exists(part))
-      throw Error(fmt::format(
-          "{} is missing: the installation is incomplete; build or install again", part.string()));
-  const char* before = std::getenv("PYTHONPATH");
-  const bool any = before != nullptr && *before != '\0';
-  set("PYTHONPATH", inject.string() + (any ? std::string(":") + before : ""));
-  set("SENTINEL_HOME", home);
-  set("SENTINEL_PYTHON_DIR", home / "python");
-  set("SENTINEL_LIBRARY", library);
-}
-
 bool is_path(const std::string& name) {
   return name.find('/') != name.npos || name.ends_with(".toml");
 }
@@ -162,6 +144,24 @@ std::vector<Row> launch_rows(Launch& launch) {
   for (const auto& row : option_table())
     if (row.verbs & verb) rows.push_back(row_of(row, launch));
   return rows;
+}
+
+void enter_places() {
+  const auto library_folder =
+      fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "lib";
+  const auto home = library_folder / "sentinel", library = library_folder / "libsentinel.so";
+  const auto inject = home / "inject";
+  for (const auto& part : {library, inject / "sitecustomize.py"})
+    if (!fs::exists(part))
+      throw Error(fmt::format(
+          "{} is missing: the installation is incomplete; build or install again", part.string()));
+  const char* before = std::getenv("PYTHONPATH");
+  const bool any = before != nullptr && *before != '\0';
+  if (!any || !std::string_view(before).starts_with(inject.string()))
+    set("PYTHONPATH", inject.string() + (any ? std::string(":") + before : ""));
+  set("SENTINEL_HOME", home);
+  set("SENTINEL_PYTHON_DIR", home / "python");
+  set("SENTINEL_LIBRARY", library);
 }
 
 SessionOptions enter_environment(const Launch& launch) {

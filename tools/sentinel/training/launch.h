@@ -23,6 +23,10 @@ struct Launch {
 // The rows that the mode has; their targets lie in `launch`.
 std::vector<Row> launch_rows(Launch& launch);
 
+// Has Python load what goes into it, which lies beside the command, built or installed. A part of
+// what follows.
+void enter_places();
+
 // Puts everything into this process's environment, which the command inherits: paths absolute, for
 // the command may change its directory. Throws UsageError on values that the library would refuse.
 SessionOptions enter_environment(const Launch&);

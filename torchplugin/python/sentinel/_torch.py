@@ -42,6 +42,9 @@ def _build_for(torch):
 
 def attach(torch):
     """Called once, when torch has been imported. Ends the process where the session cannot start."""
+    if os.environ.get("SENTINEL_MODE") == "trace":
+        _trace(torch)
+        return
     witness = _witness_of(torch)
     if witness is not None and "SENTINEL_PLAIN" in os.environ:  # trains without Sentinel
         _after_optimizers(torch, witness.stepped)
@@ -74,6 +77,15 @@ def attach(torch):
         _torch_compile.refuse(torch, core, [layers, steps])
     else:
         _torch_compile.manage(torch, core, adaptor, library, layers, weights)
+
+
+def _trace(torch):
+    """Of `sentinel trace`: there is no session, and no library."""
+    try:
+        from . import _torch_trace
+    except ImportError:
+        import _torch_trace
+    _torch_trace.begin(torch, lambda adaptor: _Layers(torch, adaptor, None), lambda told: _after_optimizers(torch, told))
 
 
 class _Layers:
