@@ -1,0 +1,109 @@
+// Divides by marginal gain where all curves are known, else in proportion to what is wanted.
+#include "broker/division.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace sentinel {
+namespace {
+
+using Shares = std::vector<std::uint64_t>;
+
+std::uint64_t sum(const Shares& shares) {
+  return std::accumulate(shares.begin(), shares.end(), std::uint64_t{0});
+}
+
+// The lower hull of a curve, which falls at an ever smaller rate: a piece of memory is worth what
+// the whole way to the next corner brings.
+class Hull {
+ public:
+  explicit Hull(const Need& need) : weight_(need.priority) {
+    for (const auto& point : need.curve) {
+      if (!corners_.empty() &&
+          (point.bytes <= corners_.back().bytes || point.slowdown >= corners_.back().slowdown))
+        continue;
+      while (corners_.size() > 1 &&
+             slope(corners_[corners_.size() - 2], corners_.back()) <= slope(corners_.back(), point))
+        corners_.pop_back();
+      corners_.push_back(point);
+    }
+  }
+
+  // Per byte, at so many bytes; 0: nothing is gained any more.
+  double gain(std::uint64_t bytes) const {
+    for (std::size_t i = 1; i < corners_.size(); ++i)
+      if (bytes < corners_[i].bytes) return weight_ * slope(corners_[i - 1], corners_[i]);
+    return 0;
+  }
+
+ private:
+  static double slope(const CurvePoint& from, const CurvePoint& to) {
+    return (from.slowdown - to.slowdown) / static_cast<double>(to.bytes - from.bytes);
+  }
+  double weight_;
+  std::vector<CurvePoint> corners_;
+};
+
+// A piece at a time to the one that gains most by it, among equals to the one that has least.
+void divide_by_gain(std::uint64_t rest, std::span<const Need> needs, std::uint64_t grain,
+                    Shares& shares) {
+  std::vector<Hull> hulls(needs.begin(), needs.end());
+  while (rest != 0) {
+    std::size_t best = needs.size();
+    double most = 0;
+    for (std::size_t i = 0; i < needs.size(); ++i) {
+      if (shares[i] >= needs[i].most) continue;
+      const double gain = hulls[i].gain(shares[i]);
+      const bool better =
+          best == needs.size() || gain > most || (gain == most && shares[i] < shares[best]);
+      if (better) best = i, most = gain;
+    }
+    if (best == needs.size()) return;
+    const auto piece = std::min({grain, rest, needs[best].most - shares[best]});
+    shares[best] += piece;
+    rest -= piece;
+  }
+}
+
+// Each gets of the rest by its weight and what it lacks; nobody more than that. What one leaves is
+// for the others.
+void divide_by_want(std::uint64_t rest, std::span<const Need> needs, Shares& shares) {
+  for (bool again = true; again && rest != 0;) {
+    again = false;
+    double wanted = 0;
+    std::vector<double> wants(needs.size());
+    for (std::size_t i = 0; i < needs.size(); ++i) {
+      wants[i] = static_cast<double>(needs[i].most - shares[i]) * needs[i].priority;
+      wanted += wants[i];
+    }
+    if (wanted <= 0) return;
+    const auto before = rest;
+    for (std::size_t i = 0; i < needs.size(); ++i) {
+      const auto part = static_cast<std::uint64_t>(static_cast<double>(before) * wants[i] / wanted);
+      const auto given = std::min({part, rest, needs[i].most - shares[i]});
+      shares[i] += given;
+      rest -= given;
+      again |= given != 0;
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<std::uint64_t> divide(std::uint64_t total, std::span<const Need> needs,
+                                  std::uint64_t grain) {
+  Shares shares;
+  for (const auto& need : needs) shares.push_back(need.least);
+  const auto rest = total - std::min(total, sum(shares));
+  const bool known =
+      std::ranges::none_of(needs, [](const Need& need) { return need.curve.empty(); });
+  if (known)
+    divide_by_gain(rest, needs, grain, shares);
+  else
+    divide_by_want(rest, needs, shares);
+  for (std::size_t i = 0; i < needs.size(); ++i)  // grain by grain, as memory is held
+    if (shares[i] != needs[i].most) shares[i] = std::max(needs[i].least, shares[i] / grain * grain);
+  return shares;
+}
+
+}  // namespace sentinel

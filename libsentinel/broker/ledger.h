@@ -1,0 +1,128 @@
+// The ledger: which job may hold how much of a total. Pure and deterministic: it has no clock, no
+// file and no socket; whoever drives it says what happened, at what time, and sends its orders.
+//
+//   held     what the job last said that it holds at most
+//   ordered  what the last order allows it
+//   counted  the greater of both
+//
+// Invariant: the sum of what is counted, with the seats that are reserved, is at most the total.
+// (It is more only where a job comes back that says it holds more than was known; nobody grows
+// then.) A job has one order at a time. Nobody waits for growth, so the ledger is never stuck: see
+// docs/design/broker.md.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "broker/division.h"
+
+namespace sentinel {
+
+using JobId = std::uint64_t;  // in the order of their arrival; never used twice
+
+class Ledger {
+ public:
+  struct Settings {
+    std::uint64_t total = 0;
+    std::uint64_t grain = 2u << 20;      // in which memory is held
+    std::uint64_t ignored = 8u << 20;    // a change of less is not ordered, nor one of a 32nd
+    std::uint64_t patience_ms = 10'000;  // for an answer
+    std::uint64_t pause_ms = 30'000;     // before one that could not shrink is asked again
+  };
+
+  struct Group {  // jobs that are admitted together
+    std::string name;
+    std::uint32_t seats = 1;
+  };
+
+  struct Order {
+    JobId job = 0;
+    std::uint64_t number = 0, bytes = 0;
+  };
+
+  enum class State : std::uint8_t {
+    waiting,  // not admitted
+    settled,  // has answered its last order
+    ordered,  // has one to answer
+    silent,   // has not answered for too long
+    absent,   // lives, and cannot be reached
+  };
+
+  struct Job {
+    Need need;
+    std::optional<Group> group;
+    State state = State::waiting;
+    std::uint64_t held = 0, ordered = 0, number = 0;  // number: of its last order
+    std::uint64_t since_ms = 0;                       // when it was sent
+    std::uint64_t keeps_until_ms = 0;                 // it could not shrink
+    bool freezes = false;  // absent since the restart: nothing is granted meanwhile
+
+    std::uint64_t counted() const { return held > ordered ? held : ordered; }
+    bool admitted() const { return state != State::waiting; }
+  };
+
+  explicit Ledger(Settings);
+
+  // A job asks to be admitted. Whether it ever can be is the caller's question: could_fit().
+  JobId joins(const Need&, std::optional<Group> = {});
+  bool could_fit(const Need&, std::uint32_t seats) const;
+  // From the ledger's file: it may hold so much, and has not come back yet.
+  JobId remember(const Need&, std::optional<Group>, std::uint64_t counted);
+  // It has come back, and holds at most so much.
+  void returns(JobId, const Need&, std::uint64_t holds);
+  void goes_away(JobId);  // it lives, and cannot be reached
+  void ends(JobId);       // it holds nothing any more: has died, or said so
+  void needs(JobId, const Need&);
+  // The answer to that order; of one that is not its last it says nothing.
+  void answers(JobId, std::uint64_t number, std::uint64_t holds, std::uint64_t now_ms);
+  // In the place of division.h, as long as the same jobs are admitted or waiting; or nothing.
+  void suggest(std::map<JobId, std::uint64_t> shares) { suggested_ = std::move(shares); }
+
+  // What is to be sent now; it is counted already.
+  std::vector<Order> orders(std::uint64_t now_ms);
+  // When orders() is to be called again though nothing happens.
+  std::optional<std::uint64_t> wakes_at() const;
+
+  const std::map<JobId, Job>& jobs() const { return jobs_; }
+  std::uint64_t total() const { return settings_.total; }
+  std::uint64_t counted() const;  // with reserved seats
+  bool frozen() const;
+  // Why it is not admitted, for a person.
+  std::string why_waiting(JobId) const;
+
+ private:
+  struct Reserved {  // of a group that is admitted
+    std::uint32_t empty = 0;
+    std::uint64_t bytes = 0;  // of each empty seat
+  };
+
+  struct Target {
+    std::uint64_t bytes = 0;
+    std::uint32_t seats = 1;  // that are to get so much each
+  };
+  using Targets = std::map<JobId, Target>;
+
+  Need bounded(Need) const;
+  bool is_asked(const Job&, std::uint64_t now_ms) const;
+  bool matters(std::uint64_t now, std::uint64_t then) const;
+  std::uint64_t free() const;
+  bool has_seat(const Job&) const;
+  void mark_silent(std::uint64_t now_ms);
+  Targets targets(std::uint64_t now_ms) const;
+  void take_seats(std::uint64_t now_ms, std::vector<Order>&);
+  void shrink(const Targets&, std::uint64_t now_ms, std::vector<Order>&);
+  void grow(const Targets&, std::uint64_t now_ms, std::vector<Order>&);
+  Order order(JobId, Job&, std::uint64_t bytes, std::uint64_t now_ms);
+  void reserve(const Group&, std::uint32_t seats, std::uint64_t bytes);
+
+  Settings settings_;
+  std::map<JobId, Job> jobs_;
+  std::map<std::string, Reserved> seats_;
+  std::map<JobId, std::uint64_t> suggested_;
+  JobId next_ = 1;
+};
+
+}  // namespace sentinel

@@ -1,0 +1,365 @@
+// The ledger, by hand and at random: never over, never stuck.
+#include "broker/ledger.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <numeric>
+#include <random>
+
+#include "base/units.h"
+
+namespace sentinel {
+namespace {
+
+using State = Ledger::State;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+constexpr Need kSmall{.least = 32_MiB, .most = 1024_MiB};
+
+// Answers each order at once, until none comes.
+void settle(Ledger& ledger, std::uint64_t now = 0) {
+  for (int round = 0; round < 20; ++round) {
+    const auto orders = ledger.orders(now);
+    if (orders.empty()) return;
+    for (const auto& order : orders) ledger.answers(order.job, order.number, order.bytes, now);
+  }
+  FAIL() << "orders never end";
+}
+
+TEST(Ledger, FirstJobGetsAllItCanUse) {
+  Ledger ledger({.total = 512_MiB});
+  const auto job = ledger.joins(kSmall);
+  settle(ledger);
+  EXPECT_EQ(ledger.jobs().at(job).ordered, 512_MiB);
+}
+
+TEST(Ledger, GrowthWaitsForTheAcknowledgementOfAShrink) {
+  Ledger ledger({.total = 512_MiB});
+  const auto first = ledger.joins(kSmall);
+  settle(ledger);
+  const auto second = ledger.joins(kSmall);
+  const auto orders = ledger.orders(0);
+  ASSERT_EQ(orders.size(), 1u);
+  EXPECT_EQ(orders[0].job, first);
+  EXPECT_EQ(orders[0].bytes, 256_MiB);
+  EXPECT_EQ(ledger.counted(), 512_MiB);
+  EXPECT_THAT(ledger.orders(1), IsEmpty());
+  ledger.answers(first, orders[0].number, orders[0].bytes, 1);
+  const auto then = ledger.orders(1);
+  ASSERT_EQ(then.size(), 1u);
+  EXPECT_EQ(then[0].job, second);
+  EXPECT_EQ(then[0].bytes, 256_MiB);
+}
+
+TEST(Ledger, WhoCannotShrinkKeepsWhatItHas) {
+  Ledger ledger({.total = 512_MiB});
+  const auto first = ledger.joins(kSmall);
+  settle(ledger);
+  const auto second = ledger.joins(kSmall);
+  const auto order = ledger.orders(0).at(0);
+  ledger.answers(first, order.number, 400_MiB, 0);
+  settle(ledger);
+  EXPECT_EQ(ledger.jobs().at(first).counted(), 400_MiB);
+  EXPECT_EQ(ledger.jobs().at(second).counted(), 112_MiB);
+  EXPECT_EQ(ledger.wakes_at(), 30'000u);
+  settle(ledger, 30'000);  // it is asked again
+  EXPECT_EQ(ledger.jobs().at(second).counted(), 256_MiB);
+}
+
+TEST(Ledger, WhoDoesNotAnswerIsNotWaitedForAndKeepsItsGrant) {
+  Ledger ledger({.total = 512_MiB});
+  const auto first = ledger.joins({.least = 32_MiB, .most = 300_MiB});
+  settle(ledger);
+  const auto second = ledger.joins(kSmall);
+  const auto third = ledger.joins(kSmall);
+  const auto orders = ledger.orders(0);
+  EXPECT_EQ(orders[0].job, first);
+  for (const auto& order : orders)
+    if (order.job != first) ledger.answers(order.job, order.number, order.bytes, 0);
+  settle(ledger, 10'000);
+  EXPECT_EQ(ledger.jobs().at(first).state, State::silent);
+  EXPECT_EQ(ledger.jobs().at(first).counted(), 300_MiB);
+  EXPECT_EQ(ledger.jobs().at(second).counted() + ledger.jobs().at(third).counted(), 212_MiB);
+  ledger.answers(first, orders[0].number, orders[0].bytes, 20'000);
+  settle(ledger, 20'000);
+  EXPECT_GT(ledger.jobs().at(second).counted(), 106_MiB);
+}
+
+TEST(Ledger, JobsThatDoNotFitWaitInTheirOrder) {
+  Ledger ledger({.total = 128_MiB});
+  const auto first = ledger.joins({.least = 64_MiB, .most = 64_MiB});
+  const auto large = ledger.joins({.least = 100_MiB, .most = 100_MiB});
+  const auto small = ledger.joins({.least = 32_MiB, .most = 32_MiB});
+  settle(ledger);
+  EXPECT_EQ(ledger.jobs().at(large).state, State::waiting);
+  EXPECT_EQ(ledger.jobs().at(small).state, State::waiting) << "nobody overtakes";
+  EXPECT_EQ(ledger.why_waiting(large), "100 MiB are needed; 64.0 MiB of 128 MiB are taken");
+  EXPECT_NE(ledger.why_waiting(small).find("1 jobs wait in front"), std::string::npos);
+  ledger.ends(first);
+  settle(ledger);
+  EXPECT_EQ(ledger.jobs().at(large).counted(), 100_MiB);
+  ledger.ends(large);
+  settle(ledger);
+  EXPECT_EQ(ledger.jobs().at(small).counted(), 32_MiB);
+  EXPECT_FALSE(ledger.could_fit({.least = 129_MiB}, 1));
+  EXPECT_FALSE(ledger.could_fit({.least = 65_MiB}, 2));
+}
+
+TEST(Ledger, RanksAreAdmittedTogether) {
+  Ledger ledger({.total = 256_MiB});
+  const Ledger::Group ranks{"ranks", 3};
+  const auto other = ledger.joins({.least = 200_MiB, .most = 200_MiB});
+  settle(ledger);
+  const auto first = ledger.joins({.least = 32_MiB, .most = 512_MiB}, ranks);
+  settle(ledger);
+  EXPECT_EQ(ledger.jobs().at(first).state, State::waiting) << "three ranks need 96 MiB";
+  ledger.ends(other);
+  settle(ledger);
+  EXPECT_EQ(ledger.jobs().at(first).counted(), 84_MiB);
+  EXPECT_EQ(ledger.counted(), 252_MiB) << "the others' seats";
+  const auto stranger = ledger.joins(kSmall);
+  const auto second = ledger.joins({.least = 32_MiB, .most = 512_MiB}, ranks);
+  const auto orders = ledger.orders(0);
+  EXPECT_EQ(orders.at(0).job, second) << "a rank waits for nobody";
+  EXPECT_EQ(orders.at(0).bytes, 84_MiB);
+  for (const auto& order : orders) ledger.answers(order.job, order.number, order.bytes, 0);
+  settle(ledger);
+  EXPECT_TRUE(ledger.jobs().at(stranger).admitted());
+  ledger.ends(first);
+  ledger.ends(second);
+  settle(ledger);
+  EXPECT_EQ(ledger.jobs().at(stranger).counted(), 256_MiB) << "the empty seat is free, too";
+}
+
+TEST(Ledger, AfterARestartNothingIsGrantedUntilEachHolderIsBackOrDead) {
+  Ledger ledger({.total = 512_MiB});
+  const auto back = ledger.remember(kSmall, {}, 200_MiB),
+             dead = ledger.remember(kSmall, {}, 100_MiB);
+  const auto fresh = ledger.joins(kSmall);
+  EXPECT_THAT(ledger.orders(0), IsEmpty());
+  EXPECT_NE(ledger.why_waiting(fresh).find("2 of its jobs have to come back"), std::string::npos);
+  ledger.returns(back, kSmall, 200_MiB);
+  EXPECT_THAT(ledger.orders(100'000), IsEmpty());
+  ledger.ends(dead);
+  settle(ledger, 100'000);
+  EXPECT_TRUE(ledger.jobs().at(fresh).admitted());
+  EXPECT_LE(ledger.counted(), 512_MiB);
+}
+
+TEST(Ledger, SuggestedSharesHoldForTheJobsTheyAreFor) {
+  Ledger ledger({.total = 512_MiB});
+  const auto first = ledger.joins(kSmall), second = ledger.joins(kSmall);
+  ledger.suggest({{first, 400_MiB}, {second, 112_MiB}});
+  settle(ledger);
+  EXPECT_EQ(ledger.jobs().at(first).ordered, 400_MiB);
+  EXPECT_EQ(ledger.jobs().at(second).ordered, 112_MiB);
+  ledger.ends(second);
+  settle(ledger);
+  EXPECT_EQ(ledger.jobs().at(first).ordered, 512_MiB);
+}
+
+TEST(Division, GoesWhereMostIsGained) {
+  const Need steep{.least = 32_MiB, .most = 256_MiB, .curve = {{32_MiB, 4}, {256_MiB, 1}}},
+      flat{.least = 32_MiB, .most = 256_MiB, .curve = {{32_MiB, 1.2}, {256_MiB, 1}}};
+  EXPECT_THAT(divide(320_MiB, std::vector{steep, flat}, 2_MiB), ElementsAre(256_MiB, 64_MiB));
+  EXPECT_THAT(divide(320_MiB, std::vector{flat, steep}, 2_MiB), ElementsAre(64_MiB, 256_MiB));
+  EXPECT_THAT(divide(320_MiB, std::vector{steep, steep}, 2_MiB), ElementsAre(160_MiB, 160_MiB));
+}
+
+TEST(Division, AStepIsWorthTheWayToIt) {  // nothing is gained before 200 MiB, and then all
+  const Need step{
+      .least = 32_MiB, .most = 200_MiB, .curve = {{32_MiB, 3}, {190_MiB, 3}, {200_MiB, 1}}},
+      flat{.least = 32_MiB, .most = 200_MiB, .curve = {{32_MiB, 1.1}, {200_MiB, 1}}};
+  EXPECT_THAT(divide(240_MiB, std::vector{flat, step}, 2_MiB), ElementsAre(40_MiB, 200_MiB));
+}
+
+TEST(Division, WithoutCurvesByWhatIsWantedAndPriority) {
+  const Need plain{.least = 32_MiB, .most = 512_MiB}, little{.least = 32_MiB, .most = 64_MiB};
+  EXPECT_THAT(divide(512_MiB, std::vector{plain, plain}, 2_MiB), ElementsAre(256_MiB, 256_MiB));
+  EXPECT_THAT(divide(1024_MiB, std::vector{plain, little}, 2_MiB), ElementsAre(512_MiB, 64_MiB));
+  Need urgent = plain;
+  urgent.priority = 3;
+  EXPECT_THAT(divide(128_MiB, std::vector{plain, urgent}, 2_MiB), ElementsAre(48_MiB, 80_MiB));
+}
+
+// A world of jobs that behave at random: they answer late or never, cannot shrink, die, lose their
+// connection, come back, change their needs. What they really hold is known here.
+class World {
+ public:
+  explicit World(unsigned seed) : random_(seed), total_(below(30) * 32_MiB + 128_MiB) { restart(); }
+
+  void run(int events) {
+    for (int i = 0; i < events && !testing::Test::HasFailure(); ++i) {
+      now_ += below(4) == 0 ? below(15'000) : below(50);
+      happens();
+      work();
+      never_over();
+    }
+    never_stuck();
+  }
+
+ private:
+  struct Actor {
+    Need need;
+    std::optional<Ledger::Group> group;
+    JobId id = 0;
+    std::uint64_t holds = 0;
+    bool stopped = false, away = false, stubborn = false;
+    std::deque<Ledger::Order> inbox;
+  };
+
+  std::uint64_t below(std::uint64_t most) { return random_() % most; }
+  Need some_need() {
+    const auto least = 16_MiB + below(6) * 16_MiB;
+    Need need{
+        .least = least, .most = least + below(20) * 32_MiB, .priority = 1.0 + double(below(3))};
+    if (below(2) == 0)
+      need.curve = {{least, 1.0 + double(below(40)) / 10},
+                    {least + (need.most - least) / 2, 1.3},
+                    {need.most, 1}};
+    return need;
+  }
+
+  void restart() {  // the ledger's file has what was counted
+    Ledger next({.total = total_});
+    for (auto& actor : actors_) {
+      const auto& job = ledger_->jobs().at(actor.id);
+      actor.inbox.clear();
+      if (!job.admitted()) {
+        actor.id = next.joins(actor.need, actor.group);
+        continue;
+      }
+      actor.id = next.remember(actor.need, actor.group, job.counted());
+      actor.away = true;
+    }
+    ledger_ = std::move(next);
+  }
+
+  void happens() {
+    const auto what = below(12);
+    if (what < 3 && actors_.size() < 8) {
+      Actor actor{.need = some_need()};
+      if (below(3) == 0)
+        actor.group = Ledger::Group{"g" + std::to_string(groups_++), 1 + std::uint32_t(below(3))};
+      for (auto seat = actor.group ? actor.group->seats : 1; seat-- > 0;) {
+        if (!ledger_->could_fit(actor.need, actor.group ? actor.group->seats : 1)) break;
+        actor.id = ledger_->joins(actor.need, actor.group);
+        actors_.push_back(actor);
+      }
+      return;
+    }
+    if (what == 11 && below(10) == 0) return restart();
+    if (actors_.empty()) return;
+    auto& actor = actors_[below(actors_.size())];
+    switch (what) {
+      case 3:
+        ledger_->ends(actor.id);
+        std::swap(actor, actors_.back());
+        actors_.pop_back();
+        break;
+      case 4:
+        actor.stopped = true;
+        break;
+      case 5:
+        actor.stopped = false;
+        break;
+      case 6:
+        actor.stubborn = below(4) == 0;
+        break;
+      case 7:
+        ledger_->goes_away(actor.id);
+        if (ledger_->jobs().at(actor.id).admitted()) actor.away = true, actor.inbox.clear();
+        break;
+      case 8:
+        if (actor.away) comes_back(actor);
+        break;
+      case 9:
+        actor.need = some_need();
+        ledger_->needs(actor.id, actor.need);
+        break;
+      default:
+        break;
+    }
+  }
+
+  void comes_back(Actor& actor) {
+    ledger_->returns(actor.id, actor.need, actor.holds);
+    actor.away = false;
+  }
+
+  // Jobs answer what they have had; then new orders go out.
+  void work() {
+    for (auto& actor : actors_)
+      while (!actor.inbox.empty() && !actor.stopped && !actor.away) {
+        const auto order = actor.inbox.front();
+        actor.inbox.pop_front();
+        if (!(actor.stubborn && order.bytes < actor.holds)) actor.holds = order.bytes;
+        ledger_->answers(actor.id, order.number, actor.holds, now_);
+      }
+    for (const auto& order : ledger_->orders(now_)) {
+      const auto found = std::ranges::find(actors_, order.job, &Actor::id);
+      ASSERT_NE(found, actors_.end());
+      ASSERT_FALSE(found->away) << "an order for one that cannot be reached";
+      found->inbox.push_back(order);
+      if (order.bytes > found->holds && !found->stopped) found->holds = order.bytes;  // at once
+    }
+  }
+
+  void never_over() {
+    std::uint64_t held = 0;
+    for (const auto& actor : actors_) held += actor.holds;
+    ASSERT_LE(held, total_) << "really held";
+    ASSERT_LE(ledger_->counted(), total_);
+  }
+
+  // All behave, come back and answer: then nothing is left to be done, and who fits is in.
+  void never_stuck() {
+    for (auto& actor : actors_) {
+      actor.stopped = actor.stubborn = false;
+      if (actor.away) comes_back(actor);
+    }
+    for (int round = 0; round < 100; ++round) {
+      now_ += 1'000;
+      work();
+      never_over();
+    }
+    std::uint64_t least = 0;
+    bool waits = false;
+    for (const auto& [id, job] : ledger_->jobs()) {
+      EXPECT_TRUE(job.state == State::settled || job.state == State::waiting);
+      if (job.admitted()) least += job.need.least;
+    }
+    least = ledger_->counted() - held_beyond_least();
+    for (const auto& [id, job] : ledger_->jobs()) {
+      if (job.admitted() || waits) continue;
+      waits = true;  // the first that waits does not fit beside the others' least
+      EXPECT_GT(least + job.need.least * (job.group ? job.group->seats : 1), total_);
+    }
+  }
+  std::uint64_t held_beyond_least() const {
+    std::uint64_t bytes = 0;
+    for (const auto& [id, job] : ledger_->jobs())
+      if (job.admitted()) bytes += job.counted() - job.need.least;
+    return bytes;
+  }
+
+  std::mt19937 random_;
+  std::uint64_t total_, now_ = 0;
+  unsigned groups_ = 0;
+  std::optional<Ledger> ledger_;
+  std::vector<Actor> actors_;
+};
+
+TEST(LedgerProperties, NeverOverNeverStuck) {
+  for (unsigned seed = 0; seed < 400 && !HasFailure(); ++seed) {
+    SCOPED_TRACE(seed);
+    World(seed).run(300);
+  }
+}
+
+}  // namespace
+}  // namespace sentinel
