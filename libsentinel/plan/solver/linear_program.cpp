@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kRounding = 1e-12;  // of the sums that make the proven bound, relative
 
-constexpr const char* kLibraries[] = {"libClp.so.1", "libClp.so.1.17"};
+constexpr const char* kLibraries[] = {"libClp.so.1"};
 
 class Clp {
  public:
