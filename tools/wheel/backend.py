@@ -1,0 +1,44 @@
+"""Builds the wheel: scikit-build-core compiles and packs it, auditwheel puts the system's libraries into it and grants
+the tag. Named in pyproject.toml; a wheel that auditwheel has not seen runs on the machine alone that built it."""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from scikit_build_core.build import build_sdist  # noqa: F401
+from scikit_build_core.build import build_wheel as _build
+from scikit_build_core.build import (get_requires_for_build_sdist,  # noqa: F401
+                                     get_requires_for_build_wheel)
+
+# The framework's own, which are in the process before the adaptor, in each of the names that they have had.
+_OF_FRAMEWORKS = ("libtorch*", "libc10*", "libtensorflow*")
+# The reference BLAS and LAPACK: a solver needs them for small dense parts, and another would bring 40 MB and threads.
+_PLAIN_BLAS = ("lapack", "blas")
+
+
+def _libraries():
+    """The folder of the system's own."""
+    return pathlib.Path("/usr/lib") / f"{os.uname().machine}-linux-gnu"
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    """The name of the wheel in that folder, with the lowest tag that its parts allow."""
+    settings = dict(config_settings or {})
+    solvers = [str(_libraries() / name) for name in ("libClp.so.1", "libCbcSolver.so.3")
+               if (_libraries() / name).exists()]
+    settings.setdefault("cmake.define.SENTINEL_SOLVERS", ";".join(solvers))
+    with tempfile.TemporaryDirectory() as folder:
+        name = _build(folder, settings, metadata_directory)
+        return _repaired(os.path.join(folder, name), wheel_directory)
+
+
+def _repaired(wheel, folder):
+    before = set(os.listdir(folder))
+    plain = [str(_libraries() / each) for each in _PLAIN_BLAS if (_libraries() / each).is_dir()]
+    paths = [os.path.dirname(sys.executable), os.environ.get("PATH", "")]
+    subprocess.run([sys.executable, "-m", "auditwheel", "repair", "--strip", "-w", folder,
+                    *(f"--exclude={name}" for name in _OF_FRAMEWORKS), wheel], check=True,
+                   env={**os.environ, "LD_LIBRARY_PATH": ":".join(plain), "PATH": ":".join(paths)})
+    made, = set(os.listdir(folder)) - before
+    return made
