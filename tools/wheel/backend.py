@@ -9,10 +9,11 @@ import tempfile
 from scikit_build_core.build import build_sdist  # noqa: F401
 from scikit_build_core.build import build_wheel as _build
 from scikit_build_core.build import (get_requires_for_build_sdist,  # noqa: F401
-                                     get_requires_for_build_wheel)
+                                     get_requires_for_build_wheel,
+                                     prepare_metadata_for_build_wheel)
 
-# The framework's own, which are in the process before the adaptor, in each of the names that they have had.
-_OF_FRAMEWORKS = ("libtorch*", "libc10*", "libtensorflow*")
+# In the process before the adaptor is: the framework's own, and the wheel's.
+_THERE_BEFORE = ("libtorch*", "libc10*", "libtensorflow*", "libsentinel.so")
 # The reference BLAS and LAPACK: a solver needs them for small dense parts, and another would bring 40 MB and threads.
 _PLAIN_BLAS = ("lapack", "blas")
 
@@ -27,6 +28,9 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     settings = dict(config_settings or {})
     solvers = [str(_libraries() / name) for name in ("libClp.so.1", "libCbcSolver.so.3")
                if (_libraries() / name).exists()]
+    # Not by the names that Python was built with: the compiler's cache tells c++ from g++.
+    os.environ.setdefault("CC", "cc")
+    os.environ.setdefault("CXX", "c++")
     settings.setdefault("cmake.define.SENTINEL_SOLVERS", ";".join(solvers))
     with tempfile.TemporaryDirectory() as folder:
         name = _build(folder, settings, metadata_directory)
@@ -38,7 +42,7 @@ def _repaired(wheel, folder):
     plain = [str(_libraries() / each) for each in _PLAIN_BLAS if (_libraries() / each).is_dir()]
     paths = [os.path.dirname(sys.executable), os.environ.get("PATH", "")]
     subprocess.run([sys.executable, "-m", "auditwheel", "repair", "--strip", "-w", folder,
-                    *(f"--exclude={name}" for name in _OF_FRAMEWORKS), wheel], check=True,
+                    *(f"--exclude={name}" for name in _THERE_BEFORE), wheel], check=True,
                    env={**os.environ, "LD_LIBRARY_PATH": ":".join(plain), "PATH": ":".join(paths)})
     made, = set(os.listdir(folder)) - before
     return made
