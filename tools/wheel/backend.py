@@ -1,7 +1,9 @@
 """Builds the wheel: scikit-build-core compiles and packs it, auditwheel puts the system's libraries into it and grants
 the tag. Named in pyproject.toml; a wheel that auditwheel has not seen runs on the machine alone that built it."""
+import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -38,11 +40,29 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 
 
 def _repaired(wheel, folder):
-    before = set(os.listdir(folder))
-    plain = [str(_libraries() / each) for each in _PLAIN_BLAS if (_libraries() / each).is_dir()]
-    paths = [os.path.dirname(sys.executable), os.environ.get("PATH", "")]
-    subprocess.run([sys.executable, "-m", "auditwheel", "repair", "--strip", "-w", folder,
-                    *(f"--exclude={name}" for name in _THERE_BEFORE), wheel], check=True,
-                   env={**os.environ, "LD_LIBRARY_PATH": ":".join(plain), "PATH": ":".join(paths)})
-    made, = set(os.listdir(folder)) - before
-    return made
+    with tempfile.TemporaryDirectory() as place:
+        plain = [str(_libraries() / each) for each in _PLAIN_BLAS if (_libraries() / each).is_dir()]
+        paths = [os.environ.get("PATH", ""), os.path.dirname(sys.executable)]  # of the parts that pip brought, first
+        _run("auditwheel", "repair", "--strip", "-w", place, *(f"--exclude={name}" for name in _THERE_BEFORE), wheel,
+             LD_LIBRARY_PATH=":".join(plain), PATH=":".join(paths))
+        repaired, = pathlib.Path(place).glob("*.whl")
+        _run("wheel", "unpack", "-d", place, repaired)
+        tree, = (path for path in pathlib.Path(place).iterdir() if path.is_dir())
+        _add_licences(tree)
+        _run("wheel", "pack", "-d", folder, tree)
+        return repaired.name
+
+
+def _run(module, *words, **environment):
+    subprocess.run([sys.executable, "-m", module, *map(str, words)], check=True, env={**os.environ, **environment})
+
+
+def _add_licences(tree):
+    """Of the libraries that auditwheel put in, by the list that it writes of their packages."""
+    described, = tree.glob("*.dist-info")
+    listed = json.loads((described / "sboms" / "auditwheel.cdx.json").read_text())
+    for part in listed["components"]:
+        if not part.get("purl", "").startswith("pkg:deb/"):
+            continue
+        text = pathlib.Path("/usr/share/doc") / part["name"] / "copyright"
+        shutil.copy(text, described / "licenses" / f"{part['name']}.txt")

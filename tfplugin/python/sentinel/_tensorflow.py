@@ -281,6 +281,7 @@ def _find_steps(adaptor):
 
 def _prebuild(home):
     """For this interpreter's TensorFlow."""
+    sys.path.pop(0)  # the script's folder, where a module of Sentinel has that name
     folder = importlib.util.find_spec("tensorflow").submodule_search_locations[0]
     for part in ("adaptor", "ops"):
         build_for(folder, version_of(folder), part).prebuild(home)
