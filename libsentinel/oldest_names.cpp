@@ -1,6 +1,7 @@
-// For builds that run on other systems than this one (SENTINEL_PORTABLE), linked with --wrap: what waits on a condition
-// variable waits under the older of the two names that this function has in libstdc++. The newer one differs in nothing
-// but that a thread's cancellation may leave it, and is all that asks for a libstdc++ of 2022.
+// For builds that run on other systems than this one (SENTINEL_PORTABLE), linked with --wrap: what
+// waits on a condition variable waits under the older of the two names that this function has in
+// libstdc++. The newer one differs in nothing but that a thread's cancellation may leave it, and is
+// all that asks for a libstdc++ of 2022.
 extern "C" {
 void sentinel_older_wait(void* condition, void* lock);
 __asm__(
