@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <string>
 
 #include "capture/userfault/uffd_abi.h"
 #include "sentinel/error.h"
@@ -69,26 +70,32 @@ UffdProbe probe_userfaultfd() {
   return probe;
 }
 
+// The device node comes first: it gives the least, and no seccomp profile hides it.
 UffdRefusal explain_refusal(const UffdProbe& probe) {
+  const bool there = probe.device_error == EACCES || probe.device_error == EPERM;
+  const std::string device =
+      there ? "let this user open /dev/userfaultfd, as root: setfacl -m u:NAME:rw /dev/userfaultfd "
+              "(in a container: --device /dev/userfaultfd)"
+            : "in a container, on Linux 6.1 or later, start it with --device /dev/userfaultfd";
   if (probe.syscall_error == ENOSYS)
     return {"this kernel is built without userfaultfd, or a seccomp profile hides it",
-            "in a container, allow userfaultfd (Docker's default seccomp profile blocks it: "
-            "--security-opt seccomp=unconfined or a profile of your own); elsewhere use a kernel "
-            "with CONFIG_USERFAULTFD"};
+            device +
+                ", or allow userfaultfd (Docker's default seccomp profile blocks it); "
+                "elsewhere use a kernel with CONFIG_USERFAULTFD"};
   if (probe.user_only_error == 0)
     return {
         "this process may handle user-mode faults only, and read(2) into a tracked page would "
         "fail",
-        "run as root, or set `sysctl vm.unprivileged_userfaultfd=1`, or give this user access "
-        "to /dev/userfaultfd (chmod or setfacl)"};
+        device + "; or run as root, or set `sysctl vm.unprivileged_userfaultfd=1`"};
   if (probe.syscall_error == EPERM)
     return {"userfaultfd is not permitted at all, which is what a seccomp filter does",
-            "Docker's default seccomp profile blocks userfaultfd: run the container with "
-            "--security-opt seccomp=unconfined or a profile that allows it; elsewhere run as root, "
-            "set `sysctl vm.unprivileged_userfaultfd=1` or give access to /dev/userfaultfd"};
+            device +
+                ", or with a seccomp profile that allows userfaultfd (Docker's default seccomp "
+                "profile blocks it); elsewhere run as root, or set `sysctl "
+                "vm.unprivileged_userfaultfd=1`"};
   if (probe.syscall_error == -1)
     return {"/dev/userfaultfd cannot be used",
-            "Linux 6.1 or later has it; give this user access to it (chmod or setfacl)"};
+            there ? device : "Linux 6.1 or later has it; give this user access to it"};
   return {"no userfaultfd can be had", "raise the limit of open files (ulimit -n), or see dmesg"};
 }
 

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "capture/userfault/fault_loop.h"
@@ -55,6 +56,18 @@ TEST(Availability, ASeccompProfileIsNamed) {
         find(judge_capture({.userfaultfd = {ENOENT, refused, refused, 0}}), "userfaultfd");
     EXPECT_THAT(row.remedy, HasSubstr("Docker's default seccomp profile")) << refused;
   }
+}
+
+TEST(Availability, TheDeviceNodeIsTheFirstRemedy) {
+  for (const int device : {ENOENT, EACCES, EPERM})
+    for (const int user_only : {0, EPERM}) {
+      const auto row =
+          find(judge_capture({.userfaultfd = {device, EPERM, user_only, 0}}), "userfaultfd");
+      EXPECT_LT(row.remedy.find("/dev/userfaultfd"),
+                std::min(row.remedy.find("seccomp profile"), row.remedy.find("sysctl")))
+          << row.remedy;
+      EXPECT_EQ(row.remedy.starts_with("let this user open"), device != ENOENT) << row.remedy;
+    }
 }
 
 TEST(Availability, OldKernelsLackSingleMechanisms) {
