@@ -2,7 +2,8 @@
 # package.sh bookworm|trixie [FOLDER]
 # Makes a .deb for that release of Debian in dist/: in a root file system of its own that debootstrap makes in FOLDER
 # (default /var/tmp/sentinel-roots), with the packages that the build asks for. Needs root, debootstrap, and a mirror
-# of Debian, which SENTINEL_MIRROR names. `--check` instead of a release: tools/package/check.sh says what it does.
+# of Debian, which SENTINEL_MIRROR names. DEBEMAIL is the maintainer's address (default: git's).
+# tools/package/check.sh tries the result in a clean root.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 suite=${1:?bookworm or trixie}
@@ -25,8 +26,10 @@ rm -rf "$tree"
 mkdir -p "$tree" "$place/ccache"
 git -C "$root" ls-files -z -- . ':!tests' ':!docs' ':!kernel/patches' | (cd "$root" && xargs -0 cp --parents -t "$tree")
 cp -r "$root/tools/package/debian" "$tree/debian"
-sed -i "s/@SOLVERS@/$solvers/" "$tree/debian/control"
-sed -e "s/@VERSION@/$version/" -e "s/@SUITE@/$suite/" -e "s/@DATE@/$(git -C "$root" log -1 --format=%aD)/" \
+# The project has no address of its own: a package is from who builds it.
+mail=${DEBEMAIL:-$(git -C "$root" config user.email)}
+sed -i -e "s/@SOLVERS@/$solvers/" -e "s/@MAIL@/$mail/" "$tree/debian/control"
+sed -e "s/@MAIL@/$mail/" -e "s/@VERSION@/$version/" -e "s/@SUITE@/$suite/" -e "s/@DATE@/$(git -C "$root" log -1 --format=%aD)/" \
   "$tree/debian/changelog.in" >"$tree/debian/changelog"
 rm "$tree/debian/changelog.in"
 
