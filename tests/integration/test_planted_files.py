@@ -16,7 +16,7 @@ import os, sys
 sys.path.insert(0, os.path.join(sys.argv[1], "python"))
 import torch
 from sentinel import _torch
-print(_torch._build_for(torch)._name(sys.argv[1]))
+print(_torch._build_for(torch).name(sys.argv[1]))
 """
 PLANTED = """
 #include <fcntl.h>

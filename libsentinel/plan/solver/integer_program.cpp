@@ -8,12 +8,14 @@
 #include <algorithm>
 #include <memory>
 
+#include "plan/solver/solver_library.h"
 #include "sentinel/error.h"
 
 namespace sentinel::plan {
 namespace {
 
-constexpr const char* kLibrary = "libCbcSolver.so.3";
+// As Debian 12 and Ubuntu name it; as Debian 13 does.
+constexpr const char* kLibraries[] = {"libCbcSolver.so.3", "libCbcSolver.so.3.1"};
 
 class Cbc {
  public:
@@ -32,8 +34,10 @@ class Cbc {
 
  private:
   Cbc() {
-    void* library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
-    if (!library) throw Error("integer programs need CBC: install the package coinor-libcbc3");
+    void* library = open_solver(kLibraries);
+    if (!library)
+      throw Error(
+          "integer programs need CBC: install the package coinor-libcbc3 or coinor-libcbc3.1");
     load(library, "Cbc_newModel", new_model);
     load(library, "Cbc_deleteModel", delete_model);
     load(library, "Cbc_loadProblem", load_problem);
@@ -46,7 +50,7 @@ class Cbc {
   template <class Function>
   static void load(void* library, const char* name, Function& function) {
     function = reinterpret_cast<Function>(::dlsym(library, name));
-    if (!function) throw Error(fmt::format("{} has no {}", kLibrary, name));
+    if (!function) throw Error(fmt::format("the library of CBC has no {}", name));
   }
 };
 

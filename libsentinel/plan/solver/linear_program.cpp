@@ -9,12 +9,15 @@
 #include <memory>
 #include <tuple>
 
+#include "plan/solver/solver_library.h"
 #include "sentinel/error.h"
 
 namespace sentinel::plan {
 namespace {
 
 constexpr double kRounding = 1e-12;  // of the sums that make the proven bound, relative
+
+constexpr const char* kLibraries[] = {"libClp.so.1"};
 
 class Clp {
  public:
@@ -39,7 +42,7 @@ class Clp {
   decltype(&ClpSolve_setPresolveType) set_presolve_type = nullptr;
 
  private:
-  Clp() : library_(::dlopen("libClp.so.1", RTLD_NOW | RTLD_LOCAL)) {
+  Clp() : library_(open_solver(kLibraries)) {
     complete = library_ && load("Clp_newModel", new_model) &&
                load("Clp_deleteModel", delete_model) && load("Clp_setLogLevel", set_log_level) &&
                load("Clp_setMaximumSeconds", set_maximum_seconds) &&

@@ -12,6 +12,11 @@ import subprocess
 import sys
 import weakref
 
+try:
+    from . import _prebuilt
+except ImportError:
+    import _prebuilt
+
 _before, _after = {}, {}
 profile_begins = []  # called when the program begins a profile
 marks = {}  # of a trace: what the program's marks call, by the library's names
@@ -105,9 +110,12 @@ def load_library():
     return core
 
 
+_NOWHERE = -1  # a descriptor that nothing can be opened by
+
+
 class Library:
-    """A compiled adaptor that was looked at: descriptors of its folder and of itself, which stay open. `path` leads
-    to that very file, as long as this process lives."""
+    """A compiled adaptor that was looked at: descriptors of the folder where `name` may be noted of it, and of itself,
+    which stay open. `path` leads to that very file, as long as this process lives."""
 
     def __init__(self, folder, file, name):
         self.folder, self.file, self.name = folder, file, name
@@ -156,47 +164,60 @@ def program_ended():
 
 
 class Build:
-    """How an adaptor is compiled for one build of a framework. `framework`: its name and version, for
-    people; `key`: what the result depends on beside the sources; `arguments(source folder)`: the
+    """How an adaptor is compiled for one build of a framework. `framework`: its name and version, for people; `stem`,
+    `prefix`: of a result's name in the cache, and of one that is installed; `version` in full, `release`: the part of it that an adaptor is bound to, `abi`, `headers`:
+    see _prebuilt; `key`: what else a result depends on that is kept on this machine; `arguments(source folder)`: the
     compiler's, but for the output."""
 
-    def __init__(self, framework, prefix, key, sources, arguments):
-        self.framework, self.sources, self.arguments = framework, sources, arguments
-        self._prefix, self._key = prefix, key
+    def __init__(self, framework, stem, prefix, version, release, abi, headers, key, sources, arguments):
+        self.framework, self.prefix, self.version, self.release = framework, prefix, version, release
+        self.abi, self.headers, self.sources, self.arguments = abi, headers, sources, arguments
+        self._stem, self._key = stem, key
 
-    def _name(self, home):
-        """Of the file: by the framework's build, the sources and the interface between them."""
-        digest = hashlib.sha256(self._key.encode())
+    def _digest(self, home, key):
+        """Of the sources, the interface between them, and the key."""
+        digest = hashlib.sha256(key.encode())
         for part in (*self.sources, "sentinel/adaptor.h", "sentinel/sentinel.h"):
             with open(os.path.join(home, "source", part), "rb") as file:
                 digest.update(file.read())
-        return f"{self._prefix}-{digest.hexdigest()[:12]}.so"
+        return digest.hexdigest()
+
+    def name(self, home):
+        """Of the file in this machine's cache."""
+        return f"{self._stem}-{self._digest(home, self._key)[:12]}.so"
 
     def find(self, core, home):
         """The Library, compiled first where it has not been. Without a cache it is compiled for this process
         alone, in a folder that nobody else can write to. Raises RuntimeError, OSError."""
-        name, cache = self._name(home), _open_cache(core)
-        found = self._prebuilt(core, os.path.join(home, "adaptors"), name)
+        name, cache = self.name(home), _open_cache(core)
+        found = self._prebuilt(core, home, cache, name)
         if found is None and cache is not None:
             found = _open_library(core, cache, name)
         if found is not None:
             return found
         tell(f"building the adaptor for {self.framework}, {'once' if cache is not None else 'for this run'}")
         if cache is not None:  # others write to none of the folders that this path leads through
-            self.build(home, os.readlink(f"/proc/self/fd/{cache}"))
+            self.build(home, os.readlink(f"/proc/self/fd/{cache}"), name)
             return self._built(core, cache, name)
         import tempfile
         with tempfile.TemporaryDirectory(prefix="sentinel-") as place:
             folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            self.build(home, place)
+            self.build(home, place, name)
             return self._built(core, folder, name)
 
-    def _prebuilt(self, core, place, name):
+    def _prebuilt(self, core, home, cache, marks):
+        """`marks`: what the cache notes of it begins with this."""
+        place = os.path.join(home, "adaptors")
+        name = _prebuilt.fitting(self, self._digest(home, ""), place)
+        if name is None:
+            return None
         try:
             folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
         except OSError:
             return None
-        return _open_library(core, folder, name)
+        found = _open_library(core, folder, name)
+        os.close(folder)
+        return found and Library(_NOWHERE if cache is None else cache, found.file, marks)
 
     def _built(self, core, folder, name):
         found = _open_library(core, folder, name)
@@ -204,15 +225,30 @@ class Build:
             raise RuntimeError("the adaptor was built and cannot be opened")
         return found
 
-    def build(self, home, place):
+    def prebuild(self, home):
+        """Compiles the adaptor into the installation, if none there fits. Raises RuntimeError, OSError."""
+        sources, folder = self._digest(home, ""), os.path.join(home, "adaptors")
+        os.makedirs(folder, exist_ok=True)
+        _prebuilt.prune(self, sources, folder)
+        if _prebuilt.fitting(self, sources, folder) is not None:
+            return
+        import tempfile
+        name = f"{_prebuilt.beginning(self)}{self._digest(home, self.version)[:12]}.so"
+        with tempfile.TemporaryDirectory(prefix="sentinel-") as place:
+            dependencies = os.path.join(place, "headers")
+            self.build(home, folder, name, ["-MD", "-MF", dependencies])
+            description = _prebuilt.describe(self, sources, dependencies)
+        with open(os.path.join(folder, f"{name[:-3]}.json"), "w", encoding="utf-8") as file:
+            file.write(description)
+
+    def build(self, home, place, name, more=()):
         """The adaptor's path in that folder. Raises RuntimeError with the compiler's first fault; all that it said is
         the cause."""
         os.makedirs(place, exist_ok=True)
-        name = self._name(home)
         partial = f"{name}.{os.urandom(4).hex()}.{os.getpid()}"  # as `sentinel clean` knows it
         folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            self._compile(home, os.path.join(place, partial))
+            self._compile(home, os.path.join(place, partial), more)
             file = os.open(partial, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder)
             os.fchmod(file, 0o755)  # whatever the umask: what others may write to is not loaded
             os.close(file)
@@ -223,20 +259,27 @@ class Build:
             os.close(folder)
         return os.path.join(place, name)
 
-    def _compile(self, home, output):
-        library = os.path.dirname(home)
+    def _compile(self, home, output, more=()):
+        """What the adaptor needs is in the process before it is loaded: it says no place to look for it."""
         command = [os.environ.get("CXX", "c++"), "-shared", "-fPIC", "-O2", "-DNDEBUG", "-fvisibility=hidden",
-                   "-I" + os.path.join(home, "source"), *self.arguments(os.path.join(home, "source")),
-                   "-o", output, "-L" + library, "-Wl,-rpath," + library, "-lsentinel"]
+                   "-I" + os.path.join(home, "source"), *more, *self.arguments(os.path.join(home, "source")),
+                   "-o", output, "-L" + os.path.dirname(home), "-lsentinel"]
         try:
             result = subprocess.run(command, capture_output=True, text=True)
         except OSError as error:
-            raise RuntimeError(f"no C++ compiler for the adaptor ({error}); install g++, or name one in CXX") \
-                from None
+            raise RuntimeError(f"no C++ compiler for the adaptor ({error}){self._others(home)}; install g++, or name "
+                               "one in CXX") from None
         if result.returncode != 0:
-            raise RuntimeError(f"the adaptor does not compile against {self.framework} ({_first_fault(result)}); "
-                               "install g++ and the framework's headers, or name another compiler in CXX") \
-                from RuntimeError(result.stderr)
+            raise RuntimeError(f"the adaptor does not compile against {self.framework} ({_first_fault(result)})"
+                               f"{self._others(home)}; install g++ and the framework's headers, or name another "
+                               "compiler in CXX") from RuntimeError(result.stderr)
+
+    def _others(self, home):
+        """Which releases need no compiler."""
+        known = _prebuilt.releases(self, os.path.join(home, "adaptors"))
+        name = self.framework.split()[0]
+        return f", and none comes with Sentinel for {self.framework} (for {name} {', '.join(known)} one does)" \
+            if known else ""
 
 
 def _first_fault(result):

@@ -1,10 +1,11 @@
 """Attaches Sentinel to TensorFlow: loads the adaptor before TensorFlow's first tensor, finds layers and
 steps through Keras and tf.function. As a script: `check ADAPTOR LIBRARY...` tries the adaptor in this
-process, which does nothing else."""
+process, which does nothing else; `prebuild HOME` compiles it into the installation."""
 import contextlib
 import ctypes
 import functools
 import importlib.metadata
+import importlib.util
 import os
 import re
 import subprocess
@@ -13,9 +14,10 @@ import threading
 import weakref
 
 try:
-    from . import _attach
+    from . import _attach, _prebuilt
 except ImportError:
     import _attach
+    import _prebuilt
 
 _LIBRARIES = "libtensorflow_framework.so.2", "libtensorflow_cc.so.2"
 _TOO_LATE = ("TensorFlow was loaded before Sentinel could see it (by a sitecustomize, a .pth file, or its libraries "
@@ -50,12 +52,13 @@ def build_for(folder, version, part="adaptor"):
 
     def arguments(home):
         return ["-std=c++17", f'-DSENTINEL_TENSORFLOW="{number}"', "-D_GLIBCXX_USE_CXX11_ABI=1", "-DEIGEN_MAX_ALIGN_BYTES=64",
-                "-isystem" + include, "-fno-gnu-unique", os.path.join(home, source), "-Wl,-rpath," + folder, "-Wl,-z,defs",
+                "-isystem" + include, "-fno-gnu-unique", os.path.join(home, source), "-Wl,-z,defs",
                 *(os.path.join(folder, each) for each in _LIBRARIES)]
 
     library = os.path.join(folder, _LIBRARIES[0])
     key = f"{number} {folder} {os.path.getsize(library)} {os.path.getmtime(library)}"
-    return _attach.Build(f"TensorFlow {number}", f"tensorflow-{number}-{part}", key, [source], arguments)
+    return _attach.Build(f"TensorFlow {number}", f"tensorflow-{number}-{part}", f"tensorflow-{part}", number, number,
+                         "cxx11", _prebuilt.Headers(include), key, [source], arguments)
 
 
 def _load(adaptor, libraries):
@@ -276,8 +279,16 @@ def _find_steps(adaptor):
                   lambda module: _wrap(module.Function, "__call__", around_call))
 
 
+def _prebuild(home):
+    """For this interpreter's TensorFlow."""
+    sys.path.pop(0)  # the script's folder, where a module of Sentinel has that name
+    folder = importlib.util.find_spec("tensorflow").submodule_search_locations[0]
+    for part in ("adaptor", "ops"):
+        build_for(folder, version_of(folder), part).prebuild(home)
+
+
 if __name__ == "__main__":
-    _check(*sys.argv[2:])
+    {"check": _check, "prebuild": _prebuild}[sys.argv[1]](*sys.argv[2:])
 elif os.environ.get("SENTINEL_MODE") and "tensorflow" in sys.modules:
     _attach.stop(_TOO_LATE)
 else:

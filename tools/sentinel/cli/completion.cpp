@@ -92,7 +92,7 @@ std::string bash() {
       "  fi\n"
       "  case \"${{COMP_WORDS[1]}} $before\" in\n{}"
       "  esac\n"
-      "  case \" ${{COMP_WORDS[*]:0:COMP_CWORD}} \" in *\" -- \"*) words=\"\" ;; esac\n"
+      "  case \" ${{COMP_WORDS[*]:0:$COMP_CWORD}} \" in *\" -- \"*) words=\"\" ;; esac\n"
       "  [ \"$COMP_CWORD\" -eq 1 ] && words=\"{}\"\n"
       "  COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n"
       "}}\n"

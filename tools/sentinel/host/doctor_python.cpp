@@ -43,12 +43,12 @@ constexpr const char* kFindTensorflow =
     "        pass\n";
 
 struct Framework {
-  const char *name, *adaptors;  // what files of its adaptors begin with
+  const char *name, *adaptors, *installed;  // what files of its adaptors begin with
   const char *find, *remedy;
 };
-constexpr Framework kTorch{"PyTorch", "torch", kFindTorch,
+constexpr Framework kTorch{"PyTorch", "torch", "torch-", kFindTorch,
                            "pip install torch, or apt install python3-torch for /usr/bin/python3"};
-constexpr Framework kTensorflow{"TensorFlow", "tensorflow", kFindTensorflow,
+constexpr Framework kTensorflow{"TensorFlow", "tensorflow", "tensorflow-adaptor-", kFindTensorflow,
                                 "pip install tensorflow-cpu, where it is wanted"};
 
 struct Found {
@@ -109,12 +109,20 @@ bool cache_holds_adaptor(const std::string& beginning) try {
   return false;
 }
 
+// The part of the version that an adaptor is bound to: as _torch.py and _tensorflow.py have it.
+std::string release_of(const Framework& framework, const Found& found) {
+  if (&framework != &kTorch) return found.version;
+  return found.version.substr(0, found.version.find('.', found.version.find('.') + 1));
+}
+
 Finding adaptor(const Framework& framework, const Found& found) {
   const auto home = fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "lib/sentinel";
   const auto name = fmt::format("adaptor for {} {}", framework.name, found.version);
-  const auto beginning = fmt::format("{}-{}-", framework.adaptors, found.version);
-  if (holds_adaptor(home / "adaptors", beginning) || cache_holds_adaptor(beginning))
+  if (cache_holds_adaptor(fmt::format("{}-{}-", framework.adaptors, found.version)))
     return {name, true, "built", ""};
+  if (holds_adaptor(home / "adaptors",
+                    fmt::format("{}{}-", framework.installed, release_of(framework, found))))
+    return {name, true, "comes with Sentinel", ""};
   const bool compiler = !output_of("command -v \"${CXX:-c++}\"").empty();
   return {name, false,
           compiler ? "not built yet; the first run does it, in half a minute"

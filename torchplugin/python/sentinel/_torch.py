@@ -1,15 +1,18 @@
 """Attaches Sentinel to PyTorch: loads the adaptor, finds layers and steps through public hooks. As a
-script: builds the adaptor for this interpreter's PyTorch into the home given."""
+script: `HOME [FOLDER]` builds the adaptor for this interpreter's PyTorch, or the unpacked one of that folder, into the
+home."""
 import ctypes
 import functools
 import os
+import re
 import sys
 import weakref
 
 try:
-    from . import _attach, _torch_compile, _torch_gpu, _torch_replays, _torch_verify, _torch_weights
+    from . import _attach, _prebuilt, _torch_compile, _torch_gpu, _torch_replays, _torch_verify, _torch_weights
 except ImportError:
     import _attach
+    import _prebuilt
     import _torch_compile
     import _torch_gpu
     import _torch_replays
@@ -22,22 +25,39 @@ _SOURCES = ["torch.cpp", "torch_compiled.h", "torch_device.h", "torch_frames.h",
             "torch_operands.h", "torch_recipes.h", "torch_replays.h", "torch_steps.h", "torch_weights.h"]
 
 
+class _Unpacked:
+    """A PyTorch that nothing has imported: the folder `torch` of a wheel."""
+
+    def __init__(self, folder):
+        self.__file__ = os.path.join(folder, "__init__.py")
+        with open(os.path.join(folder, "version.py"), encoding="utf-8") as file:
+            self.__version__ = re.search(r"^__version__ = '([^']+)'", file.read(), re.M)[1]
+
+    def compiled_with_cxx11_abi(self):
+        with open(os.path.join(os.path.dirname(self.__file__), "lib", "libc10.so"), "rb") as file:
+            return b"_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx11" in file.read()
+
+
 def _build_for(torch):
     """One file per PyTorch build, interpreter-independent: the adaptor uses C++ interfaces only."""
-    base = os.path.dirname(torch.__file__)
+    base, version = os.path.dirname(torch.__file__), str(torch.__version__)
     abi = int(torch.compiled_with_cxx11_abi())
-    includes = [os.path.join(base, "include"), os.path.join(base, "include/torch/csrc/api/include")]
+    own = os.path.join(base, "include")
+    includes = [own, os.path.join(base, "include/torch/csrc/api/include")]
     libraries = os.path.join(base, "lib")
-    standard = "c++17" if int(torch.__version__.split(".")[0]) < 2 else "c++20"
+    standard = "c++17" if int(version.split(".")[0]) < 2 else "c++20"
+    # Debian's folder has links to the system's headers, which may be absent.
+    headers = _prebuilt.Headers(os.path.dirname(os.path.realpath(os.path.join(own, "ATen"))),
+                                ("ATen/", "c10/", "caffe2/", "torch/"))
 
     def arguments(source):
         return [f"-std={standard}", f"-D_GLIBCXX_USE_CXX11_ABI={abi}",
                 *("-isystem" + path for path in includes if os.path.isdir(path)),
-                os.path.join(source, _SOURCES[0]), "-L" + libraries, "-Wl,-rpath," + libraries,
-                "-lc10", "-ltorch_cpu"]
+                os.path.join(source, _SOURCES[0]), "-L" + libraries, "-lc10", "-ltorch_cpu"]
 
-    return _attach.Build(f"PyTorch {torch.__version__}", f"torch-{torch.__version__.split('+')[0]}",
-                         f"{torch.__version__} {torch.__file__} {bool(abi)}", _SOURCES, arguments)
+    return _attach.Build(f"PyTorch {version}", f"torch-{version.split('+')[0]}", "torch", version,
+                         ".".join(version.split(".")[:2]), "cxx11" if abi else "cxx98", headers,
+                         f"{version} {torch.__file__} {bool(abi)}", _SOURCES, arguments)
 
 
 def attach(torch):
@@ -209,9 +229,10 @@ def _witness_of(torch):
 
 
 if __name__ == "__main__":
-    import torch
-    adaptor, folder = _build_for(torch), os.path.join(sys.argv[1], "adaptors")
-    if not os.path.exists(os.path.join(folder, adaptor._name(sys.argv[1]))):
-        adaptor.build(sys.argv[1], folder)
+    if len(sys.argv) > 2:
+        _build_for(_Unpacked(sys.argv[2])).prebuild(sys.argv[1])
+    else:
+        import torch
+        _build_for(torch).prebuild(sys.argv[1])
 else:
     _attach.after("torch", attach)

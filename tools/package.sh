@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# package.sh bookworm|trixie [FOLDER]
+# Makes a .deb for that release of Debian in dist/: in a root file system of its own that debootstrap makes in FOLDER
+# (default /var/tmp/sentinel-roots), with the packages that the build asks for. Needs root, debootstrap, and a mirror
+# of Debian, which SENTINEL_MIRROR names. DEBEMAIL is the maintainer's address (default: git's).
+# tools/package/check.sh tries the result in a clean root.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+suite=${1:?bookworm or trixie}
+roots=${2:-/var/tmp/sentinel-roots}
+# shellcheck source=tools/package/roots.sh
+source "$root/tools/package/roots.sh"
+
+case $suite in
+  bookworm) number=12 solvers="coinor-libcbc3, coinor-libclp1" ;;
+  trixie) number=13 solvers="coinor-libcbc3.1, coinor-libclp1" ;;
+  *) echo "no package is made for $suite: bookworm or trixie" >&2; exit 64 ;;
+esac
+version=$(sed -n 's/^project(sentinel VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")+deb$number
+
+place=$roots/$suite-build
+enter_root "$suite" "$place"
+trap 'leave_root "$place"' EXIT
+tree=$place/src/sentinel-hm-$version
+rm -rf "$tree"
+mkdir -p "$tree" "$place/ccache"
+git -C "$root" ls-files -z -- . ':!tests' ':!docs' ':!kernel/patches' | (cd "$root" && xargs -0 cp --parents -t "$tree")
+cp -r "$root/tools/package/debian" "$tree/debian"
+# The project has no address of its own: a package is from who builds it.
+mail=${DEBEMAIL:-$(git -C "$root" config user.email)}
+sed -i -e "s/@SOLVERS@/$solvers/" -e "s/@MAIL@/$mail/" "$tree/debian/control"
+sed -e "s/@MAIL@/$mail/" -e "s/@VERSION@/$version/" -e "s/@SUITE@/$suite/" -e "s/@DATE@/$(git -C "$root" log -1 --format=%aD)/" \
+  "$tree/debian/changelog.in" >"$tree/debian/changelog"
+rm "$tree/debian/changelog.in"
+
+in_root "$place" apt-get -qq install -y --no-install-recommends build-essential ccache lintian fakeroot >/dev/null
+in_root "$place" apt-get -qq build-dep -y --no-install-recommends "/src/sentinel-hm-$version" >/dev/null
+in_root "$place" sh -c "cd /src/sentinel-hm-$version && CCACHE_DIR=/ccache dpkg-buildpackage -b -us -uc -j${JOBS:-2}"
+in_root "$place" sh -c "cd /src && lintian --allow-root --fail-on error --no-tag-display-limit sentinel-hm_${version}_amd64.changes"
+mkdir -p "$root/dist"
+cp "$place/src/sentinel-hm_${version}_amd64.deb" "$root/dist/"
+echo "$root/dist/sentinel-hm_${version}_amd64.deb"

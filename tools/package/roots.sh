@@ -1,0 +1,38 @@
+# shellcheck shell=bash
+# Sourced by package.sh and check.sh: root file systems of Debian, made once as an archive and unpacked for each use.
+
+# enter_root SUITE PLACE: a root file system in PLACE, as it was left or a clean one, ready for in_root.
+enter_root() {
+  local suite=$1 place=$2 archive
+  archive=$(dirname "$place")/$suite.tar
+  if [ ! -e "$archive" ]; then
+    mkdir -p "$(dirname "$place")"
+    rm -rf "$place.new"
+    debootstrap --variant=minbase "$suite" "$place.new" "${SENTINEL_MIRROR:-http://deb.debian.org/debian}" >&2
+    tar -C "$place.new" -cf "$archive.new" .
+    mv "$archive.new" "$archive"
+    rm -rf "$place.new"
+  fi
+  if [ ! -e "$place/etc" ]; then
+    mkdir -p "$place"
+    tar -C "$place" -xf "$archive"
+    # Some networks reach the mirror by these alone.
+    cp /etc/resolv.conf "$place/etc/resolv.conf"
+    [ ! -e /etc/apt/apt.conf ] || cp /etc/apt/apt.conf "$place/etc/apt/apt.conf"
+  fi
+  mount -t proc proc "$place/proc"
+  mount -t tmpfs tmpfs "$place/dev/shm" 2>/dev/null || true
+  in_root "$place" apt-get -qq update
+}
+
+leave_root() {
+  umount "$1/dev/shm" 2>/dev/null || true
+  umount "$1/proc"
+}
+
+# in_root PLACE COMMAND...
+in_root() {
+  local place=$1
+  shift
+  chroot "$place" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"
+}
