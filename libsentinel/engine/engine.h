@@ -179,10 +179,15 @@ class Engine {
   void launching(bool now) noexcept { launching_.store(now, std::memory_order_relaxed); }
 
   // The tensor's contents are given up, for they can be made again: blocks in which no other tensor
-  // lives are lost. Answers their bytes; the rest stays as it is. An engine that cannot answers 0.
+  // lives are lost, those at its ends if they may go. Answers their bytes; the rest stays as it is.
+  // An engine that cannot answers 0. A tensor that begins in a lost end waits, when it is touched,
+  // until the first one has been made again: by nobody who holds a lock that a replay takes.
   // / Each block that is lost with that tensor gets its part of `source` and is resident, for all
   // readers at once; what is not lost is left alone.
-  virtual std::uint64_t discard(std::uintptr_t, std::uint64_t) noexcept { return 0; }
+  struct Ends {
+    bool first = true, last = true;  // blocks that are partly within it
+  };
+  virtual std::uint64_t discard(std::uintptr_t, std::uint64_t, Ends) noexcept { return 0; }
   virtual void refill(std::uintptr_t, std::uint64_t, const void*) noexcept {}
   virtual void remake_with(Remaker*) {}  // it outlives the engine
 

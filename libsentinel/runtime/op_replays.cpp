@@ -64,13 +64,15 @@ void OpReplays::end(PlanFollower::Op& plan) {
   auto& left = op().discards;
   left.clear();
   const auto due = std::exchange(plan.discards, {});
-  for (const auto& [id, tensor] : due) left.push_back(tensor);
+  for (const auto& [id, tensor, ends] : due) left.push_back({tensor, ends});
   remaking_.op_ended(op());
   if (left.empty()) return;
   const Guard guard(lock_);
-  for (const auto& [id, tensor] : due)
-    if (std::ranges::find(left, tensor.birth, &LiveTensor::birth) != left.end())
-      training_.follower().demote_instead(plan, id);
+  const auto stays = [&left](const LiveTensor& tensor) {
+    return std::ranges::any_of(left, [&](const auto& l) { return l.tensor.birth == tensor.birth; });
+  };
+  for (const auto& [id, tensor, ends] : due)
+    if (stays(tensor)) training_.follower().demote_instead(plan, id);
 }
 
 bool OpReplays::wants_recipes() noexcept {

@@ -254,12 +254,13 @@ void PlanFollower::apply(OpId op, Op* discarding) {
     auto* tensor = active_->live(move.tensor, space_);
     const bool wanted = move.direction == Direction::promote;
     if (tensor == nullptr || tensor->wanted == wanted || tensor->held) continue;
+    const bool planned = tensor->in_its_place() && tensor->plan == active_->space_plan();
     if (move.direction == Direction::discard && discarding != nullptr) {
-      discarding->discards.push_back({move.tensor, *tensor});
+      const auto ends = planned ? active_->borders().own_ends(move.tensor) : Engine::Ends{};
+      discarding->discards.push_back({move.tensor, *tensor, ends});
       continue;
     }
     tensor->wanted = wanted;
-    const bool planned = tensor->in_its_place() && tensor->plan == active_->space_plan();
     if (!wanted && planned && in_place_ == nullptr)
       borders_.keep(*tensor, active_->borders(), op.value, move.tier > 1);
     if (wanted)

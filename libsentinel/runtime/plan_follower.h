@@ -43,7 +43,12 @@ class PlanFollower {
     // Of the tensors that died in the op: placement, share in fast memory.
     std::vector<std::pair<std::uint32_t, double>> died;
     // At its end; asked for where `discarding`, else the follower demotes them.
-    std::vector<std::pair<TensorId, LiveTensor>> discards;
+    struct Discard {
+      TensorId id;
+      LiveTensor tensor;
+      Engine::Ends ends;
+    };
+    std::vector<Discard> discards;
     bool discarding = false;
   };
 

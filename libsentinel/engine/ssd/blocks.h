@@ -35,19 +35,20 @@ constexpr std::int64_t kZeros = -2;  // a block of zeros takes no place
 struct FrameBlock {
   BlockState state = BlockState::empty;
   QueueId queue = QueueId::none;
-  bool recalled = false;     // leaving: somebody waits for it, bring it back
-  bool later = false;        // demanded: nobody who waits for it is in turn
-  bool discard = false;      // leaving: all that lived in it has died, and nothing new begun
-  bool faulted = false;      // not resident: a thread waits in a fault
-  bool made = false;         // what lives in it began in the op that used it last
-  bool brief = false;        // what lives in it dies in the op that made it
-  bool stuck = false;        // could not be taken the last time (pinned): chosen last
-  std::uint32_t live = 0;    // tensors that overlap it
-  std::uint32_t wanted = 0;  // those that the plan wants in fast memory, and kept borders
-  Token token = kNoToken;    // leaving, arriving: the frame
-  std::int64_t slot = -1;    // leaving, absent, arriving: its place in the slow tier; or kZeros
-  std::uint64_t used = 0;    // when it was last known to be used; larger is later
-  std::uint64_t left = 0;    // the op that used it when it had to leave; 0: none
+  bool recalled = false;      // leaving: somebody waits for it, bring it back
+  bool later = false;         // demanded: nobody who waits for it is in turn
+  bool discard = false;       // leaving: all that lived in it has died, and nothing new begun
+  bool faulted = false;       // not resident: a thread waits in a fault
+  bool made = false;          // what lives in it began in the op that used it last
+  bool brief = false;         // what lives in it dies in the op that made it
+  bool stuck = false;         // could not be taken the last time (pinned): chosen last
+  std::uint32_t live = 0;     // tensors that overlap it
+  std::uint32_t wanted = 0;   // those that the plan wants in fast memory, and kept borders
+  Token token = kNoToken;     // leaving, arriving: the frame
+  std::int64_t slot = -1;     // leaving, absent, arriving: its place in the slow tier; or kZeros
+  std::uintptr_t end_of = 0;  // lost: the tensor, where the block is not wholly within it
+  std::uint64_t used = 0;     // when it was last known to be used; larger is later
+  std::uint64_t left = 0;     // the op that used it when it had to leave; 0: none
   BlockIndex next = kNoBlock, previous = kNoBlock;  // in its queue
   std::uint32_t place = 0;                          // in the list of resident blocks
 };

@@ -129,8 +129,8 @@ void SsdEngine::overwrite(std::uintptr_t address, std::uint64_t bytes) noexcept 
 // which another may have begun since.
 bool SsdEngine::lost_with(BlockIndex index, std::uintptr_t address, std::uint64_t bytes) noexcept {
   if (blocks_[index].state != BlockState::lost) return false;
-  const auto end = lost_ends_.find(index);
-  return end != lost_ends_.end() ? end->second == address : is_whole(index, address, bytes);
+  const auto tensor = blocks_[index].end_of;
+  return tensor != 0 ? tensor == address : is_whole(index, address, bytes);
 }
 
 bool SsdEngine::is_whole(BlockIndex index, std::uintptr_t address,
@@ -140,18 +140,21 @@ bool SsdEngine::is_whole(BlockIndex index, std::uintptr_t address,
 }
 
 void SsdEngine::forget_lost(BlockIndex index) noexcept {
-  lost_ends_.erase(index);
+  blocks_[index].end_of = 0;
   transitions_.forget_lost(index);
 }
 
-std::uint64_t SsdEngine::discard(std::uintptr_t address, std::uint64_t bytes) noexcept {
+std::uint64_t SsdEngine::discard(std::uintptr_t address, std::uint64_t bytes, Ends ends) noexcept {
   EngineLock guard(lock_);
   std::uint64_t lost = 0;
   for_blocks(address, bytes, [&](BlockIndex index) {
+    const auto block = arena_ + std::uint64_t{index} * kGranule;
+    const bool begins = block<address, stops = block + kGranule> address + bytes;
+    if ((begins && !ends.first) || (stops && !ends.last)) return;
     if (blocks_[index].live != 1 || counting_ || blocks_.frozen()) return;
     if (!transfers_.is_open()) return;  // a child would see the arena
     if (!guard_.can_remake() || !transitions_.lose(index, guard)) return;
-    if (!is_whole(index, address, bytes)) lost_ends_[index] = address;
+    blocks_[index].end_of = begins || stops ? address : 0;
     lost += kGranule;
   });
   return lost;
@@ -165,7 +168,7 @@ void SsdEngine::refill(std::uintptr_t address, std::uint64_t bytes, const void* 
     const auto begin = std::max(block, address), end = std::min(block + kGranule, address + bytes);
     const auto* first = static_cast<const char*>(source) + (begin - address);
     transitions_.refill(index, begin - block, {first, end - begin}, guard);
-    if (blocks_[index].state != BlockState::lost) lost_ends_.erase(index);
+    if (blocks_[index].state != BlockState::lost) blocks_[index].end_of = 0;
   });
 }
 

@@ -29,7 +29,6 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
-#include <unordered_map>
 
 #include "engine/engine.h"
 #include "engine/frames/frame_backings.h"
@@ -83,7 +82,7 @@ class SsdEngine final : public Engine {
   void release(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void promote(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void overwrite(std::uintptr_t address, std::uint64_t bytes) noexcept override;
-  std::uint64_t discard(std::uintptr_t address, std::uint64_t bytes) noexcept override;
+  std::uint64_t discard(std::uintptr_t address, std::uint64_t bytes, Ends ends) noexcept override;
   void refill(std::uintptr_t address, std::uint64_t bytes, const void* source) noexcept override;
   void remake_with(Remaker* remaker) override;
   void await(std::uintptr_t address, std::uint64_t bytes) noexcept override;
@@ -134,8 +133,6 @@ class SsdEngine final : public Engine {
   FrameMovers movers_{lock_, blocks_, use_, transfers_, budget_, victims_, transitions_};
   FrameCounting switch_{guarded_, backings_, blocks_, transfers_, budget_};
   FrameFork fork_{lock_, guarded_, blocks_, transfers_, guard_};
-  std::unordered_map<BlockIndex, std::uintptr_t>
-      lost_ends_;  // of which tensor, where not all of it
 };
 
 }  // namespace sentinel

@@ -107,7 +107,7 @@ void Remaking::op_computed(Op& op) {
 
 void Remaking::op_ended(Op& op) {
   if (op.untried) try_out(op);
-  std::erase_if(op.discards, [this](const LiveTensor& tensor) { return discard(tensor); });
+  std::erase_if(op.discards, [this](const Discard& due) { return discard(due.tensor, due.ends); });
   Guard guard(lock_);
   let_go(guard, false);
 }
@@ -144,7 +144,7 @@ struct Remaking::Delivery {
 };
 
 // True: it is lost, or it is no more.
-bool Remaking::discard(const LiveTensor& tensor) {
+bool Remaking::discard(const LiveTensor& tensor, Engine::Ends ends) {
   const auto number = number_of(tensor);
   const auto may = [&] { return !settles_ && replays_.may_lose(number); };
   {
@@ -157,7 +157,7 @@ bool Remaking::discard(const LiveTensor& tensor) {
   Guard guard(lock_);
   if (living(tensor) == nullptr || replays_.orphan(number)) return true;
   if (!may() || !is_as_made(guard, number, hash)) return false;
-  const auto bytes = engine_.discard(tensor.address, tensor.bytes);
+  const auto bytes = engine_.discard(tensor.address, tensor.bytes, ends);
   if (bytes == 0) return false;
   replays_.lose(number, hash);
   counters_.discarded_bytes += bytes;

@@ -49,12 +49,17 @@ class Remaking final : public Remaker {
   bool follows() const { return follows_.load(std::memory_order_relaxed); }
   static bool replays_here();  // the calling thread does now
 
+  struct Discard {
+    LiveTensor tensor;
+    Engine::Ends ends;
+  };
+
   // One thread's op.
   struct Op {
     const char* name = "";
     std::vector<TensorNumber> lost, written;  // named since it began, or was told to run
     std::vector<LiveTensor> overwritten;      // wholly, once it runs
-    std::vector<LiveTensor> discards;         // at its end
+    std::vector<Discard> discards;            // at its end
     bool replayed = false;                    // by the plan
     std::uint64_t role = 0;                   // the same in each step
     std::shared_ptr<Recipe> untried;          // its recipe, where no op of its role had one before
@@ -121,7 +126,7 @@ class Remaking final : public Remaker {
   // Runs the recipe while what it made is there: it is trusted if it gives the same bytes.
   void try_out(Op&);
   static void give(void* delivery, std::uint64_t number, const void* bytes, std::size_t size);
-  bool discard(const LiveTensor&);
+  bool discard(const LiveTensor&, Engine::Ends);
   // Whether it holds what its op has made. Else it was written past all ops, as its next ones will
   // be: what its op makes is given up no more.
   bool is_as_made(Guard&, TensorNumber, const ContentHash&);

@@ -16,6 +16,8 @@ Borders::Borders(const Profile& profile, const Plan& plan)
     const GranuleSpan range{placement.offset / granule_bytes_,
                             (placement.offset + tensor.bytes - 1) / granule_bytes_};
     granules_[placement.tensor.index()] = range;
+    ++tensors_[range.first];
+    if (range.last != range.first) ++tensors_[range.last];
     if (!tensor.alloc_op) continue;  // the step begins with it
     for (auto granule = range.first;; granule = range.last) {
       births_[granule].push_back(tensor.alloc_op->value);
@@ -24,6 +26,15 @@ Borders::Borders(const Profile& profile, const Plan& plan)
   }
   std::erase_if(births_, [](const auto& entry) { return entry.second.size() < 2; });
   for (auto& [granule, births] : births_) std::ranges::sort(births);
+}
+
+Engine::Ends Borders::own_ends(TensorId tensor) const {
+  const auto [first, last] = granules_[tensor.index()];
+  const auto own = [this](std::uint64_t granule) {
+    const auto found = tensors_.find(granule);
+    return found != tensors_.end() && found->second == 1;
+  };
+  return {.first = own(first), .last = own(last)};
 }
 
 std::uint32_t Borders::next_birth(std::uint64_t granule, std::uint32_t from) const {

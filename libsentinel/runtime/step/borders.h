@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/engine.h"
 #include "sentinel/plan.h"
 #include "sentinel/profile.h"
 
@@ -31,6 +32,9 @@ class Borders {
     }
   }
 
+  // The granules at its ends in which the plan puts no other tensor, in the whole step.
+  Engine::Ends own_ends(TensorId) const;
+
  private:
   struct GranuleSpan {
     std::uint64_t first = 0, last = 0;  // granules, inclusive
@@ -41,6 +45,7 @@ class Borders {
   std::vector<GranuleSpan> granules_;  // per tensor; of one that is not placed, of no meaning
   // Of granules that more than one long-lived tensor lies in: the ops at which these begin, sorted.
   std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> births_;
+  std::unordered_map<std::uint64_t, std::uint32_t> tensors_;  // that begin or end in a granule
 };
 
 }  // namespace sentinel

@@ -35,7 +35,7 @@ class ScribblingEngine final : public Engine {
   }
   ~ScribblingEngine() override { munmap(reinterpret_cast<void*>(arena_), arena_bytes_); }
 
-  std::uint64_t discard(std::uintptr_t address, std::uint64_t bytes) noexcept override {
+  std::uint64_t discard(std::uintptr_t address, std::uint64_t bytes, Ends) noexcept override {
     std::uint64_t lost = 0;
     each_block(address, bytes, [&](std::uintptr_t block) {
       std::memset(reinterpret_cast<void*>(block), 0xd5, kBlock);

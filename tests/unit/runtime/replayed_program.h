@@ -312,7 +312,7 @@ class ReplayedProgram {
       write_raw(known);
     }
     for (const auto& tensor : tensors_)
-      if (chance(3)) running.discards.push_back(tensor.live);
+      if (chance(3)) running.discards.push_back({tensor.live, {}});
     remaking_.op_ended(running);
   }
 

@@ -78,6 +78,9 @@ class LostTest : public EngineTest {
     engine->await(at(0), kBlocks * kGranule);  // the last block's arrival has been noted
   }
   void TearDown() override { filler.reset(); }
+  std::uint64_t discard(std::uintptr_t address, std::uint64_t bytes, Engine::Ends ends = {}) {
+    return engine->discard(address, bytes, ends);
+  }
   void demote_all() {
     engine->demote(at(0), kBlocks * kGranule);
     while (engine->counters().demoted_bytes < kBlocks * kGranule) usleep(1000);
@@ -92,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(Mechanisms, LostTest,
                          [](const auto& info) { return info.param.name; });
 
 TEST_P(LostTest, WhatIsDiscardedFreesItsFramesAndIsNotWritten) {
-  EXPECT_EQ(engine->discard(at(0), kBlocks * kGranule), kBlocks * kGranule);
+  EXPECT_EQ(discard(at(0), kBlocks * kGranule), kBlocks * kGranule);
   EXPECT_EQ(engine->counters().demoted_bytes, 0u);
   EXPECT_EQ(engine->counters().discarded_bytes, kBlocks * kGranule);
   engine->set_budget(12 * kGranule);  // its frames are there for others
@@ -101,7 +104,7 @@ TEST_P(LostTest, WhatIsDiscardedFreesItsFramesAndIsNotWritten) {
 }
 
 TEST_P(LostTest, RefilledIsThereWithoutAFault) {
-  ASSERT_EQ(engine->discard(at(0), kBlocks * kGranule), kBlocks * kGranule);
+  ASSERT_EQ(discard(at(0), kBlocks * kGranule), kBlocks * kGranule);
   for (std::uint64_t b = 0; b < kBlocks; ++b) filler->fill(b);
   const auto faults = engine->counters().demand_faults;
   for (std::uint64_t b = 0; b < kBlocks; ++b) EXPECT_TRUE(intact(b)) << b;
@@ -112,7 +115,7 @@ TEST_P(LostTest, RefilledIsThereWithoutAFault) {
 
 TEST_P(LostTest, WhatIsAbsentLosesItsSlot) {
   demote_all();
-  ASSERT_EQ(engine->discard(at(0), kBlocks * kGranule), kBlocks * kGranule);
+  ASSERT_EQ(discard(at(0), kBlocks * kGranule), kBlocks * kGranule);
   engine->promote(at(0), kBlocks * kGranule);  // reads nothing
   engine->await(at(0), kBlocks * kGranule);    // and waits for nothing
   EXPECT_EQ(engine->counters().promoted_bytes, 0u);
@@ -121,7 +124,7 @@ TEST_P(LostTest, WhatIsAbsentLosesItsSlot) {
 }
 
 TEST_P(LostTest, ATouchWaitsForTheRefill) {
-  ASSERT_EQ(engine->discard(at(0), kBlocks * kGranule), kBlocks * kGranule);
+  ASSERT_EQ(discard(at(0), kBlocks * kGranule), kBlocks * kGranule);
   std::vector<std::jthread> threads;
   std::atomic<int> wrong = 0;
   for (int t = 0; t < 4; ++t)
@@ -134,7 +137,7 @@ TEST_P(LostTest, ATouchWaitsForTheRefill) {
 }
 
 TEST_P(LostTest, ASystemCallWaitsAsWell) {
-  ASSERT_EQ(engine->discard(at(0), kGranule), kGranule);
+  ASSERT_EQ(discard(at(0), kGranule), kGranule);
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   std::uint64_t read_back[64];
@@ -147,7 +150,7 @@ TEST_P(LostTest, ASystemCallWaitsAsWell) {
 
 TEST_P(LostTest, BlocksThatOthersShareStay) {
   engine->on_allocate(at(2) + 4096, 4096);
-  EXPECT_EQ(engine->discard(at(1), 4 * kGranule), 3 * kGranule);
+  EXPECT_EQ(discard(at(1), 4 * kGranule), 3 * kGranule);
   EXPECT_TRUE(intact(2));
   EXPECT_EQ(filler->count, 0);
   EXPECT_TRUE(intact(1) && intact(3) && intact(4));
@@ -183,7 +186,7 @@ INSTANTIATE_TEST_SUITE_P(Mechanisms, LostEndTest,
                          [](const auto& info) { return info.param.name; });
 
 TEST_P(LostEndTest, BothEndsAreLostAndFilledAgain) {
-  EXPECT_EQ(engine->discard(tensor(), kBytes), 2 * kGranule);
+  EXPECT_EQ(discard(tensor(), kBytes), 2 * kGranule);
   refill();
   EXPECT_TRUE(is_there());
   EXPECT_EQ(filler->count, 0);
@@ -191,8 +194,18 @@ TEST_P(LostEndTest, BothEndsAreLostAndFilledAgain) {
   EXPECT_EQ(bytes()[kBytes], 0);
 }
 
+TEST_P(LostEndTest, AnEndThatMayNotGoStays) {
+  EXPECT_EQ(discard(tensor(), kBytes, {.first = true, .last = false}), kGranule);
+  refill();
+  EXPECT_EQ(discard(tensor(), kBytes, {.first = false, .last = true}), kGranule);
+  refill();
+  EXPECT_EQ(discard(tensor(), kBytes, {.first = false, .last = false}), 0u);
+  EXPECT_TRUE(is_there());
+  EXPECT_EQ(filler->count, 0);
+}
+
 TEST_P(LostEndTest, AnotherThatBeginsInAnEndHasTheTensorMadeAgain) {
-  ASSERT_EQ(engine->discard(tensor(), kBytes), 2 * kGranule);
+  ASSERT_EQ(discard(tensor(), kBytes), 2 * kGranule);
   auto* other = bytes() + kBytes + 64;
   engine->on_allocate(reinterpret_cast<std::uintptr_t>(other), 4096);
   std::jthread writes([&] { std::memset(other, 9, 4096); });
@@ -204,7 +217,7 @@ TEST_P(LostEndTest, AnotherThatBeginsInAnEndHasTheTensorMadeAgain) {
 }
 
 TEST_P(LostEndTest, WhatBeganInAnEndOutlivesTheTensor) {
-  ASSERT_EQ(engine->discard(tensor(), kBytes), 2 * kGranule);
+  ASSERT_EQ(discard(tensor(), kBytes), 2 * kGranule);
   auto* other = bytes() + kBytes + 64;
   engine->on_allocate(reinterpret_cast<std::uintptr_t>(other), 4096);
   engine->on_free(tensor(), kBytes, true);
@@ -214,7 +227,7 @@ TEST_P(LostEndTest, WhatBeganInAnEndOutlivesTheTensor) {
 }
 
 TEST_P(LostEndTest, WhatBeganInAnEndLeavesTheTensorLost) {
-  ASSERT_EQ(engine->discard(tensor(), kBytes), 2 * kGranule);
+  ASSERT_EQ(discard(tensor(), kBytes), 2 * kGranule);
   const auto other = tensor() + kBytes + 64;
   engine->on_allocate(other, 4096);
   engine->on_free(other, 4096, true);
@@ -224,7 +237,7 @@ TEST_P(LostEndTest, WhatBeganInAnEndLeavesTheTensorLost) {
 }
 
 TEST_P(LostEndTest, ATensorThatIsOverwrittenIsLostNoMore) {
-  ASSERT_EQ(engine->discard(tensor(), kBytes), 2 * kGranule);
+  ASSERT_EQ(discard(tensor(), kBytes), 2 * kGranule);
   const auto other = tensor() + kBytes + 64;
   engine->on_allocate(other, 4096);
   engine->overwrite(tensor(), kBytes);
@@ -234,7 +247,7 @@ TEST_P(LostEndTest, ATensorThatIsOverwrittenIsLostNoMore) {
 }
 
 TEST_P(LostTest, TheDeadAreEmptyAndServeAgain) {
-  ASSERT_EQ(engine->discard(at(0), kBlocks * kGranule), kBlocks * kGranule);
+  ASSERT_EQ(discard(at(0), kBlocks * kGranule), kBlocks * kGranule);
   engine->on_free(at(0), kGranule, true);
   for (std::uint64_t b = 1; b < kBlocks; ++b) engine->on_free(at(b), kGranule, true);
   for (std::uint64_t b = 0; b < kBlocks; ++b) on_allocate(b), fill(b);
@@ -243,7 +256,7 @@ TEST_P(LostTest, TheDeadAreEmptyAndServeAgain) {
 }
 
 TEST_P(LostTest, WhatIsOverwrittenIsNotMadeAgain) {
-  ASSERT_EQ(engine->discard(at(0), kGranule), kGranule);
+  ASSERT_EQ(discard(at(0), kGranule), kGranule);
   engine->overwrite(at(0), kGranule);
   fill(0);
   EXPECT_TRUE(intact(0));
@@ -253,7 +266,7 @@ TEST_P(LostTest, WhatIsOverwrittenIsNotMadeAgain) {
 TEST_P(LostTest, ARefillFromTheArenaItself) {
   on_allocate(30);
   std::memcpy(words(30), words(3), kGranule);
-  ASSERT_EQ(engine->discard(at(3), kGranule), kGranule);
+  ASSERT_EQ(discard(at(3), kGranule), kGranule);
   engine->tick();
   engine->demote(at(30), kGranule);                // the source has to be fetched first
   while (engine->counters().demoted_bytes == 0) {  // its arrival may not have been noted yet
@@ -268,17 +281,17 @@ TEST_P(LostTest, ARefillFromTheArenaItself) {
 
 TEST_P(LostTest, NothingIsCountedWhileSomethingIsLost) {
   if (engine->loop() == nullptr || !engine->loop()->can_count()) GTEST_SKIP() << "cannot count";
-  ASSERT_EQ(engine->discard(at(0), kGranule), kGranule);
+  ASSERT_EQ(discard(at(0), kGranule), kGranule);
   EXPECT_EQ(engine->start_counting(), -EBUSY);
   filler->fill(0);
   ASSERT_EQ(engine->start_counting(), 0);
-  EXPECT_EQ(engine->discard(at(0), kGranule), 0u);
+  EXPECT_EQ(discard(at(0), kGranule), 0u);
   ASSERT_EQ(engine->stop_counting(), 0);
   EXPECT_TRUE(intact(0));
 }
 
 TEST_P(LostTest, AChildHasNoArenaWhileSomethingIsLost) {
-  ASSERT_EQ(engine->discard(at(0), kGranule), kGranule);
+  ASSERT_EQ(discard(at(0), kGranule), kGranule);
   const int status = status_of_child([this] { return intact(1); }, [] {});
   EXPECT_TRUE(WIFSIGNALED(status)) << status;
   EXPECT_TRUE(intact(0));
@@ -286,7 +299,7 @@ TEST_P(LostTest, AChildHasNoArenaWhileSomethingIsLost) {
 
 TEST_P(LostTest, WithoutSomebodyWhoRemakesNothingIsLost) {
   engine->remake_with(nullptr);
-  EXPECT_EQ(engine->discard(at(0), kBlocks * kGranule), 0u);
+  EXPECT_EQ(discard(at(0), kBlocks * kGranule), 0u);
   for (std::uint64_t b = 0; b < kBlocks; ++b) EXPECT_TRUE(intact(b));
 }
 
@@ -328,13 +341,13 @@ TEST_P(LostTest, RandomActionsLoseNothing) {
         break;
       case 3:
       case 4:
-        engine->discard(block(b), kGranule);
+        discard(block(b), kGranule);
         break;
       case 5:
         filler->fill(b);
         break;
       case 6:
-        engine->discard(block(kMany + random() % 4), kGranule);
+        discard(block(kMany + random() % 4), kGranule);
         break;
       default:
         if (random() % 4 == 0 && !intact(b)) ++wrong;
