@@ -129,7 +129,7 @@ TYPED_TEST_P(EngineContract, WhatIsDiscardedIsAsItWasOnceItIsFilledAgain) {
   std::vector<std::uint64_t> made(this->kTensor / 8);
   std::uint64_t lost = 0;
   for (std::uint64_t t = 0; t < this->kTensors; t += 3) {
-    lost += this->engine->discard(this->at(t), this->kTensor);
+    lost += this->engine->discard(this->at(t), this->kTensor, {});
     for (std::uint64_t i = 0; i < made.size(); ++i) made[i] = t * 1000003 + i;
     if (t % 2 == 0) this->engine->refill(this->at(t), this->kTensor, made.data());
   }
