@@ -44,5 +44,8 @@ here "rm -rf /root/.cache/sentinel; apt-get -qq remove -y sentinel-hm >/dev/null
 here "dpkg --purge sentinel-hm 2>/dev/null"  # apt knows no package that is gone and in no archive
 files >"$place/after"
 diff "$place/before" "$place/after"
-! in_root "$place" find /usr/lib/sentinel-hm -name '*' 2>/dev/null | grep .
+if [ -e "$place/usr/lib/sentinel-hm" ]; then
+  find "$place/usr/lib/sentinel-hm" >&2
+  exit 1
+fi
 echo "nothing is left"
