@@ -48,7 +48,7 @@ class Environment:
         self.folder = folder
         ask = "import sys, sysconfig; print(sys._base_executable, sysconfig.get_path('purelib'), sep='\\n')"
         base, packages = subprocess.run([interpreter, "-c", ask], check=True, capture_output=True,
-                                            text=True).stdout.splitlines()
+                                        text=True).stdout.splitlines()
         subprocess.run([base, "-m", "venv", folder], check=True)
         site, = folder.glob("lib/python3*/site-packages")
         (site / "others.pth").write_text(f"{packages}\n")

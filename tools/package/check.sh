@@ -40,7 +40,7 @@ here "printf '%s\n' 'cmake_minimum_required(VERSION 3.16)' 'project(consumer C)'
   'add_executable(consumer train.c)' 'target_link_libraries(consumer Sentinel::sentinel m)' >CMakeLists.txt
   cmake -S . -B consumer >/dev/null; cmake --build consumer >/dev/null; consumer/consumer 6 64 2; test -s profile.sentinel"
 echo "== removed, purged"
-here "rm -rf /root/.cache/sentinel; apt-get -qq remove -y sentinel-hm >/dev/null; ! command -v sentinel"
+here "rm -rf /root/.cache; apt-get -qq remove -y sentinel-hm >/dev/null; ! command -v sentinel"
 here "dpkg --purge sentinel-hm 2>/dev/null"  # apt knows no package that is gone and in no archive
 files >"$place/after"
 diff "$place/before" "$place/after"
