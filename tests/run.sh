@@ -29,7 +29,7 @@ status=0
 (
   renice -n 15 -p "$BASHPID" >/dev/null
   export OMP_NUM_THREADS=1
-  suite trainings -n 2 --dist loadfile tests/integration
+  suite trainings -n 2 --dist loadfile tests/integration tests/packaging
 ) || status=$?
 wait "$guests" || status=$?
 cat build/kernel-tests.log

@@ -12,11 +12,15 @@ import training
 NOBODY = 65534
 TRAINS = "import torch; print(int(torch.ones(3).sum()))"
 NAME = """
-import os, sys
+import json, os, sys
 sys.path.insert(0, os.path.join(sys.argv[1], "python"))
 import torch
-from sentinel import _torch
-print(_torch._build_for(torch).name(sys.argv[1]))
+from sentinel import _prebuilt, _torch
+build = _torch._build_for(torch)
+print(build.name(sys.argv[1]))
+print(_prebuilt.beginning(build) + "planted")
+print(json.dumps(dict(version=build.version, release=build.release, abi=build.abi, headers=[], digest="",
+                      sources=build._digest(sys.argv[1], ""))))
 """
 PLANTED = """
 #include <fcntl.h>
@@ -67,7 +71,9 @@ def planted(installed, python, tmp_path_factory):
     name = subprocess.run([python, "-c", NAME, installed / "lib" / "sentinel"], capture_output=True, text=True,
                           env={**os.environ, "SENTINEL_FRAMEWORK": "none"})
     assert name.returncode == 0, name.stderr
-    return made / "planted.so", name.stdout.strip()
+    name, prebuilt, description = name.stdout.splitlines()
+    (made / f"{prebuilt}.json").write_text(description)
+    return made / "planted.so", name
 
 
 @pytest.fixture
@@ -141,12 +147,19 @@ def test_in_a_folder_of_another_user(planted, trial):
     refused(trial.run(), "belongs to user 65534")
 
 
-def test_prebuilt_that_others_may_write(planted, trial, installed):
+@pytest.mark.parametrize("mode", [0o755, 0o777])
+def test_prebuilt_that_others_may_write(mode, planted, trial, installed):
     adaptors = installed / "lib" / "sentinel" / "adaptors"
     adaptors.mkdir()
     try:
-        place(planted, adaptors, 0o777)
-        refused(trial.run(), "others may write to it (mode 0777)")
+        description, = planted[0].parent.glob("*.json")
+        shutil.copy(description, adaptors)
+        place((planted[0], f"{description.stem}.so"), adaptors, mode)
+        outcome = trial.run()
+        if mode == 0o755:
+            assert outcome.loaded
+        else:
+            refused(outcome, "others may write to it (mode 0777)")
     finally:
         shutil.rmtree(adaptors)
 

@@ -33,7 +33,8 @@ def wheel(torch2, tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
     command = ["/usr/bin/python3", "-m", "pip", "wheel", "--no-deps", "-w", folder, REPOSITORY]
     made = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "SENTINEL_PREBUILT": torch2})
-    if made.returncode != 0 and "Could not find a version that satisfies the requirement scikit-build-core" in made.stderr:
+    missing = "Could not find a version that satisfies the requirement scikit-build-core"
+    if made.returncode != 0 and missing in made.stderr:
         pytest.skip("pip cannot reach an index that has scikit-build-core")
     assert made.returncode == 0, made.stdout[-4000:] + made.stderr[-4000:]
     built, = folder.glob("*.whl")
@@ -45,9 +46,9 @@ class Environment:
 
     def __init__(self, folder, interpreter, wheel):
         self.folder = folder
-        ask = "import sys, sysconfig; print(sys._base_executable, sysconfig.get_path('purelib'), *sys.path[1:], sep='\\n')"
-        base, packages, *_ = subprocess.run([interpreter, "-c", ask], check=True, capture_output=True,
-                                            text=True).stdout.splitlines()
+        ask = "import sys, sysconfig; print(sys._base_executable, sysconfig.get_path('purelib'), sep='\\n')"
+        base, packages = subprocess.run([interpreter, "-c", ask], check=True, capture_output=True,
+                                        text=True).stdout.splitlines()
         subprocess.run([base, "-m", "venv", folder], check=True)
         site, = folder.glob("lib/python3*/site-packages")
         (site / "others.pth").write_text(f"{packages}\n")

@@ -21,7 +21,7 @@ files() { in_root "$place" find /etc /usr /var /opt /root -xdev ! -path '/var/li
 
 echo "== before"
 # Those that stay when the package goes: PyTorch, and what the programs in C are built with.
-here "apt-get -qq install -y --no-install-recommends python3-torch python3-numpy gcc libc6-dev cmake make pkgconf man-db >/dev/null"
+here "apt-get -qq install -y --no-install-recommends python3-torch python3-numpy libopenblas0-openmp gcc libc6-dev cmake make pkgconf man-db >/dev/null"
 here "apt-get -qq install -y \$(dpkg-deb -f sentinel.deb Depends Recommends | sed -E 's/^[A-Za-z]*: //; s/\([^)]*\)//g; s/\|[^,]*//g; s/,/ /g; s/:any//g') >/dev/null"
 files >"$place/before"
 echo "== installed"
@@ -40,9 +40,12 @@ here "printf '%s\n' 'cmake_minimum_required(VERSION 3.16)' 'project(consumer C)'
   'add_executable(consumer train.c)' 'target_link_libraries(consumer Sentinel::sentinel m)' >CMakeLists.txt
   cmake -S . -B consumer >/dev/null; cmake --build consumer >/dev/null; consumer/consumer 6 64 2; test -s profile.sentinel"
 echo "== removed, purged"
-here "rm -rf /root/.cache/sentinel; apt-get -qq remove -y sentinel-hm >/dev/null; ! command -v sentinel"
-here "apt-get -qq purge -y sentinel-hm >/dev/null"
+here "rm -rf /root/.cache; apt-get -qq remove -y sentinel-hm >/dev/null; ! command -v sentinel"
+here "dpkg --purge sentinel-hm 2>/dev/null"  # apt knows no package that is gone and in no archive
 files >"$place/after"
 diff "$place/before" "$place/after"
-! in_root "$place" find /usr/lib/sentinel-hm -name '*' 2>/dev/null | grep .
+if [ -e "$place/usr/lib/sentinel-hm" ]; then
+  find "$place/usr/lib/sentinel-hm" >&2
+  exit 1
+fi
 echo "nothing is left"

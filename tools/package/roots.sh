@@ -21,13 +21,13 @@ enter_root() {
     [ ! -e /etc/apt/apt.conf ] || cp /etc/apt/apt.conf "$place/etc/apt/apt.conf"
   fi
   mount -t proc proc "$place/proc"
-  mount -t tmpfs tmpfs "$place/dev/shm" 2>/dev/null || true
+  mount -t devpts devpts "$place/dev/pts"
+  mount -t tmpfs tmpfs "$place/dev/shm"
   in_root "$place" apt-get -qq update
 }
 
 leave_root() {
-  umount "$1/dev/shm" 2>/dev/null || true
-  umount "$1/proc"
+  umount "$1/dev/shm" "$1/dev/pts" "$1/proc"
 }
 
 # in_root PLACE COMMAND...

@@ -165,9 +165,9 @@ def program_ended():
 
 class Build:
     """How an adaptor is compiled for one build of a framework. `framework`: its name and version, for people; `stem`,
-    `prefix`: of a result's name in the cache, and of one that is installed; `version` in full, `release`: the part of it that an adaptor is bound to, `abi`, `headers`:
-    see _prebuilt; `key`: what else a result depends on that is kept on this machine; `arguments(source folder)`: the
-    compiler's, but for the output."""
+    `prefix`: of a result's name in the cache, and of one that is installed; `version` in full, `release`: the part of
+    it that an adaptor is bound to, `abi`, `headers`: see _prebuilt; `key`: what else a result depends on that is kept
+    on this machine; `arguments(source folder)`: the compiler's, but for the output."""
 
     def __init__(self, framework, stem, prefix, version, release, abi, headers, key, sources, arguments):
         self.framework, self.prefix, self.version, self.release = framework, prefix, version, release
