@@ -145,12 +145,12 @@ def watch(torch, fake_tensor, mode):
         _guard(torch, fake_tensor, mode, name, what)
     _load_here(torch)
     _leave_out(torch)
+    _begin_without_values(torch, mode)
     # Ops on lists of tensors are chosen by the tensors' class.
     lists = sys.modules.get("torch.utils._foreach_utils")
-    for name in ("_foreach_supported_types",):
-        kinds = getattr(lists, name, None)
-        if isinstance(kinds, list) and fake_tensor not in kinds:
-            kinds.append(fake_tensor)
+    kinds = getattr(lists, "_foreach_supported_types", None)
+    if isinstance(kinds, list) and fake_tensor not in kinds:
+        kinds.append(fake_tensor)
 
 
 def _replace(torch, fake_tensor, name, function):
@@ -191,6 +191,21 @@ def _load_here(torch):
         make(self, *args, **kwargs)
 
     DataLoader.__init__ = made
+
+
+def _begin_without_values(torch, mode):
+    """It draws until all values lie between a and b."""
+    original = getattr(torch.nn.init, "_no_grad_trunc_normal_", None)
+    if original is None:
+        return
+
+    def trunc_normal(tensor, mean, std, a, b, *args, **kwargs):
+        if not mode.is_unknown(tensor):
+            return original(tensor, mean, std, a, b, *args, **kwargs)
+        with torch.no_grad():
+            return tensor.uniform_(a, b)
+
+    torch.nn.init._no_grad_trunc_normal_ = trunc_normal
 
 
 def _leave_out(torch):
