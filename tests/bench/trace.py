@@ -117,7 +117,7 @@ def largest(works, first):
 def home(bench):
     head("model", "PyTorch, paper", "all fits, trace", "Capuchin, paper", "Capuchin, trace", "HOME, paper", "HOME, trace")
     for model, (plain, capuchin, paper) in bench.chosen(HOME):
-        def works(batch, policy):
+        def works(batch, policy, model=model):
             file, _, _ = bench.trace(model, batch, "rtx2080ti", "--optimizer", "sgd")
             result = bench.simulate(file, "rtx2080ti", [policy])[0]
             file.unlink()

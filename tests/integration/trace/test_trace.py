@@ -117,6 +117,9 @@ def test_all_verbs_read_it(trace, sentinel, tmp_path):
     assert "op times are estimates for v100-16gb" in " ".join(sentinel("report", outcome.file).out.split())
     simulated = sentinel("simulate", outcome.file, "--machine", "v100-16gb", "--fast", "40%", "--json")
     assert simulated.status == 0 and json.loads(simulated.out)["results"][0]["feasible"], simulated.err
+    assert "estimates" not in simulated.err
+    other = sentinel("simulate", outcome.file, "--machine", "a100-g10", "--fast", "40%")
+    assert "estimates for v100-16gb, and not for a100-g10" in other.err, other.err
     assert sentinel("compare", outcome.file, "--machine", "v100-16gb", "--fast", "40%", "--policy", "g10,lru").status == 0
     plan = tmp_path / "plan.json"
     assert sentinel("plan", outcome.file, "--machine", "v100-16gb", "--fast", "40%", "-o", plan).status == 0
