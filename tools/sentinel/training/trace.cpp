@@ -76,7 +76,7 @@ void tell(const Profile& profile, const Settings& s) {
   say(fmt::format("trace written to {}: {} tensors, {} ops, {} layers", printable(s.output),
                   profile.tensors.size(), profile.ops.size(), profile.layers.size()));
   say(fmt::format(
-      "its tensors take {} at once, {} of them in each op of the step; the largest op "
+      "its tensors take {} at once, of which {} live through the whole step; the largest op "
       "needs {}. Workspace within ops is not in a trace",
       print_bytes(peak_live_bytes(profile)), parameters(profile), print_bytes(largest)));
   say(fmt::format("a step takes {} where all of it fits, an estimate for {}",
