@@ -33,7 +33,8 @@ struct Settings {
 class Draft {
  public:
   explicit Draft(const fs::path& output)
-      : path_(fmt::format("{}.{}.jsonl.gz", fs::absolute(output).string(), getpid())) {}
+      : path_(fmt::format("{}.{}.jsonl{}", fs::absolute(output).string(), getpid(),
+                          output.extension() == ".jsonl" ? "" : ".gz")) {}
   ~Draft() {
     std::error_code ignored;
     fs::remove(path_, ignored);
@@ -53,11 +54,13 @@ int nothing(int status) {
   return status == 0 ? kOwnFailure : status;
 }
 
+bool is_tensor_trace(const std::string& output) {
+  return output.ends_with(".jsonl") || output.ends_with(".jsonl.gz");
+}
+
 void keep(const Draft& draft, const Profile& profile, const std::string& output) {
-  if (output.ends_with(".jsonl.gz"))
+  if (is_tensor_trace(output))
     fs::rename(draft.path(), output);
-  else if (output.ends_with(".jsonl"))
-    write_tensor_trace(profile, output);
   else
     write_profile(output, profile);
 }
@@ -86,8 +89,7 @@ void tell(const Profile& profile, const Settings& s) {
 }
 
 int trace(const Settings& s, const std::vector<std::string>& command) {
-  const bool is_trace = s.output.ends_with(".jsonl") || s.output.ends_with(".jsonl.gz");
-  if (!is_trace) require_writable_profile(s.output);
+  if (!is_tensor_trace(s.output)) require_writable_profile(s.output);
   const Draft draft(s.output);
   const TraceEnvironment tracing(draft.path(), s.machine);
   const int status = run_command(command);

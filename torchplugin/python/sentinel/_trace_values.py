@@ -175,6 +175,11 @@ def _asked_by_torch():
     return sys._getframe(2).f_code.co_filename.startswith(torch + os.sep)
 
 
+# What a DataLoader is given for its processes: the place, the name, and the value for none.
+_OF_WORKERS = [(5, "num_workers", 0), (7, "pin_memory", False), (9, "timeout", 0), (11, "multiprocessing_context", None),
+               (None, "prefetch_factor", None), (None, "persistent_workers", False)]
+
+
 def _load_here(torch):
     """What loads data does so in this process: a forked one has no part in the trace."""
     from torch.utils.data import DataLoader
@@ -182,12 +187,10 @@ def _load_here(torch):
 
     def made(self, *args, **kwargs):
         args = list(args)
-        if len(args) > 5:  # dataset, batch_size, shuffle, sampler, batch_sampler, num_workers
-            args[5] = 0
-        else:
-            kwargs.pop("num_workers", None)
-        for name in ("multiprocessing_context", "prefetch_factor", "persistent_workers", "pin_memory"):
+        for place, name, without in _OF_WORKERS:
             kwargs.pop(name, None)
+            if place is not None and place < len(args):
+                args[place] = without
         make(self, *args, **kwargs)
 
     DataLoader.__init__ = made
