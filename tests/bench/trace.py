@@ -32,6 +32,10 @@ class Bench:
         self.command = args.build / "bin" / "sentinel"
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="sentinel-trace-"))
 
+    def chosen(self, table):
+        only = self.args.only.split(",")
+        return [(model, value) for model, value in table.items() if model in only or only == [""]]
+
     def trace(self, model, batch, machine, *flags):
         """Its file, and the seconds and bytes that tracing took."""
         file = self.folder / f"{model}-{batch}-{machine}.sentinel"
@@ -77,7 +81,7 @@ def gib(size):
 def models(bench):
     head("model", "batch", "traced in s", "RSS GiB", "peak GiB", "machine", "steps/s, all fits", "steps/s, its memory",
          "95 % from GiB", "80 % from GiB")
-    for model, batch in BATCHES.items():
+    for model, batch in bench.chosen(BATCHES):
         for machine in MACHINES:
             file, seconds, rss = bench.trace(model, batch, machine)
             own = bench.simulate(file, machine, ["auto"])[0]
@@ -91,7 +95,7 @@ def models(bench):
 
 def g10(bench):
     head("model", "batch", "peak of 40 GiB", *G10_POLICIES)
-    for model, batches in G10.items():
+    for model, batches in bench.chosen(G10):
         for batch in batches:
             file, _, _ = bench.trace(model, batch, "a100-g10", "--optimizer", "sgd")
             results = bench.simulate(file, "a100-g10", G10_POLICIES)
@@ -112,8 +116,8 @@ def largest(works, first):
 
 def home(bench):
     head("model", "PyTorch, paper", "all fits, trace", "Capuchin, paper", "Capuchin, trace", "HOME, paper", "HOME, trace")
-    for model, (plain, capuchin, paper) in HOME.items():
-        def works(batch, policy):
+    for model, (plain, capuchin, paper) in bench.chosen(HOME):
+        def works(batch, policy, model=model):
             file, _, _ = bench.trace(model, batch, "rtx2080ti", "--optimizer", "sgd")
             result = bench.simulate(file, "rtx2080ti", [policy])[0]
             file.unlink()
@@ -130,6 +134,7 @@ def main():
     parser.add_argument("--part", choices=("models", "g10", "home", "all"), default="all")
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--build", type=pathlib.Path, default=HERE.parents[1] / "build")
+    parser.add_argument("--only", default="", help="models, by commas")
     parser.add_argument("--policy", default="sentinel", help="of the smallest budgets")
     parser.add_argument("--time-limit", default=10, help="seconds that a policy may plan, each time")
     bench = Bench(parser.parse_args())

@@ -57,7 +57,7 @@ class Llama(nn.Module):
 
 model = Llama(int(sys.argv[1]))
 optimizer = torch.optim.AdamW(model.parameters())
-for step in range(4):
+for _ in range(4):
     tokens = torch.randint(VOCAB, (2, LENGTH))
     optimizer.zero_grad()
     F.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten()).backward()

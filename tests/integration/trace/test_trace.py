@@ -117,6 +117,9 @@ def test_all_verbs_read_it(trace, sentinel, tmp_path):
     assert "op times are estimates for v100-16gb" in " ".join(sentinel("report", outcome.file).out.split())
     simulated = sentinel("simulate", outcome.file, "--machine", "v100-16gb", "--fast", "40%", "--json")
     assert simulated.status == 0 and json.loads(simulated.out)["results"][0]["feasible"], simulated.err
+    assert "estimates" not in simulated.err
+    other = sentinel("simulate", outcome.file, "--machine", "a100-g10", "--fast", "40%")
+    assert "estimates for v100-16gb, and not for a100-g10" in other.err, other.err
     assert sentinel("compare", outcome.file, "--machine", "v100-16gb", "--fast", "40%", "--policy", "g10,lru").status == 0
     plan = tmp_path / "plan.json"
     assert sentinel("plan", outcome.file, "--machine", "v100-16gb", "--fast", "40%", "-o", plan).status == 0
@@ -125,11 +128,15 @@ def test_all_verbs_read_it(trace, sentinel, tmp_path):
 
 def test_a_tensor_trace_keeps_lives(trace, sentinel, tmp_path):
     script, *flags = MODELS["MobileNetV1"]
-    outcome = trace(WORKLOADS / script, *flags, name="step.jsonl.gz")
-    assert outcome.status == 0, outcome.err
-    assert sentinel("import", outcome.file, "-o", tmp_path / "imported").status == 0
-    stored = trace(WORKLOADS / script, *flags)
-    assert Step(tmp_path / "imported").tensors == Step(stored.file).tensors
+    stored = Step(trace(WORKLOADS / script, *flags).file)
+    for name in ("step.jsonl.gz", "step.jsonl"):
+        outcome = trace(WORKLOADS / script, *flags, name=name)
+        assert outcome.status == 0, outcome.err
+        assert (outcome.file.read_bytes()[:2] == b"\x1f\x8b") == name.endswith(".gz")
+        assert [each.name for each in outcome.file.parent.iterdir()] == [name]
+        assert sentinel("import", outcome.file, "-o", tmp_path / f"of {name}").status == 0
+        imported = Step(tmp_path / f"of {name}")
+        assert imported.tensors == stored.tensors and imported.peak() == stored.peak()
 
 
 BEGIN = """
@@ -147,21 +154,47 @@ END = """
 """
 
 
-@pytest.mark.parametrize("line, says", [
-    ("if loss > 3: loss = loss * 2", "decides by the value of a tensor"),
-    ("if loss.item() > 3: loss = loss * 2", "decides by the value of a tensor"),
-    ("out = out[out > 0]", "the size of its result depends on the values"),
-    ("torch.zeros(int((out > 0).sum()))", "takes the value of a tensor for a size"),
-    ("torch.zeros((out > 0).sum().item())", "takes the value of a tensor for a size"),
-    ("loss.detach().numpy()", "turns a tensor into a NumPy array"),
-    ("out.tolist()", "turns a tensor into a list"),
-])
-def test_what_looks_at_values_is_refused(line, says, trace, tmp_path):
+def test_what_looks_at_a_value_ends_with_its_line(trace, tmp_path):
     script = tmp_path / "looks.py"
-    script.write_text(f"{BEGIN}    {line}\n{END}")
+    script.write_text(f"{BEGIN}    if loss > 3: loss = loss * 2\n{END}")
     outcome = trace(script)
     assert outcome.status == 125 and not outcome.file.exists()
-    assert f"{script}:9 " in outcome.err and says in outcome.err and "sentinel record" in outcome.err, outcome.err
+    assert f"{script}:9 decides by the value of a tensor" in outcome.err and "sentinel record" in outcome.err, outcome.err
+
+
+LOOKS = {
+    "if loss > 3: loss = loss * 2": "decides by the value of a tensor",
+    "if loss.item() > 3: loss = loss * 2": "decides by the value of a tensor",
+    "out = out[out > 0]": "the size of its result depends on the values",
+    "torch.zeros(int((out > 0).sum()))": "takes the value of a tensor for a size",
+    "torch.zeros((out > 0).sum().item())": "takes the value of a tensor for a size",
+    "loss.detach().numpy()": "turns a tensor into a NumPy array",
+    "out.tolist()": "turns a tensor into a list",
+}
+GOES_ON = """
+class Ended(BaseException): pass
+def end(status):
+    print(status)
+    raise Ended
+import os
+os._exit = end
+"""
+
+
+def test_what_looks_at_values_is_refused(trace, tmp_path):
+    """One process for all: each ends it, and it goes on. PyTorch takes any exception of a size for a TypeError."""
+    script = tmp_path / "looks.py"
+    lines = f"{GOES_ON}{BEGIN}".splitlines()
+    first = len(lines) + 2
+    for line in LOOKS:
+        lines += ["    try:", f"        {line}", "    except (Ended, TypeError): pass"]
+    script.write_text("\n".join([*lines, "    break"]))
+    outcome = trace(script)
+    assert outcome.out.split() == ["125"] * len(LOOKS), outcome.err
+    for number, (line, says) in enumerate(LOOKS.items()):
+        at = f"{script}:{first + 3 * number} "
+        told = [each for each in outcome.err.splitlines() if at in each and says in each and "sentinel record" in each]
+        assert len(told) == 1, (line, outcome.err)
 
 
 def test_what_prints_values_is_told(trace, tmp_path):
@@ -182,8 +215,10 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 torch.manual_seed(1)
 data = TensorDataset(torch.randn(4096, 512), torch.randint(0, 10, (4096,)))
-loader = DataLoader(data, 64, shuffle=True, num_workers=2, persistent_workers=True)
+loader = DataLoader(data, 64, shuffle=True, num_workers=2, persistent_workers=True, timeout=30)
+DataLoader(data, 64, True, None, None, 2, None, True, False, 30, None, "fork", prefetch_factor=4)
 net = torch.nn.Linear(512, 10)
+torch.nn.init.trunc_normal_(torch.nn.Linear(512, 512).weight)
 optimizer = torch.optim.Adam(net.parameters())
 scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)
 lengths = torch.randint(3, 9, (64,))
@@ -225,11 +260,36 @@ def test_a_step_that_the_program_marks(trace, tmp_path):
     assert Step(outcome.file).names().count("aten::sub") == 2
 
 
-def test_a_script_of_one_step(trace, tmp_path):
+@pytest.mark.parametrize("status", [0, 7])
+def test_a_script_of_one_step(status, trace, tmp_path):
     script = tmp_path / "one.py"
-    script.write_text((BEGIN + END).replace("range(6)", "range(1)"))
+    script.write_text((BEGIN + END).replace("range(6)", "range(1)") + f"raise SystemExit({status})\n")
     outcome = trace(script)
-    assert outcome.status == 0 and "it has one step, in which the optimizer makes its states" in outcome.err
+    assert outcome.status == status and outcome.file.exists()
+    assert "it has one step, in which the optimizer makes its states" in outcome.err
+
+
+@pytest.fixture
+def tensorflow(tmp_path):
+    """A package of that name beside the scripts."""
+    (tmp_path / "tensorflow").mkdir()
+    (tmp_path / "tensorflow" / "__init__.py").touch()
+
+
+def test_tensorflow_beside_pytorch_is_left_alone(tensorflow, trace, tmp_path):
+    script = tmp_path / "both.py"
+    script.write_text(BEGIN.replace("import torch", "import torch, tensorflow") + END)
+    outcome = trace(script)
+    assert outcome.status == 0 and outcome.file.exists(), outcome.err
+    assert "tensorflow is left alone" in outcome.err
+
+
+def test_tensorflow_is_refused(tensorflow, trace, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("import tensorflow\nprint('trains')\n")
+    outcome = trace(script)
+    assert outcome.status == 125 and not outcome.out and not outcome.file.exists()
+    assert "TensorFlow cannot be traced" in outcome.err and "sentinel record" in outcome.err, outcome.err
 
 
 def test_no_step(trace):
@@ -256,9 +316,7 @@ def test_a_machine_without_rates(trace, tmp_path):
     assert outcome.status == 125 and 'add "flops"' in outcome.err
 
 
-def test_fit_traces_and_confirms_with_one_run(sentinel, python, tmp_path):
-    script = tmp_path / "fits.py"
-    script.write_text("""
+FITS = """
 import os, sys
 batch, traced = int(sys.argv[1]), os.environ["SENTINEL_MODE"] == "trace"
 with open(sys.argv[2], "a") as file:
@@ -272,12 +330,38 @@ for step in range(4):
     optimizer.zero_grad()
     net(torch.randn(batch, 256)).square().mean().backward()
     optimizer.step()
-""")
-    done = tmp_path / "done"
-    outcome = sentinel("fit", "--fast", "64M", "--slow", "/var/tmp", "--machine", "v100-16gb", "--from", "1024", "--",
-                       python, script, "{}", done)
+"""
+
+
+@pytest.fixture
+def fit(sentinel, python, tmp_path):
+    """fit(script, *options): its outcome, and what it did with which batch."""
+    def run(text, *options):
+        script, done = tmp_path / "fits.py", tmp_path / "done"
+        script.write_text(text)
+        outcome = sentinel("fit", "--fast", "64M", "--slow", "/var/tmp", "--machine", "v100-16gb", "--from", "1024",
+                           *options, "--", python, script, "{}", done, env={"TMPDIR": str(tmp_path)})
+        assert not list(tmp_path.glob("sentinel-fit-*"))
+        return outcome, done.read_text().splitlines()
+    return run
+
+
+def test_fit_traces_and_confirms_with_one_run(fit):
+    outcome, lines = fit(FITS)
     assert outcome.status == 0, outcome.err
-    lines = done.read_text().splitlines()
     assert [line for line in lines if line.startswith("run")] == [f"run {outcome.out.strip()}"]
     # Two operands of an op have to fit at once: batch * 256 * 4 bytes each, and a weight.
     assert 16384 < int(outcome.out) < 64 * 2**20 // 1024, outcome.err
+
+
+def test_fit_runs_a_later_batch_that_cannot_be_traced(fit):
+    fails = "if traced and batch > 1024: sys.exit(5)\n"
+    outcome, lines = fit(FITS.replace("import torch", f"{fails}import torch"), "--most", "2048")
+    assert outcome.status == 0 and outcome.out == "2048\n", outcome.err
+    assert lines == ["traced 1024", "traced 2048", "run 2048"]
+    assert "batch 2048 cannot be traced, so it is run" in outcome.err
+
+
+def test_fit_needs_a_machine_for_the_speed_of_a_gpu(sentinel):
+    outcome = sentinel("fit", "--fast", "1G", "--tiers", "fast=gpu0,slow=host", "--target", "0.8", "--", "true", "{}")
+    assert outcome.status == 2 and "add --machine" in outcome.err

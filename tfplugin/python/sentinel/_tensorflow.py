@@ -105,6 +105,9 @@ def attach(spec):
     start."""
     if not _attach.claim("tensorflow"):
         return
+    if os.environ.get("SENTINEL_MODE") == "trace":
+        _attach.stop("TensorFlow cannot be traced: profile the training with `sentinel record`. Where PyTorch trains, "
+                     "set SENTINEL_FRAMEWORK=torch")
     folder = (spec.submodule_search_locations or [""])[0]
     libraries = [os.path.join(folder, each) for each in _LIBRARIES]
     version = version_of(folder)

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "base/text.h"
@@ -172,6 +173,17 @@ std::string rendered(const Settings& s, const Scenario& scenario,
   return text;
 }
 
+// Op times of a trace that needed no machine are estimates for one, which its note names.
+void warn_of_other_machine(const Settings& s, const Profile& profile, const Machine& machine) {
+  constexpr std::string_view kNote = "op times are estimates for ";
+  const std::string_view note = profile.meta.incomplete_reason;
+  if (!note.starts_with(kNote)) return;
+  const auto name = note.substr(kNote.size(), note.find(';') - kNote.size());
+  if (name != machine.name)
+    say(fmt::format("{}: {}, and not for {}; sentinel trace --machine {} makes others",
+                    printable(s.file), printable(std::string(note)), machine.name, s.machine));
+}
+
 // A single policy that cannot work is a failure; among several it is a row of the table.
 int simulate(const Settings& s) {
   check(s);
@@ -184,6 +196,7 @@ int simulate(const Settings& s) {
         "{} tells no op's time: there is no throughput of which --target could be a share",
         s.file));
   auto scenario = scenario_of(s, profile);
+  warn_of_other_machine(s, profile, scenario.machine);
   scenario.strip_parts = strip_parts(s);
   const auto variants = variants_of(scenario, s.sweep);
   warn_of_largest_op(variants);

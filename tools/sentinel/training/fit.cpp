@@ -3,7 +3,6 @@
 // and a simulation, and the last one by a run; where the command cannot be traced, each by a run.
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -16,6 +15,7 @@
 #include "cli/terminal.h"
 #include "cli/verbs.h"
 #include "measure/measure.h"
+#include "options/options.h"
 #include "planning/simulation.h"
 #include "runtime/limit/tally.h"
 #include "sentinel/error.h"
@@ -23,6 +23,7 @@
 #include "trace/tensor_trace.h"
 #include "training/launch.h"
 #include "training/stdout_aside.h"
+#include "training/temporary_folder.h"
 #include "training/tracing.h"
 
 namespace sentinel::cli {
@@ -105,14 +106,7 @@ class Forecast {
         options_(options_from_environment()),
         machine_(options_.machine.empty() ? known_machine(options_)
                                           : sim::find_machine(options_.machine)),
-        file_(std::filesystem::temp_directory_path() /
-              fmt::format("sentinel-fit-{}.jsonl.gz", getpid())) {}
-  ~Forecast() {
-    std::error_code ignored;
-    std::filesystem::remove(file_, ignored);
-  }
-  Forecast(const Forecast&) = delete;
-  Forecast& operator=(const Forecast&) = delete;
+        file_(folder_.path() / "step.jsonl.gz") {}
 
   // Nothing: this batch cannot be traced.
   std::optional<bool> works(std::uint64_t batch) const {
@@ -150,6 +144,7 @@ class Forecast {
   const BatchSearch& search_;
   const SessionOptions options_;
   const Machine machine_;
+  const TemporaryFolder folder_{"fit"};
   const std::filesystem::path file_;
 };
 
@@ -164,8 +159,17 @@ std::uint64_t largest(const BatchSearch& search) {
   if (!*first)
     throw Error(fmt::format("batch {} does not fit, by trace and simulation; --by-runs tries it",
                             search.from));
-  const auto works = [&](std::uint64_t batch) { return forecast.works(batch).value_or(false); };
+  std::uint64_t run = 0;  // the last that was run, and trains
+  const auto works = [&](std::uint64_t batch) {
+    if (const auto forecasted = forecast.works(batch)) return *forecasted;
+    say(fmt::format("batch {} cannot be traced, so it is run{}", batch,
+                    search.target > 0 ? ", which does not tell its share of full speed" : ""));
+    if (!trains(search, batch)) return false;
+    run = batch;
+    return true;
+  };
   const auto found = upwards(search, works, search.from);
+  if (found == run) return found;
   say(fmt::format("batch {} by trace and simulation; a run confirms it", found));
   if (trains(search, found)) return found;
   if (found == search.from || !trains(search, search.from))
@@ -188,6 +192,12 @@ void check(const BatchSearch& search) {
       throw UsageError("each batch would overwrite -o and --summary: run the answer with them");
   if (search.from == 0 || search.from > search.most || search.within == 0)
     throw UsageError("--from 1 or more, --most not below it, --within 1 or more");
+  const auto& given = search.launch.values;
+  const auto tiers = given.find("SENTINEL_TIERS");
+  if (search.target > 0 && tiers != given.end() && parse_gpu_tier(tiers->second) &&
+      !search.launch.given("SENTINEL_MACHINE"))
+    throw UsageError(
+        "--target needs op times of the GPU, and a trace is made without it: add --machine");
   if (!(search.target >= 0 && search.target <= 1)) throw UsageError("--target 0 to 1");
 }
 

@@ -33,7 +33,8 @@ struct Settings {
 class Draft {
  public:
   explicit Draft(const fs::path& output)
-      : path_(fmt::format("{}.{}.jsonl.gz", fs::absolute(output).string(), getpid())) {}
+      : path_(fmt::format("{}.{}.jsonl{}", fs::absolute(output).string(), getpid(),
+                          output.extension() == ".jsonl" ? "" : ".gz")) {}
   ~Draft() {
     std::error_code ignored;
     fs::remove(path_, ignored);
@@ -53,11 +54,13 @@ int nothing(int status) {
   return status == 0 ? kOwnFailure : status;
 }
 
+bool is_tensor_trace(const std::string& output) {
+  return output.ends_with(".jsonl") || output.ends_with(".jsonl.gz");
+}
+
 void keep(const Draft& draft, const Profile& profile, const std::string& output) {
-  if (output.ends_with(".jsonl.gz"))
+  if (is_tensor_trace(output))
     fs::rename(draft.path(), output);
-  else if (output.ends_with(".jsonl"))
-    write_tensor_trace(profile, output);
   else
     write_profile(output, profile);
 }
@@ -76,7 +79,7 @@ void tell(const Profile& profile, const Settings& s) {
   say(fmt::format("trace written to {}: {} tensors, {} ops, {} layers", printable(s.output),
                   profile.tensors.size(), profile.ops.size(), profile.layers.size()));
   say(fmt::format(
-      "its tensors take {} at once, {} of them in each op of the step; the largest op "
+      "its tensors take {} at once, of which {} live through the whole step; the largest op "
       "needs {}. Workspace within ops is not in a trace",
       print_bytes(peak_live_bytes(profile)), parameters(profile), print_bytes(largest)));
   say(fmt::format("a step takes {} where all of it fits, an estimate for {}",
@@ -86,8 +89,7 @@ void tell(const Profile& profile, const Settings& s) {
 }
 
 int trace(const Settings& s, const std::vector<std::string>& command) {
-  const bool is_trace = s.output.ends_with(".jsonl") || s.output.ends_with(".jsonl.gz");
-  if (!is_trace) require_writable_profile(s.output);
+  if (!is_tensor_trace(s.output)) require_writable_profile(s.output);
   const Draft draft(s.output);
   const TraceEnvironment tracing(draft.path(), s.machine);
   const int status = run_command(command);

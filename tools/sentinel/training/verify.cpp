@@ -1,7 +1,6 @@
 // `sentinel verify`: runs a command twice without Sentinel and once under it, and compares all
 // parameters, gradients and optimizer states after each step, bit by bit.
 #include <fmt/format.h>
-#include <stdlib.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -15,6 +14,7 @@
 #include "training/launch.h"
 #include "training/outcome.h"
 #include "training/stdout_aside.h"
+#include "training/temporary_folder.h"
 #include "training/testimony.h"
 
 namespace sentinel::cli {
@@ -28,28 +28,6 @@ struct Verification {
   Launch launch;
   std::uint64_t steps = 12;
   bool json = false;
-};
-
-// Removed with all that is in it.
-class Folder {
- public:
-  Folder() {
-    auto pattern = (fs::temp_directory_path() / "sentinel-verify-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr)
-      throw Error(fmt::format("cannot make a folder in {}", fs::temp_directory_path().string()),
-                  errno);
-    path_ = pattern;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
 };
 
 struct Verdict {
@@ -108,7 +86,7 @@ class Runs {
   }
 
   const Verification& verification_;
-  const Folder folder_;
+  const TemporaryFolder folder_{"verify"};
   int status_ = 0;
 };
 

@@ -63,7 +63,8 @@ def _build_for(torch):
 def attach(torch):
     """Called once, when torch has been imported. Ends the process where the session cannot start."""
     if os.environ.get("SENTINEL_MODE") == "trace":
-        _trace(torch)
+        if _attach.claim("torch"):
+            _trace(torch)
         return
     witness = _witness_of(torch)
     if witness is not None and "SENTINEL_PLAIN" in os.environ:  # trains without Sentinel

@@ -101,10 +101,11 @@ class _Trace:
         model, batch = self._model
         note = f"op times are estimates for {os.environ.get('SENTINEL_TRACE_MACHINE', 'local')}"
         note += f"; {reservation}" if reservation else ""
+        version = f"torch {self._torch.__version__}"
+        command = " ".join(getattr(sys, "orig_argv", sys.argv))[:4096]
         self._last.write(os.environ["SENTINEL_TRACE"], {
-            "format": "tensor-trace", "version": 1, "source": "sentinel trace: " + " ".join(getattr(sys, "orig_argv", sys.argv))[:4096],
-            "model": model, "batch": batch, "framework": f"torch {self._torch.__version__}",
-            "note": note})
+            "format": "tensor-trace", "version": 1, "source": f"sentinel trace: {command}", "model": model,
+            "batch": batch, "framework": version, "note": note})
 
 
 def _mode_class(torch):

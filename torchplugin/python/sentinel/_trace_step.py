@@ -1,5 +1,6 @@
 """The ops of a step, the tensors that they name, and when these were born and died, as `sentinel trace` sees them. A
 tensor is a storage, whether it has memory or none; views alias it. The words are those of `sentinel record`."""
+import functools
 import gzip
 import json
 import os
@@ -79,7 +80,8 @@ class Step:
             named.update(read)
             named.update(written)
         partial = f"{path}.{os.getpid()}"
-        with gzip.open(partial, "wt", compresslevel=1, encoding="utf-8") as file:
+        opened = functools.partial(gzip.open, compresslevel=1) if path.endswith(".gz") else open
+        with opened(partial, "xt", encoding="utf-8") as file:
             def line(content):
                 file.write(json.dumps(content) + "\n")
 

@@ -145,12 +145,12 @@ def watch(torch, fake_tensor, mode):
         _guard(torch, fake_tensor, mode, name, what)
     _load_here(torch)
     _leave_out(torch)
+    _begin_without_values(torch, mode)
     # Ops on lists of tensors are chosen by the tensors' class.
     lists = sys.modules.get("torch.utils._foreach_utils")
-    for name in ("_foreach_supported_types",):
-        kinds = getattr(lists, name, None)
-        if isinstance(kinds, list) and fake_tensor not in kinds:
-            kinds.append(fake_tensor)
+    kinds = getattr(lists, "_foreach_supported_types", None)
+    if isinstance(kinds, list) and fake_tensor not in kinds:
+        kinds.append(fake_tensor)
 
 
 def _replace(torch, fake_tensor, name, function):
@@ -175,6 +175,11 @@ def _asked_by_torch():
     return sys._getframe(2).f_code.co_filename.startswith(torch + os.sep)
 
 
+# What a DataLoader is given for its processes: the place, the name, and the value for none.
+_OF_WORKERS = [(5, "num_workers", 0), (7, "pin_memory", False), (9, "timeout", 0), (11, "multiprocessing_context", None),
+               (None, "prefetch_factor", None), (None, "persistent_workers", False)]
+
+
 def _load_here(torch):
     """What loads data does so in this process: a forked one has no part in the trace."""
     from torch.utils.data import DataLoader
@@ -182,15 +187,28 @@ def _load_here(torch):
 
     def made(self, *args, **kwargs):
         args = list(args)
-        if len(args) > 5:  # dataset, batch_size, shuffle, sampler, batch_sampler, num_workers
-            args[5] = 0
-        else:
-            kwargs.pop("num_workers", None)
-        for name in ("multiprocessing_context", "prefetch_factor", "persistent_workers", "pin_memory"):
+        for place, name, without in _OF_WORKERS:
             kwargs.pop(name, None)
+            if place is not None and place < len(args):
+                args[place] = without
         make(self, *args, **kwargs)
 
     DataLoader.__init__ = made
+
+
+def _begin_without_values(torch, mode):
+    """It draws until all values lie between a and b."""
+    original = getattr(torch.nn.init, "_no_grad_trunc_normal_", None)
+    if original is None:
+        return
+
+    def trunc_normal(tensor, mean, std, a, b, *args, **kwargs):
+        if not mode.is_unknown(tensor):
+            return original(tensor, mean, std, a, b, *args, **kwargs)
+        with torch.no_grad():
+            return tensor.uniform_(a, b)
+
+    torch.nn.init._no_grad_trunc_normal_ = trunc_normal
 
 
 def _leave_out(torch):
