@@ -64,7 +64,8 @@ bool is_the_same(const struct stat& a, const struct stat& b) {
 
 // The name still stands for the open file.
 bool names(const Descriptor& folder, const std::string& name, const Descriptor& file) {
-  struct stat open {}, named {};
+  struct stat open {
+  }, named{};
   return fstat(file.get(), &open) == 0 &&
          fstatat(folder.get(), name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
          is_the_same(open, named);
@@ -86,8 +87,8 @@ void remove_dead(const Descriptor& folder) {
     if (each == nullptr) return;
     const std::string name = each->d_name;
     if (!name.ends_with(kStatusSuffix) || name.ends_with(ours)) continue;
-    const Descriptor file(
-        openat(folder.get(), name.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    const Descriptor file(openat(folder.get(), name.c_str(),
+                                 O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
     if (file && lock(file.get()) && has_magic(file) && names(folder, name, file))
       unlinkat(folder.get(), name.c_str(), 0);
   }
@@ -116,8 +117,8 @@ Made make_file(const Descriptor& folder, const std::string& name) {
                          O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file) return {};
   auto made = fill(Descriptor(out_of_reach(file.release())));
-  if (made.page != nullptr && renameat2(folder.get(), unnamed.c_str(), folder.get(), name.c_str(),
-                                        RENAME_NOREPLACE) == 0)
+  if (made.page != nullptr &&
+      renameat2(folder.get(), unnamed.c_str(), folder.get(), name.c_str(), RENAME_NOREPLACE) == 0)
     return made;
   unlinkat(folder.get(), unnamed.c_str(), 0);
   if (made.page != nullptr) munmap(made.page, kPageBytes);

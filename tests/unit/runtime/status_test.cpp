@@ -271,8 +271,7 @@ TEST_F(StatusTest, SessionsThatBeginTogetherAllKeepTheirFiles) {
   std::size_t found = 0;
   for (int i = 0; i < 600 && found < kProcesses; ++i) {
     found = 0;
-    for (const auto& one : running_sessions())
-      try {
+    for (const auto& one : running_sessions()) try {
         found += StatusReader(one.path).read() == Found::status;
       } catch (const Error&) {  // it makes another
       }
@@ -320,7 +319,8 @@ TEST_F(StatusTest, AnotherUsersFoldersAreLeftAlone) {
     } catch (const Error&) {
     }
     const auto reasons = folders_passed_over();
-    const bool told = reasons.size() == 1 && reasons[0].find("belongs to user 0") != reasons[0].npos;
+    const bool told =
+        reasons.size() == 1 && reasons[0].find("belongs to user 0") != reasons[0].npos;
     _exit(told && running_sessions().empty() ? 0 : 3);
   }
   int status = 0;
