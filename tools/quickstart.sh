@@ -5,8 +5,9 @@
 # PyTorch is the newest that the tests know, in an environment of its own below ~/.cache/sentinel. Where pip reaches no
 # index it is Debian's; where SENTINEL_PYTHON names a Python, that one's.
 cat <<'END'
-This installs the packages of tools/packages.txt that are missing (as root; otherwise it names them), writes to
-build/, and keeps a Python environment, an adaptor and the disk's measured speed in ~/.cache/sentinel.
+This installs the packages of tools/packages.txt that are missing (as root; otherwise it names them) and writes to
+build/. In ~/.cache/sentinel it keeps an adaptor, the disk's measured speed and a Python environment (1 to 5 GB). Where
+pip reaches no package index, it installs the packages of tools/packages-torch.txt instead of that environment.
 END
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 out=$root/build/quickstart
@@ -16,8 +17,11 @@ mkdir -p "$out"
 choose_python() {
   python=${SENTINEL_PYTHON:-}
   [ -n "$python" ] && return 0
-  if python=$(bash tests/framework-env.sh torch2); then return 0; fi
-  echo "PyTorch 2.x cannot be had by pip here: Debian's is used"
+  local status=0
+  python=$(bash tests/framework-env.sh torch2) || status=$?
+  [ "$status" -eq 0 ] && return 0
+  [ "$status" -eq 69 ] || exit "$status"  # pip has said what is wrong
+  echo "pip reaches no package index: Debian's PyTorch is used"
   install_packages tools/packages-torch.txt
   python=/usr/bin/python3
 }

@@ -347,7 +347,7 @@ constexpr OptionRow kTable[] = {
      .otherwise = "`sentinel` in the user's runtime directory, else `/dev/shm/sentinel-UID`",
      .help = "folder in which sessions publish their figures for `sentinel top`",
      .more = "It is made where it is missing. Nothing is published in a folder that is not the "
-             "user's own, or to which others may write"},
+             "user's own, or to which others may write. With `off` nothing is published at all"},
     {.variable = "SENTINEL_CUDA",
      .fallback = "libcuda.so.1",
      .help = "the CUDA driver's library",

@@ -115,8 +115,8 @@ void Training::list_replays() {
 
 void Training::begin_step() {
   ++begun_;
-  log_.publication().step_begins(follower_.active(), phases_.paged(), phases_.is(State::idle));
   follower_.begin_step();
+  log_.publication().step_begins(follower_.active(), phases_.paged(), phases_.is(State::idle));
   recording_.begin_step(space_.table(), engine_.arena());
 }
 

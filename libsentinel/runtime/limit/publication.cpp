@@ -73,12 +73,16 @@ std::map<TensorId, std::vector<Change>> changes_of(const Plan& plan) {
 std::vector<std::uint64_t> held_by(const Profile& profile, const Plan& plan,
                                    std::vector<std::uint64_t> held) {
   const auto lives = lifetimes(profile);
+  // What leaves with each op, less what is back with it; unsigned sums come out right in the end.
+  std::vector<std::uint64_t> leaving(held.size() + 1);
   const auto remove = [&](TensorId tensor, std::uint32_t from, std::uint32_t to) {
     const auto& life = lives[tensor.index()];
     const auto bytes = page_round(profile.tensors[tensor.index()].bytes);
-    for (auto op = std::max(from, life.first_op.value);
-         op < std::min(to, life.last_op.value + 1) && op < held.size(); ++op)
-      held[op] -= std::min(held[op], bytes);
+    const auto first = std::max<std::size_t>(from, life.first_op.value);
+    const auto end = std::min({std::size_t{to}, std::size_t{life.last_op.value} + 1, held.size()});
+    if (first >= end) return;
+    leaving[first] += bytes;
+    leaving[end] -= bytes;
   };
   for (const auto& [tensor, changes] : changes_of(plan)) {
     std::uint32_t away_since = 0;
@@ -89,6 +93,11 @@ std::vector<std::uint64_t> held_by(const Profile& profile, const Plan& plan,
       away = !change.comes;
     }
     if (away) remove(tensor, away_since, static_cast<std::uint32_t>(held.size()));
+  }
+  std::uint64_t away = 0;
+  for (std::size_t op = 0; op < held.size(); ++op) {
+    away += leaving[op];
+    held[op] -= std::min(held[op], away);
   }
   return held;
 }
@@ -137,7 +146,31 @@ std::vector<StatusTensor> moved_tensors(const Profile& profile, const Plan& plan
   return rows;
 }
 
+StatusPlan description(const Profile& profile, const Plan& plan) {
+  StatusPlan told{};
+  told.ops = static_cast<std::uint32_t>(profile.ops.size());
+  told.us = plan.predicted_step_us;
+  for (const auto& move : plan.moves)
+    if (move.direction == Direction::promote)
+      told.in_bytes += profile.tensors[move.tensor.index()].bytes;
+    else if (move.direction == Direction::demote || move.direction == Direction::release)
+      told.out_bytes += profile.tensors[move.tensor.index()].bytes;
+  told.points = fill_memory(profile, plan, told.memory);
+  const auto moved = moved_tensors(profile, plan);
+  told.moved_tensors = static_cast<std::uint32_t>(moved.size());
+  told.tensors = static_cast<std::uint32_t>(std::min(moved.size(), kStatusTensors));
+  std::copy_n(moved.begin(), told.tensors, told.moves.begin());
+  return told;
+}
+
 }  // namespace
+
+const StatusPlan& DescribedPlans::of(std::uint32_t number, const Profile& profile,
+                                     const Plan& plan) {
+  const auto found = plans_.find(number);
+  if (found != plans_.end()) return found->second;
+  return plans_.emplace(number, description(profile, plan)).first->second;
+}
 
 void Publication::begin(const SessionOptions& options, const Summary& summary,
                         const std::string& framework) {
@@ -179,31 +212,19 @@ void Publication::step_begins(const Bucket* bucket, bool paged, bool idle) {
                      : paged           ? StatusGuide::pager
                                        : StatusGuide::none;
   const auto state = idle ? StatusState::left : StatusState::trains;
-  const bool other = bucket != nullptr && bucket->space_plan() != described_;
+  const bool other = bucket != nullptr && bucket->space_plan() != shown_;
   if (!other && guide == status_->guide && state == status_->state) return;
-  if (other) describe(*bucket);
+  if (other) show(*bucket);
   status_->guide = guide;
   status_->state = state;
   page_.write(*status_);
 }
 
-void Publication::describe(const Bucket& bucket) {
-  const auto& profile = bucket.profile();
-  const auto& plan = bucket.plan();
-  described_ = bucket.space_plan();
-  status_->plan.ops = static_cast<std::uint32_t>(profile.ops.size());
-  status_->plan.us = plan.predicted_step_us;
-  status_->plan.in_bytes = status_->plan.out_bytes = 0;
-  for (const auto& move : plan.moves)
-    if (move.direction == Direction::promote)
-      status_->plan.in_bytes += profile.tensors[move.tensor.index()].bytes;
-    else if (move.direction == Direction::demote || move.direction == Direction::release)
-      status_->plan.out_bytes += profile.tensors[move.tensor.index()].bytes;
-  status_->plan.points = fill_memory(profile, plan, status_->plan.memory);
-  const auto moved = moved_tensors(profile, plan);
-  status_->plan.moved_tensors = static_cast<std::uint32_t>(moved.size());
-  status_->plan.tensors = static_cast<std::uint32_t>(std::min(moved.size(), kStatusTensors));
-  std::copy_n(moved.begin(), status_->plan.tensors, status_->plan.moves.begin());
+void Publication::show(const Bucket& bucket) {
+  const auto kinds = status_->plan.kinds;
+  status_->plan = described_.of(bucket.space_plan(), bucket.profile(), bucket.plan());
+  status_->plan.kinds = kinds;
+  shown_ = bucket.space_plan();
 }
 
 void Publication::end() {

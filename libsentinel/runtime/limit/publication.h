@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +16,16 @@
 #include "runtime/step/bucket.h"
 
 namespace sentinel {
+
+// Each plan is described once: kinds of step may take turns.
+class DescribedPlans {
+ public:
+  // All but StatusPlan::kinds. `number`: Bucket::space_plan(), which no other plan has.
+  const StatusPlan& of(std::uint32_t number, const Profile&, const Plan&);
+
+ private:
+  std::map<std::uint32_t, StatusPlan> plans_;
+};
 
 class Publication {
  public:
@@ -28,11 +39,12 @@ class Publication {
   void end();
 
  private:
-  void describe(const Bucket&);
+  void show(const Bucket&);
 
   StatusPage page_;
-  std::unique_ptr<Status> status_;          // null: nothing is published
-  std::optional<std::uint32_t> described_;  // Bucket::space_plan(), which no other has
+  std::unique_ptr<Status> status_;  // null: nothing is published
+  DescribedPlans described_;
+  std::optional<std::uint32_t> shown_;  // Bucket::space_plan()
 };
 
 }  // namespace sentinel

@@ -6,8 +6,9 @@
 //   8 bytes   how often it was written, twice; odd while it is being written
 //   ...       the status
 //
-// The file's name is the process's number. It lies in a folder that nobody else may write to:
-// $SENTINEL_STATUS, else `sentinel` in the user's runtime directory, else /dev/shm/sentinel-UID.
+// The file's name is PID.DIGITS.sentinel, with random digits: two namespaces of processes may share
+// the folder. The folder is one that nobody else may write to: $SENTINEL_STATUS, else `sentinel` in
+// the user's runtime directory, else /dev/shm/sentinel-UID.
 // The session holds a lock on it for as long as it lives. The kernel lets go of it with the process
 // however that ends, and tells a reader whose it is: no number of a process has to be believed.
 #pragma once
@@ -17,6 +18,7 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/descriptor.h"
@@ -32,8 +34,10 @@ struct StatusHeader {
 };
 static_assert(sizeof(StatusHeader) == 24);
 
+constexpr std::string_view kStatusSuffix = ".sentinel";
+
 // Where this user's sessions may have published, the likeliest first; a session takes the first
-// that there is or that can be made.
+// that there is or that can be made. None where SENTINEL_STATUS is off.
 std::vector<std::string> status_folders();
 
 // One thread writes. Nothing here is needed for training: where no file can be had nothing is
@@ -41,8 +45,7 @@ std::vector<std::string> status_folders();
 class StatusPage {
  public:
   StatusPage() = default;  // publishes nothing
-  // Makes the file, in the place of one that this process's number has left there. Files of
-  // sessions that are over are removed.
+  // Makes the file. Files of sessions that are over are removed.
   static StatusPage make() noexcept;
   ~StatusPage() { remove(); }
   StatusPage(StatusPage&&) noexcept;
@@ -55,11 +58,16 @@ class StatusPage {
   void remove() noexcept;
 
  private:
-  StatusPage(Descriptor folder, Descriptor file, void* page)
-      : folder_(std::move(folder)), file_(std::move(file)), page_(page), owner_(getpid()) {}
+  StatusPage(Descriptor folder, Descriptor file, void* page, std::string name)
+      : folder_(std::move(folder)),
+        file_(std::move(file)),
+        page_(page),
+        name_(std::move(name)),
+        owner_(getpid()) {}
 
   Descriptor folder_, file_;  // file_: with the lock
   void* page_ = nullptr;
+  std::string name_;
   pid_t owner_ = 0;
 };
 

@@ -28,6 +28,20 @@ bool read_at(int file, void* into, std::size_t bytes, std::size_t at) {
   return pread(file, into, bytes, static_cast<off_t>(at)) == static_cast<ssize_t>(bytes);
 }
 
+bool is_trusted(const struct stat& found) { return geteuid() == 0 || found.st_uid == geteuid(); }
+
+// Why no file of the folder is looked at; nothing: they are, or there is no such folder.
+std::string objection(const std::string& folder) {
+  struct stat found {};
+  if (lstat(folder.c_str(), &found) != 0) return {};
+  if (!S_ISDIR(found.st_mode)) return fmt::format("{} is no folder", folder);
+  if (!is_trusted(found))
+    return fmt::format("{} belongs to user {}, not to you", folder, found.st_uid);
+  if (access(folder.c_str(), R_OK | X_OK) != 0)
+    return fmt::format("{} cannot be read: {}", folder, std::strerror(errno));
+  return {};
+}
+
 double sane(double value) { return std::isfinite(value) && value > 0 ? value : 0; }
 
 void make_sane(StatusFigures& figures) {
@@ -60,6 +74,7 @@ StatusReader::StatusReader(const std::string& path)
   if (!file_ || fstat(file_.get(), &found) != 0)
     throw Error(fmt::format("cannot read {}", path), errno);
   if (!S_ISREG(found.st_mode)) throw Error(fmt::format("{} is no file of a session", path));
+  if (!is_trusted(found)) throw Error(fmt::format("{} belongs to another user", path));
 }
 
 StatusReader::Found StatusReader::read() {
@@ -100,8 +115,10 @@ std::optional<pid_t> StatusReader::writer() const {
 std::vector<StatusFile> running_sessions() {
   std::vector<StatusFile> found;
   for (const auto& folder : status_folders()) {
+    if (!objection(folder).empty()) continue;
     std::error_code none;
     for (const auto& each : fs::directory_iterator(folder, none)) try {
+        if (!each.path().native().ends_with(kStatusSuffix)) continue;
         const StatusReader reader(each.path());
         if (const auto process = reader.writer()) found.push_back({*process, each.path()});
       } catch (const Error&) {  // no session's, or gone by now
@@ -109,6 +126,15 @@ std::vector<StatusFile> running_sessions() {
   }
   std::ranges::sort(found, {}, &StatusFile::process);
   return found;
+}
+
+std::vector<std::string> folders_passed_over() {
+  const auto folders = status_folders();
+  if (folders.empty()) return {"SENTINEL_STATUS is off: no folder is looked at"};
+  std::vector<std::string> reasons;
+  for (const auto& folder : folders)
+    if (auto reason = objection(folder); !reason.empty()) reasons.push_back(std::move(reason));
+  return reasons;
 }
 
 }  // namespace sentinel

@@ -1,4 +1,5 @@
-// Reads what sessions publish. A file may be anybody's: torn, cut, of another version, or made to
+// Reads what sessions publish. Folders and files are the user's own; root reads anybody's. A file
+// may still be anything: torn, cut, of another version, or made to
 // harm. It is copied by read() (a mapping that somebody cuts would end the reader), looked at only
 // once it is whole, and no number in it is followed further than its array goes.
 #pragma once
@@ -47,5 +48,7 @@ struct StatusFile {
   std::string path;
 };
 std::vector<StatusFile> running_sessions();
+// A sentence each: folders in which running_sessions() looks at nothing, and why.
+std::vector<std::string> folders_passed_over();
 
 }  // namespace sentinel

@@ -84,7 +84,7 @@ class Session:
 
     def __init__(self, folder, status, version=VERSION, name=None):
         folder.mkdir(mode=0o700, exist_ok=True)
-        self.path, self.version, self.status, self.written = folder / str(name or os.getpid()), version, status, 0
+        self.path, self.version, self.status, self.written = folder / (name or f"{os.getpid()}.0123456789abcdef.sentinel"), version, status, 0
         self.file = open(self.path, "w+b", buffering=0)
         fcntl.lockf(self.file, fcntl.LOCK_EX)
         self.publish()

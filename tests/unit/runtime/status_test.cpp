@@ -39,7 +39,14 @@ class StatusTest : public testing::Test {
     unsetenv("SENTINEL_STATUS");
     fs::remove_all(folder_);
   }
-  std::string file() const { return folder_ + "/" + std::to_string(getpid()); }
+  // Of a process's page; empty: there is none.
+  std::string file(pid_t process = getpid()) const {
+    std::error_code none;
+    for (const auto& each : fs::directory_iterator(folder_, none))
+      if (each.path().filename().string().starts_with(std::to_string(process) + "."))
+        return each.path();
+    return {};
+  }
   std::string write(const std::string& name, const std::string& content) const {
     fs::create_directories(folder_);
     std::ofstream(folder_ + "/" + name, std::ios::binary) << content;
@@ -130,7 +137,7 @@ TEST_F(StatusTest, IsWrittenWithoutASystemCall) {
     GTEST_SKIP() << "this kernel takes no seccomp filter";
   ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
   EXPECT_EQ(WEXITSTATUS(status), 0);
-  StatusReader of_child(folder_ + "/" + std::to_string(child));
+  StatusReader of_child(file(child));
   ASSERT_EQ(of_child.read(), Found::status);
   EXPECT_EQ(of_child.status().steps, 3u);
 }
@@ -174,7 +181,7 @@ TEST_F(StatusTest, AnEndedSessionIsFoundNoMoreAndStillRead) {
   last.state = StatusState::over;
   page.write(last);
   page.remove();
-  EXPECT_FALSE(fs::exists(file()));
+  EXPECT_TRUE(fs::is_empty(folder_));
   ASSERT_EQ(reader.read(), Found::status);
   EXPECT_EQ(reader.status().steps, 5u);
   EXPECT_EQ(reader.status().state, StatusState::over);
@@ -209,17 +216,117 @@ TEST_F(StatusTest, FoldersThatOthersMayWriteToAreNotUsed) {
   EXPECT_FALSE(StatusPage::make().is_open());
 }
 
-// A link at its name is replaced, not followed.
-TEST_F(StatusTest, PlantedLinksAreNotWrittenThrough) {
-  const auto mine = write("mine", "mine");
-  fs::create_symlink(mine, file());
+// Of whatever name, and links.
+TEST_F(StatusTest, FilesOfOthersStay) {
+  const std::string names[] = {"100", "100.sentinel", "mine", "1.0123456789abcdef.sentinel"};
+  for (const auto& name : names) write(name, "not a session's, " + std::string(9000, 'x'));
+  fs::create_symlink(folder_ + "/mine", folder_ + "/2.sentinel");
+  write("3.0123456789abcdef.sentinel", content_of(of_step(1)));  // a dead session's
   auto page = StatusPage::make();
   ASSERT_TRUE(page.is_open());
   page.write(of_step(1));
-  std::string content;
-  std::getline(std::ifstream(mine), content);
-  EXPECT_EQ(content, "mine");
-  EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(file())));
+  for (const auto& name : names) EXPECT_EQ(fs::file_size(folder_ + "/" + name), 9017u) << name;
+  EXPECT_TRUE(fs::is_symlink(folder_ + "/2.sentinel"));
+  EXPECT_FALSE(fs::exists(folder_ + "/3.0123456789abcdef.sentinel"));
+}
+
+TEST_F(StatusTest, AFileThatHasTakenItsNameStays) {
+  auto page = StatusPage::make();
+  const auto name = file();
+  fs::rename(name, folder_ + "/elsewhere");
+  std::ofstream(name) << "another's";
+  page.remove();
+  EXPECT_TRUE(fs::exists(name));
+}
+
+// Ranks begin together, and each looks for dead ones' files while the others make theirs.
+TEST_F(StatusTest, SessionsThatBeginTogetherAllKeepTheirFiles) {
+  constexpr int kProcesses = 8, kTimes = 50;
+  int begin[2], end[2];
+  ASSERT_EQ(pipe(begin), 0);
+  ASSERT_EQ(pipe(end), 0);
+  std::vector<pid_t> children;
+  for (int i = 0; i < kProcesses; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      close(begin[1]);
+      close(end[1]);
+      char byte;
+      int lost = 0;
+      [[maybe_unused]] const auto told = ::read(begin[0], &byte, 1);  // until it is closed
+      StatusPage page;
+      for (int time = 0; time < kTimes; ++time) {
+        page = StatusPage();
+        page = StatusPage::make();
+        lost += !page.is_open() || file().empty();
+      }
+      page.write(of_step(1));
+      if (lost > 0) _exit(1);
+      [[maybe_unused]] const auto over = ::read(end[0], &byte, 1);
+      _exit(file().empty() ? 2 : 0);
+    }
+    children.push_back(child);
+  }
+  close(begin[1]);
+  std::size_t found = 0;
+  for (int i = 0; i < 600 && found < kProcesses; ++i) {
+    found = 0;
+    for (const auto& one : running_sessions()) try {
+        found += StatusReader(one.path).read() == Found::status;
+      } catch (const Error&) {  // it makes another
+      }
+    if (found < kProcesses) usleep(50'000);
+  }
+  EXPECT_EQ(found, std::size_t{kProcesses});
+  close(end[1]);
+  for (const auto child : children) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+  close(begin[0]);
+  close(end[0]);
+}
+
+TEST_F(StatusTest, OffPublishesNothing) {
+  setenv("SENTINEL_STATUS", "off", 1);
+  EXPECT_FALSE(StatusPage::make().is_open());
+  EXPECT_FALSE(fs::exists("off"));
+  ASSERT_EQ(folders_passed_over().size(), 1u);
+  EXPECT_NE(folders_passed_over()[0].find("is off"), std::string::npos);
+}
+
+// As a user without rights, in a folder of root's: as `sudo -E` the other way round.
+TEST_F(StatusTest, AnotherUsersFoldersAreLeftAlone) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root may become another user";
+  const auto runtime = folder_ + "/runtime";
+  fs::create_directories(runtime);
+  chmod(folder_.c_str(), 0755);
+  ASSERT_EQ(chown(runtime.c_str(), 54321, 54321), 0);
+  unsetenv("SENTINEL_STATUS");
+  setenv("XDG_RUNTIME_DIR", runtime.c_str(), 1);
+  const auto page = StatusPage::make();
+  EXPECT_TRUE(fs::is_empty(runtime));
+  unsetenv("XDG_RUNTIME_DIR");
+  setenv("SENTINEL_STATUS", folder_.c_str(), 1);
+  const auto mine = write("1.sentinel", content_of(of_step(1)));
+  const pid_t child = fork();
+  if (child == 0) {
+    if (setresuid(54321, 54321, 54321) != 0) _exit(1);
+    try {
+      const StatusReader reader(mine);
+      _exit(2);
+    } catch (const Error&) {
+    }
+    const auto reasons = folders_passed_over();
+    const bool told =
+        reasons.size() == 1 && reasons[0].find("belongs to user 0") != reasons[0].npos;
+    _exit(told && running_sessions().empty() ? 0 : 3);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST_F(StatusTest, FilesThatAreNoneAreTold) {

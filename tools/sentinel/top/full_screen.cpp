@@ -6,6 +6,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <string_view>
@@ -83,7 +84,8 @@ void FullScreen::leave() {
 
 void FullScreen::suspend() {
   leave();
-  kill(0, SIGTSTP);
+  handle(SIGTSTP, SIG_DFL);
+  raise(SIGTSTP);  // this process alone: others of its group may be no concern of a shell's
   enter();
 }
 
@@ -96,7 +98,24 @@ void FullScreen::show(const std::string& painted) {
   shown_ = painted;
 }
 
+FullScreen::Key FullScreen::next_typed() {
+  const std::string_view all = typed_;
+  // A sequence is "\x1b[" or "\x1bO", maybe figures, and a letter.
+  std::size_t length = 1;
+  if (all.starts_with("\x1b[") || all.starts_with("\x1bO"))
+    length = std::min(all.find_first_not_of("0123456789;", 2), all.size() - 1) + 1;
+  const std::string key(all.substr(0, length));
+  typed_.erase(0, length);
+  if (key == "\x1a") return suspend(), Key::resized;
+  if (key == "q" || key == "Q" || key == "\x03" || key == "\x1b") return Key::quit;
+  if (key == "\x1b[A" || key == "\x1bOA" || key == "k") return Key::up;
+  if (key == "\x1b[B" || key == "\x1bOB" || key == "j" || key == "\t") return Key::down;
+  return Key::none;
+}
+
 FullScreen::Key FullScreen::wait(int milliseconds) {
+  if (ends != 0) return Key::quit;
+  if (!typed_.empty()) return next_typed();
   pollfd keys{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
   const int found = poll(&keys, 1, milliseconds);
   if (ends != 0 || (found > 0 && (keys.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0))
@@ -106,12 +125,8 @@ FullScreen::Key FullScreen::wait(int milliseconds) {
   char text[16];
   const auto length = read(STDIN_FILENO, text, sizeof text);
   if (length <= 0) return length == 0 ? Key::quit : Key::none;
-  const std::string_view typed(text, static_cast<std::size_t>(length));
-  if (typed == "\x1a") return suspend(), Key::resized;
-  if (typed == "q" || typed == "Q" || typed == "\x03" || typed == "\x1b") return Key::quit;
-  if (typed == "\x1b[A" || typed == "\x1bOA" || typed == "k") return Key::up;
-  if (typed == "\x1b[B" || typed == "\x1bOB" || typed == "j" || typed == "\t") return Key::down;
-  return Key::none;
+  typed_.assign(text, static_cast<std::size_t>(length));
+  return next_typed();
 }
 
 }  // namespace sentinel::cli

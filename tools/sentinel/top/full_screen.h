@@ -29,9 +29,11 @@ class FullScreen {
   void enter();
   void leave();
   void suspend();  // as Ctrl+Z asks for
+  Key next_typed();
 
   termios before_{};
   std::string shown_;
+  std::string typed_;  // keys that arrived together, but for those told
 };
 
 }  // namespace sentinel::cli

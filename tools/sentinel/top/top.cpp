@@ -87,6 +87,7 @@ int watch(Sessions& sessions) {
 }
 
 int top(const Settings& s) {
+  for (const auto& reason : folders_passed_over()) fmt::print(stderr, "sentinel: {}\n", reason);
   Sessions sessions(process_of(s.process));
   if (!s.json && !s.once) {
     if (!s.process.empty()) require_some(sessions.look(), s.process);
