@@ -147,21 +147,57 @@ def test_in_a_folder_of_another_user(planted, trial):
     refused(trial.run(), "belongs to user 65534")
 
 
-@pytest.mark.parametrize("mode", [0o755, 0o777])
-def test_prebuilt_that_others_may_write(mode, planted, trial, installed):
-    adaptors = installed / "lib" / "sentinel" / "adaptors"
+@pytest.fixture
+def prebuilt(planted, installed):
+    """prebuilt(mode): the planted library as an adaptor that came with the installation."""
+    adaptors, library = installed / "lib" / "sentinel" / "adaptors", installed / "lib" / "libsentinel.so"
+    before = library.stat()
     adaptors.mkdir()
-    try:
+
+    def put(mode):
         description, = planted[0].parent.glob("*.json")
         shutil.copy(description, adaptors)
-        place((planted[0], f"{description.stem}.so"), adaptors, mode)
+        return place((planted[0], f"{description.stem}.so"), adaptors, mode)
+    yield put
+    shutil.rmtree(adaptors)
+    os.chown(library, before.st_uid, before.st_gid)
+    library.chmod(before.st_mode & 0o7777)
+
+
+def test_prebuilt_is_loaded(prebuilt, trial):
+    prebuilt(0o755)
+    assert trial.run().loaded
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o757])
+def test_prebuilt_that_others_may_write(mode, prebuilt, trial, installed):
+    (installed / "lib" / "libsentinel.so").chmod(0o755)
+    prebuilt(mode)
+    refused(trial.run(), f"others may write to it (mode {mode:04o})")
+
+
+def test_prebuilt_in_a_tree_that_a_group_may_write(prebuilt, trial, installed):
+    """As pip leaves it where the umask is 002."""
+    prebuilt(0o755)
+    subprocess.run(["chmod", "-R", "g+w", installed], check=True)
+    try:
         outcome = trial.run()
-        if mode == 0o755:
-            assert outcome.loaded
-        else:
-            refused(outcome, "others may write to it (mode 0777)")
     finally:
-        shutil.rmtree(adaptors)
+        subprocess.run(["chmod", "-R", "g-w", installed], check=True)
+    assert outcome.loaded and "others may write" not in outcome.err, outcome.err
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_prebuilt_of_another_user(both, prebuilt, trial, installed):
+    """It is loaded where libsentinel.so is that user's as well."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can give files to another user")
+    os.chown(prebuilt(0o755), NOBODY, NOBODY)
+    if both:
+        os.chown(installed / "lib" / "libsentinel.so", NOBODY, NOBODY)
+        assert trial.run().loaded
+    else:
+        refused(trial.run(), "belongs to user 65534")
 
 
 def test_built_for_one_run_where_there_is_no_cache(trial, tmp_path):

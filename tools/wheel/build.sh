@@ -27,4 +27,11 @@ cd "$root"
 export SENTINEL_PREBUILT
 SENTINEL_PREBUILT=$(IFS=';'; echo "${prebuilt[*]:-}")
 "$python" -m pip wheel --no-deps -w dist .
-ls -l dist/*.whl
+wheel=$(find dist -maxdepth 1 -name '*.whl' -printf '%T@ %p\n' | sort -n | tail -n 1 | cut -d ' ' -f 2-)
+ls -l "$wheel"
+names=$("$python" -m zipfile -l "$wheel")
+for solver in libClp libCbcSolver; do
+  if [[ $names != *"/solvers/$solver"* ]]; then
+    echo "WARNING: $wheel comes without $solver: plans by integer programs need the system's" >&2
+  fi
+done

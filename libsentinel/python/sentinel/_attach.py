@@ -190,7 +190,7 @@ class Build:
         """The Library, compiled first where it has not been. Without a cache it is compiled for this process
         alone, in a folder that nobody else can write to. Raises RuntimeError, OSError."""
         name, cache = self.name(home), _open_cache(core)
-        found = self._prebuilt(core, home, cache, name)
+        found = self._prebuilt(home, cache, name)
         if found is None and cache is not None:
             found = _open_library(core, cache, name)
         if found is not None:
@@ -205,19 +205,18 @@ class Build:
             self.build(home, place, name)
             return self._built(core, folder, name)
 
-    def _prebuilt(self, core, home, cache, marks):
+    def _prebuilt(self, home, cache, marks):
         """`marks`: what the cache notes of it begins with this."""
         place = os.path.join(home, "adaptors")
         name = _prebuilt.fitting(self, self._digest(home, ""), place)
         if name is None:
             return None
         try:
-            folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
-        except OSError:
+            file = _prebuilt.open_installed(place, name, os.environ["SENTINEL_LIBRARY"])
+        except OSError as error:
+            tell(f"cannot load {os.path.join(place, name)}: {error.strerror or error}")
             return None
-        found = _open_library(core, folder, name)
-        os.close(folder)
-        return found and Library(_NOWHERE if cache is None else cache, found.file, marks)
+        return Library(_NOWHERE if cache is None else cache, file, marks)
 
     def _built(self, core, folder, name):
         found = _open_library(core, folder, name)
@@ -229,17 +228,17 @@ class Build:
         """Compiles the adaptor into the installation, if none there fits. Raises RuntimeError, OSError."""
         sources, folder = self._digest(home, ""), os.path.join(home, "adaptors")
         os.makedirs(folder, exist_ok=True)
-        _prebuilt.prune(self, sources, folder)
-        if _prebuilt.fitting(self, sources, folder) is not None:
-            return
+        with _prebuilt.locked(folder):
+            _prebuilt.prune(self, sources, folder)
+            if _prebuilt.fitting(self, sources, folder) is not None:
+                return
         import tempfile
         name = f"{_prebuilt.beginning(self)}{self._digest(home, self.version)[:12]}.so"
-        with tempfile.TemporaryDirectory(prefix="sentinel-") as place:
+        # Several are compiled at a time, beside `home`, from where they can be moved in one step.
+        with tempfile.TemporaryDirectory(prefix="prebuild-", dir=os.path.dirname(os.path.abspath(home))) as place:
             dependencies = os.path.join(place, "headers")
-            self.build(home, folder, name, ["-MD", "-MF", dependencies])
-            description = _prebuilt.describe(self, sources, dependencies)
-        with open(os.path.join(folder, f"{name[:-3]}.json"), "w", encoding="utf-8") as file:
-            file.write(description)
+            made = self.build(home, place, name, ["-MD", "-MF", dependencies])
+            _prebuilt.add(made, name, _prebuilt.describe(self, sources, dependencies), folder)
 
     def build(self, home, place, name, more=()):
         """The adaptor's path in that folder. Raises RuntimeError with the compiler's first fault; all that it said is

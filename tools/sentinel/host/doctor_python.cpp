@@ -122,7 +122,7 @@ Finding adaptor(const Framework& framework, const Found& found) {
     return {name, true, "built", ""};
   if (holds_adaptor(home / "adaptors",
                     fmt::format("{}{}-", framework.installed, release_of(framework, found))))
-    return {name, true, "comes with Sentinel", ""};
+    return {name, true, "built ahead for this release", ""};
   const bool compiler = !output_of("command -v \"${CXX:-c++}\"").empty();
   return {name, false,
           compiler ? "not built yet; the first run does it, in half a minute"
