@@ -12,7 +12,7 @@ ROOT = HERE.parents[2]
 PROGRAM = HERE / "cli_test.py"
 BUILD = sys.argv[1] if len(sys.argv) > 1 else ""
 SENTINEL = str(pathlib.Path(BUILD).resolve() / "bin/sentinel")
-VERBS = ("doctor record run verify fit report plan explain simulate compare import export bench clean "
+VERBS = ("doctor record run verify fit broker jobs report plan explain simulate compare import export bench clean "
          "completion help").split()
 TRACE = "\n".join([
     '{"format":"tensor-trace","version":1,"source":"test","model":"tiny","batch":1}',

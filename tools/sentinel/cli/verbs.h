@@ -27,6 +27,8 @@ Action declare_doctor(Form&);
 Action declare_record(Form&);
 Action declare_run(Form&);
 Action declare_verify(Form&);
+Action declare_broker(Form&);
+Action declare_jobs(Form&);
 Action declare_fit(Form&);
 Action declare_report(Form&);
 Action declare_plan(Form&);

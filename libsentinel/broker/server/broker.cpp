@@ -1,0 +1,405 @@
+// What comes from jobs becomes the ledger's, and its orders go to them once they are in its file.
+#include "broker/server/broker.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <exception>
+#include <utility>
+
+#include "base/failure.h"
+#include "base/text.h"
+#include "base/units.h"
+#include "broker/server/gains.h"
+#include "broker/server/ledger_file.h"
+#include "broker/wire/socket.h"
+#include "sentinel/error.h"
+#include "trace/json.h"
+
+namespace sentinel {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kMostConnections = 1024;
+constexpr std::size_t kLongestProfile = 256u << 20;
+constexpr std::uint64_t kCheckMs = 1000;  // that the socket's file is there
+
+std::string ledger_path(const std::string& socket) { return socket + ".ledger"; }
+
+Need need_of(const Message& message) {
+  return {.least = message.least,
+          .most = std::max(message.least, message.most),
+          .priority = std::clamp<double>(message.priority, 1, 1000),
+          .curve = {}};
+}
+
+std::optional<Ledger::Group> group_of(const Message& message) {
+  constexpr std::uint32_t kMostSeats = 4096;
+  if (message.seats < 2 || message.group[0] == '\0') return std::nullopt;
+  return Ledger::Group{text_of(message.group), std::min(message.seats, kMostSeats)};
+}
+
+// One broker a socket, whatever becomes of the socket's file.
+Descriptor locked(const std::string& path) {
+  const auto name = path + ".lock";
+  Descriptor file(open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  struct stat found {};
+  if (!file || fstat(file.get(), &found) != 0)
+    throw Error(fmt::format("the broker cannot open {}", name), errno);
+  if (found.st_uid != geteuid())
+    throw Error(fmt::format("{} belongs to user {}", name, found.st_uid));
+  if (flock(file.get(), LOCK_EX | LOCK_NB) != 0)
+    throw Error(fmt::format("another broker has the socket {}", path));
+  return file;
+}
+
+const char* print(Ledger::State state) {
+  constexpr const char* kNames[] = {"waiting", "settled", "ordered", "silent", "absent"};
+  return kNames[static_cast<std::size_t>(state)];
+}
+
+}  // namespace
+
+Broker::Broker(BrokerOptions options)
+    : options_(std::move(options)), ledger_({.total = options_.total}) {
+  broker_folder(options_.path);
+  lock_ = locked(options_.path);
+  if (options_.remembers)
+    for (const auto& holder : read_ledger(ledger_path(options_.path)))
+      if (auto life = life_of(holder.process, holder.begun)) {
+        const auto id = ledger_.remember(holder.need, holder.group, holder.counted);
+        remember(holder.process, holder.begun, holder.name, id, holder.group, std::move(life));
+      }
+  if (!options_.listening) options_.listening = listen_at(options_.path);
+  begin();
+}
+
+Broker::~Broker() = default;
+
+void Broker::begin() {
+  listen();
+  for (const int number : {SIGTERM, SIGINT})
+    signals_.push_back(std::make_unique<Signal>(loop_, number, [this] { loop_.stop(); }));
+  wake_ = std::make_unique<Timer>(loop_, [this] { settle(); });
+  sample_ = std::make_unique<Timer>(loop_, [this] {
+    seen_.held = 0;
+    for (const auto& [id, member] : members_)
+      seen_.held += member.page ? member.page->bytes().value_or(0) : 0;
+    seen_.most = std::max(seen_.most, seen_.held);
+  });
+  sample_->every(options_.sample_ms);
+  check_ = std::make_unique<Timer>(loop_, [this] { look(); });
+  check_->every(kCheckMs);
+  seen_.idle_since_ms = loop_.now_ms();
+}
+
+void Broker::listen() {
+  const int flags = fcntl(options_.listening.get(), F_GETFL);
+  fcntl(options_.listening.get(), F_SETFL, flags | O_NONBLOCK);
+  arrivals_ = std::make_unique<Watch>(loop_, options_.listening.get(), [this] { accept_all(); });
+  struct stat found {};
+  if (lstat(options_.path.c_str(), &found) == 0) seen_.inode = found.st_ino;
+}
+
+void Broker::run() {
+  loop_.run();
+  if (!failure_.empty()) throw Error(failure_);
+  struct stat found {};
+  if (lstat(options_.path.c_str(), &found) == 0 && found.st_ino == seen_.inode)
+    unlink(options_.path.c_str());
+}
+
+// ---------------------------------------------------------------- peers
+
+void Broker::accept_all() {
+  for (;;) {
+    Descriptor socket(
+        accept4(options_.listening.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket && errno == ECONNABORTED) continue;
+    if (!socket) return;
+    ucred peer{};
+    socklen_t size = sizeof peer;
+    if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) continue;
+    if (peer.uid != geteuid() && peer.uid != 0) {
+      if (seen_.strangers.insert(peer.uid).second && options_.say)
+        options_.say(fmt::format("user {} tried to connect and was refused", peer.uid));
+      continue;
+    }
+    if (connections_.size() >= kMostConnections) continue;
+    connections_.emplace_back(
+        loop_, std::move(socket), peer.pid,
+        [this](Connection& from, const Message& message, Descriptor file) {
+          came(from, message, std::move(file));
+        },
+        [this](Connection& gone) { disconnected(gone); });
+  }
+}
+
+Member* Broker::of(const Connection& connection) {
+  const auto found = std::ranges::find_if(
+      members_, [&](const auto& member) { return member.second.connection == &connection; });
+  return found == members_.end() ? nullptr : &found->second;
+}
+
+// Its process lives, as far as is known: what it holds stays its own. One that only waits holds
+// nothing, and asks again if it wants to.
+void Broker::disconnected(Connection& gone) {
+  if (auto* member = of(gone)) {
+    member->connection = nullptr;
+    const auto id = member->id;
+    if (ledger_.jobs().at(id).admitted())
+      ledger_.goes_away(id);
+    else
+      forget(id);
+  }
+  connections_.remove_if([&](const Connection& connection) { return &connection == &gone; });
+  settle();
+}
+
+void Broker::came(Connection& from, const Message& message, Descriptor file) try {
+  auto* const member = of(from);
+  switch (message.kind) {
+    case MessageKind::hello:
+      if (member != nullptr) return from.refuse("a connection is one job's");
+      hello(from, message, file);
+      break;
+    case MessageKind::acknowledge:
+      if (member != nullptr)
+        ledger_.answers(member->id, message.number, message.bytes, loop_.now_ms());
+      break;
+    case MessageKind::needs:
+      if (member != nullptr) needs(*member, message, std::move(file));
+      break;
+    case MessageKind::bye:
+      if (member != nullptr) forget(member->id);
+      break;
+    case MessageKind::list:
+      return send_listing(from);
+    default:
+      return from.refuse("that is not for a broker");
+  }
+  settle();
+} catch (const std::exception& error) {
+  from.refuse(in_words(error));
+}
+
+void Broker::hello(Connection& from, const Message& message, const Descriptor& page) {
+  if (from.peer() == 0)
+    return from.refuse("your process has no number here: another container, without --pid=host");
+  const auto known = std::ranges::find_if(members_, [&](const auto& member) {
+    return member.second.process == from.peer() && member.second.begun == message.begun;
+  });
+  if (known == members_.end()) return admit(from, message, page);
+  auto& member = known->second;  // it has lost its connection, or the broker was another
+  if (auto* before = std::exchange(member.connection, &from))
+    before->refuse("its process has connected again");  // children have inherited it, say
+  member.page = std::make_unique<HeldPage>(page);
+  if (ledger_.jobs().at(member.id).admitted())
+    ledger_.returns(member.id, need_of(message), message.bytes);
+  study();
+}
+
+// One that holds something already has had it from a broker whose ledger is lost.
+void Broker::admit(Connection& from, const Message& message, const Descriptor& page) {
+  const auto need = need_of(message);
+  const auto group = group_of(message);
+  const auto seats = group ? group->seats : 1;
+  auto life = life_of(from.peer(), message.begun);
+  if (!life) return from.refuse("your process is not the one that this hello names");
+  if (message.least == 0 || !ledger_.could_fit(need, seats))
+    return from.refuse(fmt::format(
+        "{} {} the least that {} with, and there are {} for all", print_bytes(need.least * seats),
+        seats > 1 ? "for all ranks are" : "are", seats > 1 ? "they can train" : "it can train",
+        print_bytes(ledger_.total())));
+  const bool holds = message.bytes != 0;
+  const auto id = holds ? ledger_.remember(need, group, message.bytes) : ledger_.joins(need, group);
+  if (holds) ledger_.returns(id, need, message.bytes);
+  remember(from.peer(), message.begun, printable(text_of(message.name)), id, group,
+           std::move(life));
+  auto& member = members_.at(id);
+  member.connection = &from;
+  member.page = std::make_unique<HeldPage>(page);
+}
+
+void Broker::remember(pid_t process, std::uint64_t begun, const std::string& name, JobId id,
+                      const std::optional<Ledger::Group>& group, Descriptor life) {
+  auto& member = members_[id];
+  member.id = id;
+  member.process = process;
+  member.begun = begun;
+  member.name = name;
+  member.group = group;
+  member.life = std::move(life);
+  member.death = std::make_unique<Watch>(loop_, member.life.get(), [this, id] {
+    forget(id);
+    settle();
+  });
+}
+
+void Broker::forget(JobId id) {
+  ledger_.ends(id);
+  members_.erase(id);
+  seen_.idle_since_ms = loop_.now_ms();
+  store();
+  study();
+}
+
+void Broker::needs(Member& member, const Message& message, Descriptor file) {
+  auto need = need_of(message);
+  ledger_.needs(member.id, need);
+  if (!file) return;
+  const auto trace = read_sealed(file, kLongestProfile);
+  if (!trace) throw Error("a profile comes as a sealed memory file");
+  member.study = Study{.profile = profile_of(*trace),
+                       .policy = text_of(message.policy),
+                       .machine = text_of(message.machine)};
+  study();
+}
+
+// ---------------------------------------------------------------- the ledger
+
+void Broker::settle() {
+  const auto orders = ledger_.orders(loop_.now_ms());
+  if (!orders.empty() && !store()) return;
+  for (const auto& order : orders) {
+    const auto& member = members_.at(order.job);
+    Message message{.kind = MessageKind::grant, .number = order.number, .bytes = order.bytes};
+    if (member.connection != nullptr) member.connection->send(message);
+  }
+  tell_waiting();
+  wake_->stop();
+  if (const auto at = ledger_.wakes_at())
+    wake_->in(*at > loop_.now_ms() ? *at - loop_.now_ms() : 1);
+}
+
+// What cannot be written is granted to nobody: jobs keep what they have without a broker, too.
+bool Broker::store() noexcept try {
+  if (!options_.remembers) return true;
+  std::vector<Holder> holders;
+  for (const auto& [id, member] : members_)
+    if (const auto& job = ledger_.jobs().at(id); job.admitted())
+      holders.push_back({.process = member.process,
+                         .begun = member.begun,
+                         .name = member.name,
+                         .need = job.need,
+                         .group = member.group,
+                         .counted = job.counted()});
+  write_ledger(ledger_path(options_.path), holders);
+  return true;
+} catch (const std::exception& error) {
+  failure_ = in_words(error);
+  loop_.stop();
+  return false;
+}
+
+void Broker::tell_waiting() {
+  for (auto& [id, member] : members_) {
+    if (ledger_.jobs().at(id).admitted() || member.connection == nullptr) continue;
+    auto why = ledger_.why_waiting(id);
+    if (why == member.told) continue;
+    Message message{.kind = MessageKind::waiting};
+    put(message.text, why);
+    member.connection->send(message);
+    member.told = std::move(why);
+  }
+}
+
+// Beside the loop; one at a time.
+void Broker::study() {
+  std::vector<StudiedJob> jobs;
+  for (const auto& [id, member] : members_)
+    if (member.study)
+      jobs.push_back({.id = id,
+                      .profile = member.study->profile,
+                      .policy = member.study->policy,
+                      .machine = member.study->machine,
+                      .need = ledger_.jobs().at(id).need});
+  if (jobs.empty()) return;
+  if (std::exchange(seen_.studying, true)) {
+    seen_.study_again = true;
+    return;
+  }
+  const auto found = std::make_shared<Findings>();
+  const bool all = jobs.size() == members_.size();
+  const auto total = ledger_.total();
+  in_background(
+      loop_, [=] { *found = study_jobs(jobs, total); },
+      [this, found, all] {
+        seen_.studying = false;
+        for (auto& [id, curve] : found->curves) {
+          const auto job = ledger_.jobs().find(id);
+          if (job == ledger_.jobs().end()) continue;
+          auto need = job->second.need;
+          need.curve = std::move(curve);
+          ledger_.needs(id, need);
+        }
+        if (all && !found->shares.empty()) ledger_.suggest(std::move(found->shares));
+        if (options_.say)
+          for (const auto& failure : found->failures)
+            options_.say("a job's gain by memory is not known: " + failure);
+        if (std::exchange(seen_.study_again, false)) study();
+        settle();
+      });
+}
+
+// ---------------------------------------------------------------- sight
+
+// A socket's file that somebody removed is made again.
+void Broker::look() try {
+  struct stat found {};
+  const bool there = lstat(options_.path.c_str(), &found) == 0 && found.st_ino == seen_.inode;
+  if (!there && seen_.inode != 0) {
+    auto fresh = listen_at(options_.path);
+    arrivals_.reset();
+    options_.listening = std::move(fresh);
+    listen();
+    if (options_.say) options_.say(fmt::format("{} was removed, and is there again", options_.path));
+  }
+  if (!members_.empty()) seen_.idle_since_ms = loop_.now_ms();
+  if (options_.idle_s && loop_.now_ms() - seen_.idle_since_ms > 1000ull * *options_.idle_s)
+    loop_.stop();
+} catch (const std::exception& error) {
+  if (options_.say) options_.say(in_words(error));
+}
+
+std::string Broker::listing() const {
+  Json json{{"total_bytes", ledger_.total()},
+            {"counted_bytes", ledger_.counted()},
+            {"held_bytes", seen_.held},
+            {"most_held_bytes", seen_.most},
+            {"waits_for_absent_jobs", ledger_.frozen()},
+            {"jobs", Json::array()}};
+  for (const auto& [id, member] : members_) {
+    const auto& job = ledger_.jobs().at(id);
+    Json row{{"process", member.process},
+             {"name", member.name},
+             {"state", print(job.state)},
+             {"granted_bytes", job.ordered},
+             {"counted_bytes", job.counted()},
+             {"least_bytes", job.need.least},
+             {"most_bytes", job.need.most},
+             {"priority", job.need.priority}};
+    if (member.page)
+      if (const auto held = member.page->bytes()) row["held_bytes"] = *held;
+    if (member.group) row["group"] = member.group->name;
+    if (!job.admitted()) row["waits_for"] = ledger_.why_waiting(id);
+    for (const auto& point : job.need.curve)
+      row["curve"].push_back({{"bytes", point.bytes}, {"slowdown", point.slowdown}});
+    json["jobs"].push_back(std::move(row));
+  }
+  return json_text(json, 1) + "\n";
+}
+
+void Broker::send_listing(Connection& to) {
+  to.send({.kind = MessageKind::listing}, sealed_file(listing()));
+}
+
+}  // namespace sentinel

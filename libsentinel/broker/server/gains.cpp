@@ -1,0 +1,110 @@
+// Plans each job within several budgets, and has the simulator judge the plans.
+#include "broker/server/gains.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+
+#include "base/failure.h"
+#include "broker/wire/message.h"
+#include "sentinel/error.h"
+#include "sentinel/policy.h"
+#include "sim/machine_file.h"
+#include "sim/simulator.h"
+#include "trace/tensor_trace.h"
+
+namespace sentinel {
+namespace {
+
+constexpr double kSecondsAPlan = 2;
+constexpr std::uint64_t kPoints = 6;  // of a curve
+
+Machine machine_of(const StudiedJob& job) {
+  auto machine = sim::find_machine(job.machine);
+  machine.exclusive = true;  // as the engine does
+  return machine;
+}
+
+PlanOptions options_of(std::uint64_t bytes) {
+  return {.fast_bytes = bytes,
+          .time_limit_s = kSecondsAPlan,
+          .recompute = false,
+          .judge = sim::judge(),
+          .parts = false,
+          .copies = false,
+          .in_place = false};
+}
+
+std::optional<double> step_us(const StudiedJob& job, PlannedPolicy& policy, const Machine& machine,
+                              std::uint64_t bytes) {
+  try {
+    const auto options = options_of(bytes);
+    const auto plan = policy.plan(*job.profile, machine, options);
+    return options.judge(*job.profile, machine, plan).step_us;
+  } catch (const Error&) {
+    return std::nullopt;  // too little for a plan
+  }
+}
+
+std::vector<CurvePoint> curve_of(const StudiedJob& job) {
+  const auto policy = make_policy(job.policy);
+  auto* planned = dynamic_cast<PlannedPolicy*>(policy.get());
+  if (planned == nullptr) throw Error(fmt::format("policy {} makes no plan", job.policy));
+  const auto machine = machine_of(job);
+  std::vector<CurvePoint> curve;
+  for (std::uint64_t i = 0; i <= kPoints; ++i) {
+    const auto bytes = job.need.least + (job.need.most - job.need.least) / kPoints * i;
+    if (const auto us = step_us(job, *planned, machine, i == kPoints ? job.need.most : bytes))
+      curve.push_back({bytes, *us});
+  }
+  if (curve.empty() || !(curve.back().slowdown > 0))
+    throw Error("no plan within any budget was found");
+  const double best = curve.back().slowdown;
+  for (auto& point : curve) point.slowdown /= best;
+  return curve;
+}
+
+// TENSILE plans jobs together, and its plans' budgets are the jobs' shares.
+std::map<JobId, std::uint64_t> planned_together(const std::vector<StudiedJob>& jobs,
+                                                std::uint64_t total) {
+  std::map<JobId, std::uint64_t> shares;
+  const bool tensile = std::ranges::all_of(
+      jobs, [](const StudiedJob& job) { return job.policy == "tensile"; });
+  if (!tensile || jobs.size() < 2) return shares;
+  const auto policy = make_policy("tensile");
+  std::vector<PlannedJob> planned;
+  for (const auto& job : jobs) planned.push_back({.profile = job.profile.get()});
+  const auto plans = dynamic_cast<PlannedPolicy&>(*policy).plan_jobs(
+      planned, machine_of(jobs.front()), options_of(total));
+  for (std::size_t i = 0; i < jobs.size(); ++i)
+    shares[jobs[i].id] =
+        std::clamp(plans[i].fast_bytes, jobs[i].need.least, jobs[i].need.most);
+  return shares;
+}
+
+}  // namespace
+
+Findings study_jobs(const std::vector<StudiedJob>& jobs, std::uint64_t total) {
+  Findings found;
+  for (const auto& job : jobs) try {
+      if (job.need.curve.empty()) found.curves[job.id] = curve_of(job);
+    } catch (const std::exception& error) {
+      found.failures.push_back(in_words(error));
+    }
+  try {
+    found.shares = planned_together(jobs, total);
+  } catch (const std::exception& error) {
+    found.failures.push_back(in_words(error));
+  }
+  return found;
+}
+
+std::shared_ptr<const Profile> profile_of(std::string_view trace) {
+  const auto file = sealed_file(trace);
+  return std::make_shared<const Profile>(
+      read_tensor_trace(fmt::format("/proc/self/fd/{}", file.get())));
+}
+
+}  // namespace sentinel

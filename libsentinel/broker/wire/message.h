@@ -1,0 +1,67 @@
+// What jobs and the broker say to each other: one packet of fixed size a message, in the machine's
+// own byte order, for both are on one machine. What is larger travels as a sealed memory file
+// beside it (docs/design/broker.md).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/descriptor.h"
+
+namespace sentinel {
+
+enum class MessageKind : std::uint16_t {
+  hello = 1,    // job: least, most, priority, group, seats, name, begun; bytes it holds already
+  waiting,      // broker: text
+  grant,        // broker: number, bytes
+  acknowledge,  // job: number, bytes that it holds at most
+  needs,        // job: least, most, priority; its profile as a file, name of the policy and machine
+  refused,      // broker: text
+  bye,          // job
+  list,         // anybody
+  listing,      // broker: JSON as a file
+};
+
+template <std::size_t kBytes>
+using FixedText = std::array<char, kBytes>;
+
+// All of it is sent, so it holds no padding and no pointer.
+struct Message {
+  static constexpr std::uint32_t kMagic = 0x42544e53;  // "SNTB"
+  static constexpr std::uint16_t kVersion = 1;
+
+  std::uint32_t magic = kMagic;
+  std::uint16_t version = kVersion;
+  MessageKind kind = MessageKind::hello;
+  std::uint64_t number = 0, bytes = 0, least = 0, most = 0;
+  std::uint64_t begun = 0;  // when the process began, as /proc has it
+  std::uint32_t priority = 1, seats = 1;
+  FixedText<64> group{}, policy{}, machine{};
+  FixedText<128> name{};
+  FixedText<136> text{};
+};
+static_assert(sizeof(Message) == 512 && std::is_trivially_copyable_v<Message>);
+
+// What does not fit is left out at the end.
+template <std::size_t kBytes>
+void put(FixedText<kBytes>& text, std::string_view words) {
+  text = {};
+  words.copy(text.data(), kBytes - 1);
+}
+template <std::size_t kBytes>
+std::string text_of(const FixedText<kBytes>& text) {
+  return text.data();
+}
+
+// Of a packet as it came. Nothing: it is no message of this version, or a text in it has no end.
+std::optional<Message> parse_message(std::string_view packet);
+
+// A file in memory that nobody can change any more. Throws Error.
+Descriptor sealed_file(std::string_view content);
+// Its content, if it is such a file of at most so many bytes; else nothing.
+std::optional<std::string> read_sealed(const Descriptor&, std::size_t most);
+
+}  // namespace sentinel
