@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/files.h"
+#include "broker/wire/socket.h"
 #include "engine/gpu/store/host_store.h"
 #include "engine/granule.h"
 #include "engine/host/ranks.h"
@@ -153,6 +154,30 @@ void settle_io(SessionOptions& options) {
       checksums_of(value_of("SENTINEL_CHECKSUM"), options.moves.io == kCuFile);
 }
 
+// Ranks divide what one of them would have: the launcher starts them for one training.
+void settle_sharing(SessionOptions& options, const Rank& rank) {
+  auto& sharing = options.sharing;
+  sharing.broker = value_of("SENTINEL_BROKER");
+  if (sharing.broker == "auto") sharing.broker = broker_path();
+  if (options.mode != Mode::run) sharing.broker.clear();
+  const bool drives = !options.gpu.device && !options.tiers.nodes;
+  const auto ranks = value_of("SENTINEL_RANKS");
+  if (rank.beside > 1) {
+    const char* command = std::getenv("SENTINEL_TALLY");  // of one `sentinel run`
+    sharing.seats = rank.beside;
+    sharing.group = command != nullptr && *command != '\0' ? command : "ranks";
+    const bool divided = drives && options.mode == Mode::run && options.fast.bytes != 0;
+    if (sharing.broker.empty() && divided) sharing.broker = ranks;
+    if (!sharing.broker.empty()) options.fast.bytes /= rank.beside;
+  }
+  if (sharing.broker.empty()) return;
+  if (!drives)
+    throw Error("--broker shares memory over an SSD; leave it out with --tiers of a GPU or nodes");
+  if (!options.plan.empty())
+    throw Error(
+        "--plan is made for one budget, and a broker's changes: give --profile with --broker");
+}
+
 // Of the name of a machine that is measured with another granule than most.
 std::string granule_suffix(const SessionOptions& options) {
   return options.tiers.granule_bytes == kGpuGranule
@@ -204,6 +229,7 @@ SessionOptions options_from_environment() {
   read_tiers(options);
   settle_host_memory(options);
   settle_io(options);
+  settle_sharing(options, rank);
   return options;
 }
 

@@ -51,6 +51,16 @@ struct CountingOptions {
   std::uint32_t watch_every = 0;  // steady steps; 0: none is watched
 };
 
+// Several trainings in one amount of fast memory (docs/design/broker.md).
+struct SharingOptions {
+  std::string broker;          // the path of its socket; empty: this one trains alone
+  std::uint64_t bytes = 0;     // of a broker that is started; 0: none is
+  std::uint32_t wait_s = ~0u;  // for a first grant
+  std::uint32_t priority = 1;
+  std::string group;           // ranks that are admitted together
+  std::uint32_t seats = 1;     // of the group
+};
+
 // The device whose memory is the fast tier, if one's is.
 struct GpuOptions {
   std::optional<int> device;
@@ -72,6 +82,7 @@ struct SessionOptions {
   MoveOptions moves;
   CountingOptions counting;
   GpuOptions gpu;
+  SharingOptions sharing;
 };
 
 }  // namespace sentinel

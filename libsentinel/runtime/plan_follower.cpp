@@ -36,13 +36,15 @@ Bucket& PlanFollower::add(Profile profile, Plan plan, std::optional<Choice> late
   return *buckets_.back();
 }
 
-Bucket& PlanFollower::replace_active(Profile profile, Plan plan, std::optional<Choice> late) {
-  auto larger = std::make_unique<Bucket>(std::move(profile), std::move(plan), order_, space_, late);
-  larger->growth() = active_->growth();
-  const auto at = std::ranges::find(buckets_, active_, &std::unique_ptr<Bucket>::get);
-  std::swap(*at, larger);
-  activate(**at);
-  return *active_;
+Bucket& PlanFollower::replace(Bucket& kind, Profile profile, Plan plan,
+                              std::optional<Choice> late) {
+  auto other = std::make_unique<Bucket>(std::move(profile), std::move(plan), order_, space_, late);
+  other->growth() = kind.growth();
+  const auto at = std::ranges::find(buckets_, &kind, &std::unique_ptr<Bucket>::get);
+  const bool active = active_ == &kind;
+  std::swap(*at, other);
+  if (active) activate(**at);
+  return **at;
 }
 
 void PlanFollower::forget_plans() {

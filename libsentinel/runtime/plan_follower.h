@@ -50,8 +50,8 @@ class PlanFollower {
   const std::vector<std::unique_ptr<Bucket>>& kinds() const { return buckets_; }  // of step
   bool has_plans() const { return !buckets_.empty(); }
   Bucket& add(Profile, Plan, std::optional<Choice> late);
-  // The active kind's steps have outgrown its plan: this one takes its place.
-  Bucket& replace_active(Profile, Plan, std::optional<Choice> late);
+  // That kind's steps have outgrown its plan, or its budget is another: this one takes its place.
+  Bucket& replace(Bucket& kind, Profile, Plan, std::optional<Choice> late);
   void forget_plans();
   bool knows(std::uint64_t signature) const;
   // A step of this signature is of a known kind. In any order it need not be the same to the last

@@ -16,6 +16,7 @@ void* Session::allocate(std::size_t bytes) noexcept {
   if (in_child_) return engine_->guarded() ? aligned_alloc(64, round_up(bytes, 64)) : nullptr;
   if (!engine_->guarded()) bytes = round_up(bytes, engine_->alignment());
   const Guard guard(lock_);
+  if (training_.limit().awaits_admission()) training_.admit();
   auto& worker = here();
   const bool trains = this->trains(worker);
   const bool planned = trains && may_follow();

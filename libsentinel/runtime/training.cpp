@@ -69,7 +69,8 @@ void Training::begin(gpu::Driver* driver, const Remaking& remaking) {
     limit_.hold_before_plan();
     if (engine_.in_place() == nullptr && (limit_.bytes() != 0 || limit_.within_cgroup()))
       log_.tally().holds_limit();
-    if (limit_.within_cgroup() && options_.fast.unlimited() && !options_.profile.empty())
+    const bool later = limit_.shared() || (limit_.within_cgroup() && options_.fast.unlimited());
+    if (later && !options_.profile.empty())
       phases_.files_wait();
     else
       start_from_files();
@@ -82,6 +83,15 @@ void Training::begin(gpu::Driver* driver, const Remaking& remaking) {
       counting_.needs_shared_memory())
     counting_.share_memory();
   begin_step();
+}
+
+void Training::admit() noexcept {
+  try {
+    limit_.admit();
+    log_.tally().holds_limit();
+  } catch (const std::exception& error) {
+    refuse(error);
+  }
 }
 
 void Training::tell_no_replays() {
@@ -123,6 +133,7 @@ void Training::end_step() {
   else if (phases_.is(State::steady))
     end_steady_step();
   phases_.step_over();
+  if (limit_.follow_grant()) plan_within_grant();
   follower_.take_over();
   recording_.stillness().rest(may_rest());
   begin_step();
@@ -283,12 +294,30 @@ void Training::outgrow(const std::vector<std::uint64_t>& bytes) {
     auto decision = planner_.decide(profile);
     if (!decision.plan) return;
     planner_.require_valid(*decision.plan, profile);
-    const auto& larger = follower_.replace_active(std::move(profile), std::move(*decision.plan),
-                                                  parse_late(options_.moves.late));
+    const auto& larger = follower_.replace(kind, std::move(profile), std::move(*decision.plan),
+                                           parse_late(options_.moves.late));
     summary_.outgrown(larger.profile(), larger.plan());
   } catch (const Error& error) {
     voice_.say(fmt::format("larger steps than before run by demand in part: {}", error.what()));
   }
+}
+
+// The broker has changed the budget. Without a new plan the old one is followed, and the engine
+// holds the budget.
+void Training::plan_within_grant() {
+  const auto since = Clock::now();
+  for (std::size_t kind = 0; kind < follower_.kinds().size(); ++kind) try {
+      auto profile = follower_.kinds()[kind]->profile();
+      auto decision = planner_.decide(profile);
+      if (!decision.plan) continue;
+      const auto& fresh = follower_.replace(*follower_.kinds()[kind], std::move(profile),
+                                            std::move(*decision.plan),
+                                            parse_late(options_.moves.late));
+      summary_.outgrown(fresh.profile(), fresh.plan());
+    } catch (const Error& error) {
+      voice_.say(fmt::format("within the new grant the former plan is followed: {}", error.what()));
+    }
+  summary_.no_step(since);
 }
 
 void Training::adopt(Profile profile) {

@@ -51,6 +51,7 @@ class Training {
   std::uint64_t begun() const { return begun_; }  // steps, as far as threads are concerned
 
   void begin(gpu::Driver*, const Remaking&);  // the first step
+  void admit() noexcept;                      // by the broker, before the first tensor
   void end_step();                            // and the next begins
   // On request of the program, in the place of the automatic choice of a step. Negative errno.
   int start_profile();
@@ -73,6 +74,7 @@ class Training {
   void plan_another();
   bool may_rest() const;
   void outgrow(const std::vector<std::uint64_t>& bytes);
+  void plan_within_grant();
   bool manages() const { return phases_.paged() || follower_.has_plans(); }
   void adopt(Profile);  // plans, and goes on under the plan
   void adopt_plan(Profile, Plan);

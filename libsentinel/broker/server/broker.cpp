@@ -271,7 +271,10 @@ void Broker::settle() {
   if (!orders.empty() && !store()) return;
   for (const auto& order : orders) {
     const auto& member = members_.at(order.job);
-    Message message{.kind = MessageKind::grant, .number = order.number, .bytes = order.bytes};
+    Message message{.kind = MessageKind::grant,
+                    .number = order.number,
+                    .bytes = order.bytes,
+                    .sample_ms = options_.sample_ms};
     if (member.connection != nullptr) member.connection->send(message);
   }
   tell_waiting();

@@ -56,9 +56,10 @@ void SsdEngine::set_budget(std::uint64_t bytes) {
   }
   open_slow_tier();
   EngineLock guard(lock_);
+  while (blocks_.frozen()) blocks_.await_change(guard);  // another thread switches to counting
   budget_.set_limit(bytes / kGranule, minimum_bytes(thread_count(), transfers_.depth()) / kGranule);
   while (budget_.frames() > budget_.limit()) {
-    if (budget_.destroy_free()) continue;
+    if (!blocks_.frozen() && budget_.destroy_free()) continue;
     victims_.want_frames(
         std::min<std::size_t>(transfers_.depth(), budget_.frames() - budget_.limit()));
     blocks_.await_change(guard);

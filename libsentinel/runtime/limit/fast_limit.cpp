@@ -28,7 +28,10 @@ FastLimit::FastLimit(const SessionOptions& options, Engine& engine, gpu::Driver*
       driver_(driver),
       summary_(summary),
       voice_(voice),
-      ranks_(rank_of_process().beside) {}
+      ranks_(rank_of_process().beside) {
+  if (!options.sharing.broker.empty())
+    grant_ = std::make_unique<Grant>(options, engine, smallest_budget(options), voice);
+}
 
 // What tensors may have of this process's memory cgroup: what they hold and what is left, but for a
 // spare; of what is left other ranks have as much. None: the machine is the limit.
@@ -44,6 +47,10 @@ std::optional<std::uint64_t> FastLimit::cgroup_room() const {
 // With a budget in bytes the limit holds from the first tensor on. Without one, or with a share of
 // a peak that is not known yet, what the memory cgroup leaves is the budget until there is a plan.
 void FastLimit::hold_before_plan() {
+  if (grant_) {  // it comes with the first tensor
+    if (options_.fast.bytes != 0) require_workable(options_.fast.bytes, options_);
+    return;
+  }
   if (options_.fast.bytes != 0) {
     require_workable(options_.fast.bytes, options_);
     summary_.fast_limit_bytes = options_.fast.bytes;
@@ -53,6 +60,33 @@ void FastLimit::hold_before_plan() {
   if (driver_) return;  // a device that is full is a budget
   within_cgroup_ = cgroup_room().has_value();
   follow_cgroup(false);
+}
+
+void FastLimit::admit() {
+  grant_->admit();
+  limit_is(grant_->bytes());
+  summary_.granted(grant_->bytes());
+}
+
+// A plan is made anew for a change of a 32nd of what it was made for, not for less.
+bool FastLimit::follow_grant() {
+  if (!grant_ || !grant_->admitted() || !grant_->take()) return false;
+  const auto bytes = grant_->bytes();
+  limit_is(bytes);
+  summary_.granted(bytes);
+  const auto before = std::exchange(planned_, planned_ ? std::optional(bytes) : std::nullopt);
+  if (!before) return false;
+  const auto change = *before > bytes ? *before - bytes : bytes - *before;
+  if (change >= *before / 32) return true;
+  planned_ = before;
+  return false;
+}
+
+void FastLimit::hold(std::uint64_t bytes) {
+  if (grant_)
+    grant_->hold(bytes);
+  else
+    engine_.set_budget(bytes);
 }
 
 // What is not tensors grows in the first steps: the budget follows it. Once there is a plan, it is
@@ -86,8 +120,8 @@ void FastLimit::follow_cgroup_if_due() {
 void FastLimit::adopt(std::uint64_t plan_bytes, bool limited) {
   planned_ = plan_bytes;
   const auto limit = limited ? plan_bytes : 0;
-  if (limit != 0) engine_.set_budget(cgroup_budget_ = limit);
-  summary_.fast_limit_bytes = limit;
+  if (limit != 0) hold(cgroup_budget_ = limit);
+  summary_.fast_limit_bytes = grant_ ? grant_->bytes() : limit;
   if (limit != 0 && !keeps_limit_) summary_.peak_fast_bytes = 0;  // of the time under the limit
 }
 
@@ -107,6 +141,10 @@ void FastLimit::forget_plan(bool alike) {
 
 void FastLimit::lift() {
   within_cgroup_ = false;
+  if (grant_ && grant_->admitted()) {
+    voice_.say("this training leaves the broker: its memory is in nobody's account");
+    grant_->leave();
+  }
   engine_.set_budget(0);
 }
 
@@ -118,6 +156,11 @@ void FastLimit::limit_is(std::uint64_t bytes) {
 // Without --fast it is what the memory cgroup leaves once the program has its own, where a
 // profile's tensors do not fit into that with some fragmentation.
 void FastLimit::settle(const Profile& profile) {
+  if (grant_) {  // and a quarter for fragmentation
+    const auto peak = peak_live_bytes(profile),
+               most = options_.fast.percent > 0 ? share_of(peak) : peak + peak / 4;
+    return grant_->profiled(profile, most);
+  }
   within_cgroup_ = within_cgroup_ && options_.fast.unlimited();
   if (!within_cgroup_ || summary_.fast_limit_bytes != 0) return;
   follow_cgroup(false);
@@ -178,6 +221,12 @@ std::uint64_t FastLimit::within_room(std::uint64_t share) const {
 // The first kind of step that was profiled settles it for all others. Of a device it is no more
 // than the engine takes.
 std::uint64_t FastLimit::for_plan(const Profile& profile) const {
+  if (grant_) {
+    if (!grant_->admitted()) grant_->admit();
+    const auto granted = grant_->bytes();
+    if (options_.fast.percent > 0) return std::min(granted, share_of(peak_live_bytes(profile)));
+    return options_.fast.bytes != 0 ? std::min(granted, options_.fast.bytes) : granted;
+  }
   const bool settled = planned_ || keeps_limit_ || within_cgroup_;
   if (settled && summary_.fast_limit_bytes != 0) return summary_.fast_limit_bytes;
   const auto asked =

@@ -1,4 +1,5 @@
-// The limit of a run: how much fast memory tensors may have. That is --fast, or the part of the
+// The limit of a run: how much fast memory tensors may have. That is --fast, or what a broker
+// grants, or the part of the
 // process's memory cgroup that the program leaves to tensors, which changes as the program grows
 // (docs/design/budget.md). It sets the engine's budget and the summary's limit, and moves nothing.
 //
@@ -9,11 +10,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "engine/engine.h"
 #include "engine/gpu/cuda_driver.h"
 #include "options/options.h"
+#include "runtime/limit/grant.h"
 #include "runtime/limit/summary.h"
 #include "runtime/limit/voice.h"
 #include "sentinel/profile.h"
@@ -28,7 +31,13 @@ class FastLimit {
   // Bytes; 0: there is none yet, or none at all.
   std::uint64_t bytes() const { return summary_.fast_limit_bytes; }
   // Asked for, or found.
-  bool limited() const { return !options_.fast.unlimited() || bytes() != 0; }
+  bool limited() const { return shared() || !options_.fast.unlimited() || bytes() != 0; }
+  // A broker divides memory among several trainings.
+  bool shared() const { return grant_ != nullptr; }
+  bool awaits_admission() const { return grant_ && !grant_->admitted(); }
+  void admit();  // before the first tensor; may wait. Throws Error
+  // At a step's border: whether the broker grants another budget than that which plans are for.
+  bool follow_grant();
   // The memory cgroup is the limit, for good or until there is a plan.
   bool within_cgroup() const { return within_cgroup_; }
 
@@ -62,6 +71,7 @@ class FastLimit {
   void follow_cgroup_if_due();
   std::optional<std::uint64_t> cgroup_room() const;
   void limit_is(std::uint64_t bytes);
+  void hold(std::uint64_t bytes);
 
   const SessionOptions& options_;
   Engine& engine_;
@@ -76,6 +86,7 @@ class FastLimit {
   unsigned ranks_;                      // of this machine, which share its memory cgroup
   bool told_of_growth_ = false;         // of what is not tensors
   mutable bool told_of_least_ = false;  // that the share is smaller than any budget that works
+  std::unique_ptr<Grant> grant_;        // null: without a broker
 };
 
 }  // namespace sentinel

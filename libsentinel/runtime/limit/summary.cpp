@@ -203,6 +203,8 @@ void Summary::write(const std::string& path,
   }
   if (!no_replays.empty()) json["no_replays"] = no_replays;
   for (const auto& row : replays) json["made_again"].push_back(json_of(row));
+  for (const auto& row : grants)
+    json["grants"].push_back({{"step", row.step}, {"bytes", row.bytes}});
   json["steps"] = Json::array();
   for (const auto& row : steps) json["steps"].push_back(json_of(row));
   write_file(path, json_text(json, 1) + "\n",

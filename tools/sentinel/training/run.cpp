@@ -28,6 +28,7 @@
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
 #include "sim/machine_file.h"
+#include "sharing/start.h"
 #include "trace/read_any.h"
 #include "training/launch.h"
 #include "training/outcome.h"
@@ -170,9 +171,11 @@ void check_place(const std::string& path, const char* what) {
 int run(const Launch& launch) {
   const auto options = options_from_environment();
   const auto tally = Tally::make();
+  const auto ranks = divide_among_ranks(options);
   const int status = run_command(launch.command);
   const auto counts = tally.counts();
-  const bool limited = !options.fast.unlimited() || cgroup_limit(options);
+  const bool shared = !options.sharing.broker.empty();
+  const bool limited = shared || !options.fast.unlimited() || cgroup_limit(options);
   const auto missed = shortfall(counts, limited, launch.command);
   // Without a limit nothing was missed, and a command that failed has said why.
   const bool told = (limited || options.strict) && (status == 0 || counts.with_steps > 0);
@@ -194,7 +197,9 @@ void prepare_run(Launch& launch) {
   if (!options.output.empty()) require_writable_profile(options.output);
   const bool asked_for = !options.fast.unlimited();
   const auto cgroup = cgroup_limit(options);
-  const bool limited = asked_for || cgroup;
+  const bool shared = !options.sharing.broker.empty();
+  if (shared) ensure_broker(options);
+  const bool limited = asked_for || cgroup || shared;
   const bool below = options.gpu.host_bytes != 0,
              drives = !options.tiers.nodes && (!options.gpu.device || below);
   if (drives &&

@@ -1,0 +1,231 @@
+// Connects, waits to be admitted, and obeys orders in a thread.
+#include "runtime/limit/grant.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <sstream>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/failure.h"
+#include "base/quiet_thread.h"
+#include "base/units.h"
+#include "broker/wire/socket.h"
+#include "sentinel/error.h"
+#include "trace/tensor_trace.h"
+
+namespace sentinel {
+namespace {
+
+constexpr std::size_t kHeldBytes = 4096;
+constexpr double kStartingS = 10;  // in which a broker that is being started has to listen
+constexpr auto kAgain = std::chrono::milliseconds(250);  // between two tries to connect
+
+std::uint64_t most_of(const SessionOptions& options) {
+  return options.fast.bytes != 0 ? options.fast.bytes : ~0ull;
+}
+
+}  // namespace
+
+class Grant::Page {
+ public:
+  Page() : file_(memfd_create("sentinel-held", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
+    void* page = MAP_FAILED;
+    if (file_ && ftruncate(file_.get(), kHeldBytes) == 0 &&
+        fcntl(file_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0)
+      page = mmap(nullptr, kHeldBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
+    if (page == MAP_FAILED) throw Error("could not share memory with the broker", errno);
+    madvise(page, kHeldBytes, MADV_DONTFORK);
+    bytes_ = new (page) std::atomic<std::uint64_t>(0);
+  }
+  ~Page() { munmap(bytes_, kHeldBytes); }
+
+  void tell(std::uint64_t bytes) { bytes_->store(bytes, std::memory_order_release); }
+  int file() const { return file_.get(); }
+
+ private:
+  Descriptor file_;
+  std::atomic<std::uint64_t>* bytes_ = nullptr;
+};
+
+Grant::Grant(const SessionOptions& options, Engine& engine, std::uint64_t least,
+             const Voice& voice)
+    : options_(options),
+      engine_(engine),
+      voice_(voice),
+      least_(least),
+      most_(std::max(least, most_of(options))) {}
+
+Grant::~Grant() {
+  over_ = true;
+  if (socket_.is_ours()) shutdown(socket_.number(), SHUT_RDWR);
+  if (thread_.joinable()) thread_.join();
+  socket_.close();
+}
+
+// ---------------------------------------------------------------- admission
+
+Message Grant::hello(std::uint64_t holds) const {
+  Message message{.kind = MessageKind::hello,
+                  .bytes = holds,
+                  .least = least_,
+                  .most = most_,
+                  .begun = process_begun(getpid()),
+                  .priority = options_.sharing.priority,
+                  .seats = options_.sharing.seats};
+  put(message.group, options_.sharing.group);
+  put(message.name, options_.command);
+  return message;
+}
+
+int Grant::connect(std::uint64_t holds) {
+  socket_.close();
+  auto made = connect_to(options_.sharing.broker);
+  if (!made) return errno;
+  socket_ = OurFile(out_of_reach(made.release()));
+  return send_message(socket_.number(), hello(holds), page_->file());
+}
+
+void Grant::admit() {
+  page_ = std::make_unique<Page>();
+  std::string waits_for = "no broker listens";
+  const auto begin = Clock::now();
+  const double most_s = options_.sharing.wait_s == ~0u ? -1 : options_.sharing.wait_s;
+  bool told = false;
+  for (int code = -1; granted_ == 0;) {
+    const double waited_s = seconds_since(begin);
+    const bool nobody = code != 0;
+    if ((most_s >= 0 && waited_s >= most_s) || (nobody && waited_s > kStartingS))
+      throw Error(fmt::format("no memory was granted by the broker at {} within {:.0f} s: {}",
+                              options_.sharing.broker, waited_s, waits_for));
+    if (nobody && (code = connect(0)) != 0) {
+      std::this_thread::sleep_for(kAgain);
+      continue;
+    }
+    pollfd wait{.fd = socket_.number(), .events = POLLIN, .revents = 0};
+    const int left_ms = most_s < 0 ? -1 : static_cast<int>((most_s - waited_s) * 1e3) + 1;
+    if (poll(&wait, 1, left_ms) < 0)
+      throw Error("interrupted while waiting for memory from the broker", errno);
+    Packet packet;
+    if (wait.revents == 0) continue;
+    code = receive_packet(socket_.number(), packet);
+    const auto message = code == 0 ? parse_message(packet.bytes) : std::nullopt;
+    if (code == 0 && !message) throw Error("the broker is of another version of Sentinel");
+    if (message && message->kind == MessageKind::refused)
+      throw Error(fmt::format("the broker at {} refuses: {}", options_.sharing.broker,
+                              text_of(message->text)));
+    if (message && message->kind == MessageKind::waiting) {
+      waits_for = text_of(message->text);
+      voice_.say("waiting for memory from the broker: " + waits_for);
+      told = true;
+    }
+    if (message && message->kind == MessageKind::grant) obey(*message);
+  }
+  take();
+  if (told) voice_.say(fmt::format("the broker grants {}", print_bytes(bytes())));
+  thread_ = quiet_thread([this] { attend(); });
+}
+
+// ---------------------------------------------------------------- orders
+
+bool Grant::take() {
+  const std::lock_guard guard(lock_);
+  if (taken_ == granted_) return false;
+  taken_ = granted_;
+  if (held_ != taken_) engine_.set_budget(held_ = taken_);
+  return true;
+}
+
+void Grant::hold(std::uint64_t bytes) {
+  const std::lock_guard guard(lock_);
+  held_ = std::min<std::uint64_t>(bytes, granted_);
+  engine_.set_budget(held_);
+}
+
+// What cannot shrink keeps what it has, and says so.
+void Grant::obey(const Message& order) {
+  auto holds = order.bytes;
+  std::unique_lock guard(lock_);
+  sample_ms_ = std::clamp(order.sample_ms, 1u, 60'000u);
+  if (order.bytes < held_) try {
+      engine_.set_budget(order.bytes);
+      held_ = order.bytes;
+    } catch (const std::exception& error) {
+      voice_.say("the grant cannot shrink: " + in_words(error));
+      engine_.set_budget(held_);
+      holds = held_;
+    }
+  granted_ = std::max(order.bytes, holds);
+  page_->tell(engine_.counters().held_bytes);
+  send_message(socket_.number(),
+               {.kind = MessageKind::acknowledge, .number = order.number, .bytes = holds});
+}
+
+bool Grant::attend_once() {
+  if (!socket_.is_ours()) return false;  // the program has closed it
+  if (!await_packet(socket_.number(), static_cast<int>(sample_ms_))) {
+    page_->tell(engine_.counters().held_bytes);
+    return true;
+  }
+  Packet packet;
+  const int code = receive_packet(socket_.number(), packet);
+  if (code == EAGAIN || code == EINTR) return true;
+  const auto message = code == 0 ? parse_message(packet.bytes) : std::nullopt;
+  if (!message) return false;
+  page_->tell(engine_.counters().held_bytes);
+  if (message->kind == MessageKind::grant) obey(*message);
+  return true;
+}
+
+void Grant::attend() {
+  while (!over_) {
+    if (attend_once()) continue;
+    while (!over_) {
+      std::this_thread::sleep_for(kAgain);
+      const std::lock_guard guard(lock_);
+      if (over_ || connect(granted_) != 0) continue;
+      say_needs();
+      break;
+    }
+  }
+}
+
+void Grant::profiled(const Profile& profile, std::uint64_t most) {
+  std::ostringstream trace;
+  write_tensor_trace(profile, trace);
+  const std::lock_guard guard(lock_);
+  trace_ = std::move(trace).str();
+  most_ = std::max(least_, std::min(most, most_of(options_)));
+  say_needs();
+}
+
+// With the lock held. What does not arrive is said when the connection is there again.
+void Grant::say_needs() {
+  if (trace_.empty() || !socket_.is_ours()) return;
+  Message message{.kind = MessageKind::needs,
+                  .least = least_,
+                  .most = most_,
+                  .priority = options_.sharing.priority};
+  put(message.policy, options_.policy);
+  put(message.machine, options_.machine.empty() ? local_machine(options_) : options_.machine);
+  send_message(socket_.number(), message, sealed_file(trace_).get());
+}
+
+void Grant::leave() {
+  const std::lock_guard guard(lock_);
+  if (over_.exchange(true) || !socket_.is_ours()) return;
+  send_message(socket_.number(), {.kind = MessageKind::bye});
+  shutdown(socket_.number(), SHUT_WR);
+}
+
+}  // namespace sentinel
