@@ -17,10 +17,15 @@ Ledger::Ledger(Settings settings) : settings_(settings) {}
 JobId Ledger::joins(const Need& need, std::optional<Group> group) {
   const auto id = next_++;
   auto& job = jobs_[id];
-  job.need = need;
-  job.need.most = std::max(need.least, need.most);
+  job.need = bounded(need);
   job.group = std::move(group);
   return id;
+}
+
+// Nobody can use more than there is.
+Need Ledger::bounded(Need need) const {
+  need.most = std::max(need.least, std::min(need.most, settings_.total));
+  return need;
 }
 
 bool Ledger::could_fit(const Need& need, std::uint32_t seats) const {
@@ -38,9 +43,8 @@ JobId Ledger::remember(const Need& need, std::optional<Group> group, std::uint64
 
 void Ledger::returns(JobId id, const Need& need, std::uint64_t holds) {
   auto& job = jobs_.at(id);
-  job.need = need;
+  job.need = bounded(need);
   job.need.least = std::min(need.least, holds);
-  job.need.most = std::max(job.need.least, need.most);
   job.held = job.ordered = holds;
   job.freezes = false;
   job.state = State::settled;
@@ -67,9 +71,8 @@ void Ledger::ends(JobId id) {
 void Ledger::needs(JobId id, const Need& need) {
   auto& job = jobs_.at(id);
   const auto most_least = job.admitted() ? std::max(job.need.least, job.ordered) : need.least;
-  job.need = need;
+  job.need = bounded(need);
   job.need.least = std::min(need.least, most_least);
-  job.need.most = std::max(job.need.least, need.most);
 }
 
 void Ledger::answers(JobId id, std::uint64_t number, std::uint64_t holds, std::uint64_t now_ms) {

@@ -105,6 +105,7 @@ class Ledger {
   };
   using Targets = std::map<JobId, Target>;
 
+  Need bounded(Need) const;
   bool is_asked(const Job&, std::uint64_t now_ms) const;
   bool matters(std::uint64_t now, std::uint64_t then) const;
   std::uint64_t free() const;

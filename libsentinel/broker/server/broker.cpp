@@ -89,12 +89,7 @@ void Broker::begin() {
   for (const int number : {SIGTERM, SIGINT})
     signals_.push_back(std::make_unique<Signal>(loop_, number, [this] { loop_.stop(); }));
   wake_ = std::make_unique<Timer>(loop_, [this] { settle(); });
-  sample_ = std::make_unique<Timer>(loop_, [this] {
-    seen_.held = 0;
-    for (const auto& [id, member] : members_)
-      seen_.held += member.page ? member.page->bytes().value_or(0) : 0;
-    seen_.most = std::max(seen_.most, seen_.held);
-  });
+  sample_ = std::make_unique<Timer>(loop_, [this] { sample(); });
   sample_->every(options_.sample_ms);
   check_ = std::make_unique<Timer>(loop_, [this] { look(); });
   check_->every(kCheckMs);
@@ -355,6 +350,13 @@ void Broker::study() {
 
 // ---------------------------------------------------------------- sight
 
+void Broker::sample() {
+  seen_.held = 0;
+  for (const auto& [id, member] : members_)
+    seen_.held += member.page ? member.page->bytes().value_or(0) : 0;
+  seen_.most = std::max(seen_.most, seen_.held);
+}
+
 // A socket's file that somebody removed is made again.
 void Broker::look() try {
   struct stat found {};
@@ -402,6 +404,7 @@ std::string Broker::listing() const {
 }
 
 void Broker::send_listing(Connection& to) {
+  sample();
   to.send({.kind = MessageKind::listing}, sealed_file(listing()));
 }
 

@@ -57,7 +57,8 @@ class Broker {
   bool store() noexcept;  // false: it cannot be, and the broker ends
   void tell_waiting();
   void study();
-  void look();  // at what is held, and at the socket's file
+  void sample();  // what is held
+  void look();    // at the socket's file, and whether anybody is here
   std::string listing() const;
 
   BrokerOptions options_;

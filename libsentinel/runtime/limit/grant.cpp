@@ -29,6 +29,7 @@ namespace {
 
 constexpr std::size_t kHeldBytes = 4096;
 constexpr double kStartingS = 10;  // in which a broker that is being started has to listen
+constexpr int kTellMs = 1000;      // a shorter wait is not worth a line
 constexpr auto kAgain = std::chrono::milliseconds(250);  // between two tries to connect
 
 std::uint64_t most_of(const SessionOptions& options) {
@@ -101,7 +102,7 @@ void Grant::admit() {
   std::string waits_for = "no broker listens";
   const auto begin = Clock::now();
   const double most_s = options_.sharing.wait_s == ~0u ? -1 : options_.sharing.wait_s;
-  bool told = false;
+  bool told = true;  // there is nothing to tell yet
   for (int code = -1; granted_ == 0;) {
     const double waited_s = seconds_since(begin);
     const bool nobody = code != 0;
@@ -113,11 +114,15 @@ void Grant::admit() {
       continue;
     }
     pollfd wait{.fd = socket_.number(), .events = POLLIN, .revents = 0};
-    const int left_ms = most_s < 0 ? -1 : static_cast<int>((most_s - waited_s) * 1e3) + 1;
-    if (poll(&wait, 1, left_ms) < 0)
+    const int left_ms = most_s < 0 ? kTellMs : static_cast<int>((most_s - waited_s) * 1e3) + 1;
+    if (poll(&wait, 1, std::min(left_ms, kTellMs)) < 0)
       throw Error("interrupted while waiting for memory from the broker", errno);
     Packet packet;
-    if (wait.revents == 0) continue;
+    if (wait.revents == 0) {
+      if (!std::exchange(told, true))
+        voice_.say("waiting for memory from the broker: " + waits_for);
+      continue;
+    }
     code = receive_packet(socket_.number(), packet);
     const auto message = code == 0 ? parse_message(packet.bytes) : std::nullopt;
     if (code == 0 && !message) throw Error("the broker is of another version of Sentinel");
@@ -126,13 +131,14 @@ void Grant::admit() {
                               text_of(message->text)));
     if (message && message->kind == MessageKind::waiting) {
       waits_for = text_of(message->text);
-      voice_.say("waiting for memory from the broker: " + waits_for);
-      told = true;
+      told = false;
     }
     if (message && message->kind == MessageKind::grant) obey(*message);
   }
   take();
-  if (told) voice_.say(fmt::format("the broker grants {}", print_bytes(bytes())));
+  if (options_.sharing.seats == 1)  // ranks are many, and each has its part
+    voice_.say(fmt::format("the broker at {} grants {}", options_.sharing.broker,
+                           print_bytes(bytes())));
   thread_ = quiet_thread([this] { attend(); });
 }
 

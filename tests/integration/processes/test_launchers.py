@@ -35,8 +35,8 @@ def test_a_module(sentinel, python, tmp_path):
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_torchrun(ranks, sentinel, python, tmp_path):
-    outcome = sentinel("run", "--fast", "40M", "--summary", tmp_path / "s.json", "-o", tmp_path / "p.sentinel", "--",
-                       python, *torchrun(ranks), timeout=300)
+    outcome = sentinel("run", "--fast", f"{40 * ranks}M", "--summary", tmp_path / "s.json", "-o",
+                       tmp_path / "p.sentinel", "--", python, *torchrun(ranks), timeout=300)
     assert outcome.status == 0, outcome.err
     assert outcome.out == plain_of(python, *torchrun(ranks))
     ends = [""] if ranks == 1 else [".rank0", ".rank1"]
@@ -47,11 +47,11 @@ def test_torchrun(ranks, sentinel, python, tmp_path):
     assert len(told) == (0 if ranks == 1 else 1), outcome.err
     if ranks == 2:
         limits = [training.read_json(tmp_path / f"s{end}.json")["fast_limit_bytes"] for end in ends]
-        assert limits == [40 << 20] * 2  # BYTES are each rank's
+        assert limits == [40 << 20] * 2  # BYTES are the node's: 80M
 
 
 def test_a_name_with_the_rank(sentinel, python, tmp_path):
-    outcome = sentinel("run", "--fast", "40M", "--summary", tmp_path / "s-%r.json", "--", python, *torchrun(2),
+    outcome = sentinel("run", "--fast", "80M", "--summary", tmp_path / "s-%r.json", "--", python, *torchrun(2),
                        timeout=300)
     assert outcome.status == 0 and "would all write" not in outcome.err, outcome.err
     assert sorted(file.name for file in tmp_path.iterdir()) == ["s-0.json", "s-1.json"]

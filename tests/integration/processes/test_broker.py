@@ -1,0 +1,302 @@
+"""The broker and peers that speak to it by hand: who is let in, what ends, what stays. No training is run here."""
+import os
+import pathlib
+import random
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+from sharing import LAYOUT, MIB, Broker, Job, Peer, begun, packet
+
+
+@pytest.fixture
+def start(build, tmp_path):
+    """start(512 * MIB): a broker, which ends with the test."""
+    started = []
+
+    def begin(fast=512 * MIB, *options, **more):
+        started.append(Broker(build / "bin" / "sentinel", tmp_path / "broker.sock", fast, *options, **more))
+        return started[-1]
+    yield begin
+    for broker in started:
+        broker.end(signal.SIGKILL)
+
+
+@pytest.fixture
+def job():
+    """job(path): a process with a grant, killed at the test's end."""
+    made = []
+
+    def begin(*words, **more):
+        made.append(Job(*words, **more))
+        return made[-1]
+    yield begin
+    for one in made:
+        one.kill(signal.SIGCONT)
+        one.kill()
+
+
+def test_who_shrinks_acknowledges_before_anybody_grows(start, job):
+    broker = start()
+    first = Peer(broker.path).hello()
+    assert first.obey() == 512 * MIB
+    second = job(broker.path)
+    kind, number, amount, _ = first.receive()
+    assert (kind, amount) == ("grant", 256 * MIB)
+    time.sleep(0.3)
+    states = {row["state"]: row for row in broker.jobs()["jobs"]}
+    assert set(states) == {"ordered", "waiting"} and "are taken" in states["waiting"]["waits_for"]
+    first.send("acknowledge", number=number, amount=amount)
+    assert second.granted() == 256 * MIB
+
+
+def test_only_the_user_may_connect(start):
+    broker = start()
+    assert broker.path.stat().st_mode & 0o777 == 0o600
+    if os.geteuid() != 0:
+        pytest.skip("only root can connect as another user")
+    broker.path.chmod(0o666)  # so that the peer's user alone decides
+    for folder in (broker.path.parent, *broker.path.parent.parents):
+        if not folder.stat().st_mode & 0o001:
+            folder.chmod(folder.stat().st_mode | 0o011)
+    as_nobody = ("import os, socket, sys\nos.setgid(65534), os.setuid(65534)\n"
+                 "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\ns.settimeout(5)\ns.connect(sys.argv[1])\n"
+                 "try:\n    print(s.recv(4096) == b'')\nexcept ConnectionResetError:\n    print(True)\n")
+    tried = subprocess.run(["/usr/bin/python3", "-c", as_nobody, broker.path], capture_output=True, text=True)
+    assert tried.stdout.strip() == "True", tried.stderr
+    assert broker.end()[1].count("user 65534 tried to connect and was refused") == 1
+
+
+def bad_packets():
+    noise = random.Random(3)
+    yield from (noise.randbytes(size) for size in (1, 7, 511, 512, 513, 4096, 60000))
+    yield packet("hello", magic=1)
+    yield packet("hello", version=9)
+    yield packet(99)
+    yield packet("grant")  # not for a broker
+    yield packet("hello", least=32 * MIB, since=begun(os.getpid()))[:-128] + b"x" * 128  # a text without an end
+    yield packet("hello", least=32 * MIB, since=1)  # another process of this number
+    yield packet("hello", least=1 << 60, since=begun(os.getpid()))  # more than there is
+    yield packet("hello", least=0, since=begun(os.getpid()))
+
+
+def test_garbage_ends_a_connection_and_nothing_else(start, job):
+    broker = start()
+    held = job(broker.path)
+    assert held.granted() == 512 * MIB
+    for data in bad_packets():
+        peer = Peer(broker.path)
+        peer.socket.send(data)
+        came = peer.receive()
+        assert came is None or came[0] == "refused", came
+        assert came is None or peer.receive() is None
+    assert [row["granted_bytes"] for row in broker.jobs()["jobs"]] == [512 * MIB]
+
+
+def test_what_a_job_may_not_say(start):
+    broker = start()
+    peer = Peer(broker.path).hello()
+    assert peer.obey() == 512 * MIB
+    peer.send("acknowledge", number=77, amount=0)  # no such order
+    peer.send("acknowledge", number=1, amount=1 << 62)  # more than it ever had
+    assert broker.jobs()["jobs"][0]["counted_bytes"] == 512 * MIB
+    peer.send("hello", least=32 * MIB, since=begun(os.getpid()))
+    assert peer.receive()[3] == "a connection is one job's"
+    assert peer.receive() is None
+    assert [row["state"] for row in broker.jobs()["jobs"]] == ["absent"], "its process lives, so its grant stays"
+
+
+@pytest.mark.parametrize("content", [b"{]", b"\0" * 100, b'{"format":"tensor-trace","version":1}\n{"k":0}\n'])
+def test_a_profile_that_is_none(content, start):
+    broker = start()
+    for sealed in (False, True):
+        peer = Peer(broker.path).hello(holds=64 * MIB)
+        peer.obey()
+        file = os.memfd_create("profile", os.MFD_ALLOW_SEALING)
+        os.write(file, content)
+        if sealed:
+            import fcntl
+            fcntl.fcntl(file, 1033, 15)  # F_ADD_SEALS: all four
+        socket.send_fds(peer.socket, [packet("needs", least=32 * MIB, most=64 * MIB)], [file])
+        while (came := peer.receive())[0] == "grant":
+            pass
+        assert came[0] == "refused" and ("sealed" in came[3]) != sealed, came
+    assert len(broker.jobs()["jobs"]) == 1
+
+
+def test_a_hundred_connections_a_second_hold_nobody_up(start, job):
+    broker = start()
+    first = job(broker.path)
+    assert first.granted() == 512 * MIB
+    peers = []
+    for number in range(300):
+        peer = Peer(broker.path)
+        if number % 3 == 0:
+            peer.socket.send(os.urandom(512))
+        if number % 3 == 1:
+            peers.append(peer)  # says nothing, and stays
+        else:
+            peer.close()
+    job(broker.path).granted()
+    assert first.granted() == 256 * MIB
+    assert len(broker.jobs()["jobs"]) == 2
+
+
+def test_a_killed_job_is_told_by_its_process(start):
+    """Its socket lives on in a child."""
+    broker = start()
+    script = ("import os, sys\nsys.path.insert(0, sys.argv[1])\nimport sharing, time\n"
+              "peer = sharing.Peer(sys.argv[2], timeout=None).hello()\nprint(peer.obey(), flush=True)\n"
+              "if os.fork() == 0:\n    print(os.getpid(), flush=True)\n    time.sleep(60)\n"
+              "print(peer.obey(), flush=True)\ntime.sleep(60)\n")
+    parent = subprocess.Popen(["/usr/bin/python3", "-c", script, str(pathlib.Path(__file__).parents[1]), broker.path],
+                              stdout=subprocess.PIPE, text=True)
+    assert int(parent.stdout.readline()) == 512 * MIB
+    child = int(parent.stdout.readline())
+    peer = Peer(broker.path).hello()
+    assert peer.obey() == 256 * MIB
+    parent.kill()
+    parent.wait()
+    assert peer.obey() == 512 * MIB
+    os.kill(child, signal.SIGKILL)
+
+
+def test_a_stopped_job_keeps_its_grant_and_holds_nobody_up(start, job):
+    broker = start()
+    first = job(broker.path, most=300 * MIB)
+    assert first.granted() == 300 * MIB
+    first.kill(signal.SIGSTOP)
+    second = Peer(broker.path, timeout=30).hello()
+    began = time.monotonic()
+    assert second.obey() == 212 * MIB
+    assert time.monotonic() - began < 15
+    assert {row["state"] for row in broker.jobs()["jobs"]} >= {"silent"}
+    first.kill(signal.SIGCONT)
+    assert first.granted() < 300 * MIB
+    assert second.obey() > 212 * MIB
+
+
+def test_a_job_that_cannot_shrink_keeps_what_it_has(start, job):
+    broker = start()
+    first = Peer(broker.path).hello()
+    assert first.obey() == 512 * MIB
+    second = job(broker.path)
+    _, number, _, _ = first.receive()
+    first.send("acknowledge", number=number, amount=400 * MIB)
+    assert second.granted() == 112 * MIB
+
+
+def test_a_killed_broker_comes_back_with_its_ledger(start, job):
+    broker = start()
+    back, dead = Peer(broker.path).hello(most=200 * MIB), job(broker.path, most=100 * MIB)
+    granted = back.obey(), dead.granted()
+    assert granted == (200 * MIB, 100 * MIB)
+    broker.end(signal.SIGKILL)
+    assert back.receive() is None
+    broker = start()
+    assert {row["state"] for row in broker.jobs()["jobs"]} == {"absent"}
+    fresh = job(broker.path)
+    found = broker.await_jobs(lambda jobs: len(jobs["jobs"]) == 3)
+    assert found["waits_for_absent_jobs"] and found["counted_bytes"] == 300 * MIB
+    again = Peer(broker.path).hello(most=200 * MIB, holds=200 * MIB)
+    assert broker.await_jobs(lambda jobs: len([1 for row in jobs["jobs"] if row["state"] == "absent"]) == 1)
+    assert any(row["state"] == "waiting" for row in broker.jobs()["jobs"])
+    dead.kill()
+    assert fresh.granted() == 312 * MIB
+    again.close()
+
+
+def test_a_damaged_ledger_is_no_empty_one(start, tmp_path):
+    (tmp_path / "broker.sock.ledger").write_text('{"format":"sentinel-ledger","version":1,"jobs":')
+    status, said = start(wait=False).end()
+    assert status == 1 and "is no ledger of a broker" in said
+
+
+def test_a_ledger_of_reused_process_numbers(start, tmp_path):
+    broker = start()
+    peer = Peer(broker.path).hello()
+    peer.obey()
+    broker.end(signal.SIGKILL)
+    ledger = tmp_path / "broker.sock.ledger"
+    ledger.write_text(ledger.read_text().replace(str(begun(os.getpid())), "7"))
+    assert start().jobs()["jobs"] == []
+
+
+def test_a_removed_socket_is_made_again(start, job):
+    broker = start()
+    first = Peer(broker.path).hello()
+    assert first.obey() == 512 * MIB
+    broker.path.unlink()
+    deadline = time.monotonic() + 10
+    while not broker.path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    job(broker.path)
+    assert first.obey() == 256 * MIB, "the connection from before still is one"
+
+
+def test_one_broker_a_socket(start, tmp_path):
+    broker = start()
+    status, said = start(wait=False).end()
+    assert status == 1 and "another broker has the socket" in said
+    broker.path.unlink()
+    status, said = start(wait=False).end()
+    assert status == 1 and "another broker has the socket" in said
+    status, said = broker.end()
+    assert status == 0 and not broker.path.exists()
+    (tmp_path / "broker.sock").write_text("mine")
+    status, said = start(wait=False).end()
+    assert status == 1 and "no socket" in said and (tmp_path / "broker.sock").read_text() == "mine"
+
+
+def test_a_socket_that_systemd_listens_at(build, tmp_path, start):
+    path = tmp_path / "broker.sock"
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listening.bind(str(path))
+    listening.listen()
+    os.dup2(listening.fileno(), 3)
+    os.set_inheritable(3, True)
+    words = [str(build / "bin" / "sentinel"), "broker", "--fast", "512M", "--socket", str(path)]
+    process = subprocess.Popen(["sh", "-c", 'export LISTEN_PID=$$ LISTEN_FDS=1; exec "$@"', "sh", *words],
+                               close_fds=False)
+    os.close(3)
+    listening.close()
+    try:
+        assert Peer(path).hello().obey() == 512 * MIB
+    finally:
+        process.terminate()
+        assert process.wait(20) == 0
+
+
+def test_ranks_are_admitted_together(start, job):
+    broker = start(96 * MIB)
+    other = job(broker.path, least=40 * MIB, most=40 * MIB)
+    assert other.granted() == 40 * MIB
+    rank = Peer(broker.path).hello(least=32 * MIB, group=b"training", seats=2)
+    assert "64.0 MiB are needed for 2 ranks" in rank.receive()[3]
+    other.kill()
+    assert rank.obey() == 48 * MIB
+    assert broker.jobs()["counted_bytes"] == 96 * MIB, "with the other rank's seat"
+
+
+def test_jobs_for_people(start, sentinel, job):
+    broker = start()
+    outcome = sentinel("jobs", "--socket", broker.path)
+    assert outcome.status == 0 and "No job is here." in outcome.out
+    one = job(broker.path)
+    one.granted()
+    large = Peer(broker.path).hello(least=512 * MIB)
+    assert large.receive()[0] == "waiting"
+    outcome = sentinel("jobs", "--socket", broker.path)
+    assert outcome.status == 0 and "512 MiB of 512 MiB are granted" in outcome.out
+    assert f"{os.getpid()} waits: 512 MiB are needed" in outcome.out
+    broker.end()
+    outcome = sentinel("jobs", "--socket", broker.path)
+    assert outcome.status == 1 and "no broker listens" in outcome.err
+
+
+def test_the_message_is_512_bytes():
+    assert LAYOUT.size == 512

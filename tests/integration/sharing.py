@@ -1,0 +1,145 @@
+"""A broker for tests, and peers that speak its protocol by hand."""
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import socket
+import struct
+import subprocess
+import time
+
+KINDS = ("hello waiting grant acknowledge needs refused bye list listing").split()
+LAYOUT = struct.Struct("=IHHQQQQQIIII64s64s64s128s128s")
+MAGIC, VERSION = 0x42544E53, 1
+MIB = 1 << 20
+
+
+def begun(process):
+    """When a process began, as the kernel counts."""
+    return int(pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[19])
+
+
+def packet(kind, number=0, amount=0, least=0, most=0, since=0, priority=1, seats=1, group=b"", name=b"test",
+           magic=MAGIC, version=VERSION):
+    which = KINDS.index(kind) + 1 if isinstance(kind, str) else kind
+    return LAYOUT.pack(magic, version, which, number, amount, least, most, since, priority, seats, 0, 0, group, b"",
+                       b"", name, b"")
+
+
+class Peer:
+    """A connection to a broker; with hello(), a job of this process or of the one that it is given."""
+
+    def __init__(self, path, timeout=5):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(timeout)
+        self.socket.connect(str(path))
+
+    def send(self, *words, **more):
+        self.socket.send(packet(*words, **more))
+
+    def hello(self, least=32 * MIB, most=1 << 40, holds=0, **more):
+        self.send("hello", amount=holds, least=least, most=most, since=begun(os.getpid()), **more)
+        return self
+
+    def receive(self):
+        """(kind, number, bytes, text); None at the connection's end."""
+        try:
+            data = self.socket.recv(4096)
+        except ConnectionResetError:
+            return None
+        if not data:
+            return None
+        _, _, kind, number, amount, *_, text = LAYOUT.unpack(data)
+        return KINDS[kind - 1], number, amount, text.rstrip(b"\0").decode()
+
+    def obey(self):
+        """Waits for a grant, and acknowledges it; its bytes."""
+        while True:
+            came = self.receive()
+            assert came is not None, "the broker has ended the connection"
+            assert came[0] != "refused", came
+            if came[0] == "grant":
+                self.send("acknowledge", number=came[1], amount=came[2])
+                return came[2]
+
+    def listing(self):
+        self.send("list")
+        _, files, _, _ = socket.recv_fds(self.socket, 4096, 1)
+        with os.fdopen(files[0]) as file:
+            file.seek(0)
+            return json.load(file)
+
+    def close(self):
+        self.socket.close()
+
+
+class Job:
+    """A process of its own that holds a grant and obeys, until it is killed or told to stop doing so."""
+
+    SCRIPT = """
+import signal, sys
+sys.path.insert(0, sys.argv[1])
+import sharing
+peer = sharing.Peer(sys.argv[2], timeout=None)
+peer.hello(least=int(sys.argv[3]), most=int(sys.argv[4]))
+try:
+    while True:
+        print(peer.obey(), flush=True)
+except AssertionError:
+    signal.pause()  # without a broker it goes on with what it has
+"""
+
+    def __init__(self, path, least=32 * MIB, most=1 << 40):
+        self.process = subprocess.Popen(
+            ["/usr/bin/python3", "-c", self.SCRIPT, str(pathlib.Path(__file__).parent), str(path), str(least), str(most)],
+            stdout=subprocess.PIPE, text=True)
+
+    def granted(self):
+        """The next grant that it has had."""
+        return int(self.process.stdout.readline())
+
+    def kill(self, number=signal.SIGKILL):
+        self.process.send_signal(number)
+        if number == signal.SIGKILL:
+            self.process.wait()
+
+
+class Broker:
+    def __init__(self, sentinel, path, fast, *options, wait=True):
+        self.path = pathlib.Path(path)
+        self.process = subprocess.Popen(
+            [str(sentinel), "broker", "--fast", str(fast), "--socket", str(path), *map(str, options)],
+            stderr=subprocess.PIPE, text=True)
+        deadline = time.monotonic() + 20
+        while wait and self.process.poll() is None and not self._listens():
+            assert time.monotonic() < deadline, "the broker does not begin"
+            time.sleep(0.02)
+
+    def _listens(self):
+        with contextlib.suppress(OSError):
+            Peer(self.path).close()
+            return True
+        return False
+
+    def jobs(self):
+        peer = Peer(self.path)
+        try:
+            return peer.listing()
+        finally:
+            peer.close()
+
+    def await_jobs(self, holds, timeout=30):
+        """The list, once holds(list) is true."""
+        deadline = time.monotonic() + timeout
+        while True:
+            found = self.jobs()
+            if holds(found):
+                return found
+            assert time.monotonic() < deadline, found
+            time.sleep(0.05)
+
+    def end(self, number=signal.SIGTERM):
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(20), self.process.stderr.read()
