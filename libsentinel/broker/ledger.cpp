@@ -231,8 +231,13 @@ void Ledger::take_seats(std::uint64_t now_ms, std::vector<Order>& orders) {
   }
 }
 
-// Where somebody waits, every byte matters.
+// What nobody asks for is left where it is: a new plan costs time. Where somebody waits, every byte
+// matters.
 void Ledger::shrink(const Targets& targets, std::uint64_t now_ms, std::vector<Order>& orders) {
+  std::uint64_t wanted = 0;
+  for (const auto& [id, target] : targets)
+    wanted += (target.bytes - std::min(target.bytes, jobs_.at(id).counted())) * target.seats;
+  if (wanted <= free()) return;
   const bool waited_for =
       std::ranges::any_of(targets, [&](const auto& t) { return !jobs_.at(t.first).admitted(); });
   for (const auto& [id, target] : targets) {

@@ -139,6 +139,10 @@ class Broker:
             assert time.monotonic() < deadline, found
             time.sleep(0.05)
 
+    def ended(self):
+        """Its status and words, of one that ends by itself."""
+        return self.process.wait(20), self.process.stderr.read()
+
     def end(self, number=signal.SIGTERM):
         if self.process.poll() is None:
             self.process.send_signal(number)

@@ -211,7 +211,7 @@ def test_a_killed_broker_comes_back_with_its_ledger(start, job):
 
 def test_a_damaged_ledger_is_no_empty_one(start, tmp_path):
     (tmp_path / "broker.sock.ledger").write_text('{"format":"sentinel-ledger","version":1,"jobs":')
-    status, said = start(wait=False).end()
+    status, said = start(wait=False).ended()
     assert status == 1 and "is no ledger of a broker" in said
 
 
@@ -240,15 +240,15 @@ def test_a_removed_socket_is_made_again(start, job):
 
 def test_one_broker_a_socket(start, tmp_path):
     broker = start()
-    status, said = start(wait=False).end()
+    status, said = start(wait=False).ended()
     assert status == 1 and "another broker has the socket" in said
     broker.path.unlink()
-    status, said = start(wait=False).end()
+    status, said = start(wait=False).ended()
     assert status == 1 and "another broker has the socket" in said
     status, said = broker.end()
     assert status == 0 and not broker.path.exists()
     (tmp_path / "broker.sock").write_text("mine")
-    status, said = start(wait=False).end()
+    status, said = start(wait=False).ended()
     assert status == 1 and "no socket" in said and (tmp_path / "broker.sock").read_text() == "mine"
 
 
@@ -257,12 +257,9 @@ def test_a_socket_that_systemd_listens_at(build, tmp_path, start):
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listening.bind(str(path))
     listening.listen()
-    os.dup2(listening.fileno(), 3)
-    os.set_inheritable(3, True)
     words = [str(build / "bin" / "sentinel"), "broker", "--fast", "512M", "--socket", str(path)]
     process = subprocess.Popen(["sh", "-c", 'export LISTEN_PID=$$ LISTEN_FDS=1; exec "$@"', "sh", *words],
-                               close_fds=False)
-    os.close(3)
+                               close_fds=False, preexec_fn=lambda: os.dup2(listening.fileno(), 3))
     listening.close()
     try:
         assert Peer(path).hello().obey() == 512 * MIB
