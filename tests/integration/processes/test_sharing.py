@@ -1,0 +1,235 @@
+"""Trainings that share one amount of fast memory: their numbers are the plain ones, and together they never hold
+more than there is."""
+import contextlib
+import itertools
+import os
+import pathlib
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+import training
+from sharing import MIB, Broker, Peer
+
+CASES = pathlib.Path(__file__).resolve().parents[1] / "scripts" / "cases"
+SHARED = CASES / "shared.py"
+STEPS = ("--threads", "1")
+MODELS = {
+    "resnet": ("resnet_cifar.py", "--depth", "20", "--batch", "96", "--steps", "14"),
+    "lstm": ("lstm_lm.py", "--hidden", "384", "--batch", "20", "--vocab", "6000", "--steps", "9"),
+    "dcgan": ("dcgan.py", "--batch", "32", "--steps", "8"),
+}
+
+
+@pytest.fixture
+def broker(build, tmp_path):
+    """broker(bytes): one that looks every 10 ms, and ends with the test."""
+    started = []
+
+    def begin(fast):
+        started.append(Broker(build / "bin" / "sentinel", tmp_path / "broker.sock", fast, "--sample", "10"))
+        return started[-1]
+    yield begin
+    for one in started:
+        one.end(signal.SIGKILL)
+
+
+class Watched:
+    """What all jobs hold together, asked every 10 ms."""
+
+    def __init__(self, path):
+        self.path, self.over, self.samples, self.most, self.together = path, False, 0, 0, 0
+        self.thread = threading.Thread(target=self.watch)
+
+    def watch(self):
+        while not self.over:
+            with contextlib.suppress(OSError, AssertionError):  # the broker may be killed
+                peer = Peer(self.path)
+                while not self.over:
+                    found = peer.listing()
+                    assert found["counted_bytes"] <= found["total_bytes"]
+                    self.samples += 1
+                    self.most = max(self.most, sum(job.get("held_bytes", 0) for job in found["jobs"]))
+                    self.together = max(self.together, len([1 for job in found["jobs"] if job["granted_bytes"]]))
+                    time.sleep(0.01)
+            time.sleep(0.01)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over = True
+        self.thread.join()
+
+
+@pytest.fixture
+def begin(build, python, tmp_path):
+    """begin("--share", "1G", command=[...]): a training under `sentinel run --broker`, in the background."""
+    numbers, running = itertools.count(), []
+
+    def start(*options, command, path=None):
+        number = next(numbers)
+        summary = tmp_path / f"summary-{number}.json"
+        socket = path or tmp_path / "broker.sock"
+        process = subprocess.Popen(
+            [str(word) for word in (build / "bin" / "sentinel", "run", f"--broker={socket}", *options, "--summary", summary,
+                                    "--", python, *command)],
+            stdout=open(tmp_path / f"out-{number}", "w"), stderr=open(tmp_path / f"err-{number}", "w"),
+            stdin=subprocess.DEVNULL, start_new_session=True, env={**os.environ, "OMP_WAIT_POLICY": "passive"})
+        process.out, process.err, process.summary = tmp_path / f"out-{number}", tmp_path / f"err-{number}", summary
+        running.append(process)
+        return process
+    yield start
+    for process in running:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def until_step(process, step, timeout=120):
+    """Waits until shared.py has printed that step."""
+    deadline = time.monotonic() + timeout
+    while f"step {step} " not in process.out.read_text():
+        assert process.poll() is None and time.monotonic() < deadline, process.err.read_text()
+        time.sleep(0.02)
+
+
+def plain_of(python, seed, steps):
+    return training.finish([python, SHARED, seed, steps]).out
+
+
+def grants_of(process):
+    return [row["bytes"] for row in training.read_json(process.summary)["grants"]]
+
+
+@pytest.mark.parametrize("names", [("resnet", "lstm"), ("resnet", "lstm", "dcgan")])
+def test_staggered_models(names, begin, broker, plain, under, expect_same, tmp_path):
+    """In 40 % of the sum of their peaks."""
+    peaks = [under(None, *MODELS[name][:-1], "5", *STEPS).summary["peak_unlimited_bytes"] for name in names]
+    total = int(0.4 * sum(peaks)) // (2 * MIB) * 2 * MIB
+    one = broker(total)
+    processes = []
+    with Watched(one.path) as watched:
+        for name in names:
+            record = tmp_path / f"{name}.json"
+            script, *flags = *MODELS[name], *STEPS
+            processes.append(begin(command=[training.WORKLOADS / script, *flags, "--json", record]))
+            time.sleep(6)
+        for process in processes:
+            assert process.wait(300) == 0, process.err.read_text()
+    assert watched.samples > 100 and watched.together == len(names)
+    assert watched.most <= total and one.jobs()["most_held_bytes"] <= total
+    for name, process in zip(names, processes):
+        script, *flags = *MODELS[name], *STEPS
+        outcome = training.Outcome(0, "", process.err.read_text(), training.read_json(tmp_path / f"{name}.json"),
+                                   training.read_json(process.summary), tmp_path / f"{name}.json")
+        expect_same(plain(script, *flags), outcome)
+        assert max(grants_of(process)) <= total
+    assert len(grants_of(processes[0])) > 1, "the first shrank for the others"
+
+
+def test_a_killed_job_s_memory_is_given_to_others(begin, broker, python):
+    one = broker(100 * MIB)
+    first = begin(command=[SHARED, 1, 40])
+    until_step(first, 6)
+    second = begin(command=[SHARED, 2, 200])
+    until_step(second, 4)
+    os.killpg(second.pid, signal.SIGKILL)
+    steps = first.out.read_text().count("step ")
+    assert first.wait(200) == 0, first.err.read_text()
+    assert first.out.read_text() == plain_of(python, 1, 40)
+    grants = training.read_json(first.summary)["grants"]
+    assert grants[0]["bytes"] == 100 * MIB and grants[-1]["bytes"] > min(row["bytes"] for row in grants)
+    assert grants[-1]["step"] <= steps + 2, "within two steps"
+    assert one.jobs()["most_held_bytes"] <= 100 * MIB
+
+
+def test_a_stopped_job_wakes_within_its_grant(begin, broker, python):
+    broker(100 * MIB)
+    first = begin(command=[SHARED, 1, 16])
+    until_step(first, 6)
+    os.killpg(first.pid, signal.SIGSTOP)
+    second = begin("--broker-wait", "3", command=[SHARED, 2, 8])
+    assert second.wait(60) == 125, "all memory is the stopped one's"
+    os.killpg(first.pid, signal.SIGCONT)
+    assert first.wait(120) == 0 and first.out.read_text() == plain_of(python, 1, 16)
+
+
+def test_a_killed_broker_leaves_everybody_the_last_grant(begin, broker, python):
+    one = broker(100 * MIB)
+    with Watched(one.path) as watched:
+        first = begin(command=[SHARED, 1, 30])
+        until_step(first, 6)
+        one.end(signal.SIGKILL)
+        until_step(first, 10)
+        again = broker(100 * MIB)
+        again.await_jobs(lambda jobs: [job["state"] for job in jobs["jobs"]] == ["settled"])
+        second = begin(command=[SHARED, 2, 8])
+        assert second.wait(200) == 0, second.err.read_text()
+        assert first.wait(200) == 0, first.err.read_text()
+    assert watched.most <= 100 * MIB
+    assert first.out.read_text() == plain_of(python, 1, 30) and second.out.read_text() == plain_of(python, 2, 8)
+    assert len(grants_of(first)) >= 2, "it shrank for the second"
+
+
+def test_run_starts_a_broker_that_ends_after_its_last_job(begin, sentinel, tmp_path):
+    alone = sentinel("run", f"--broker={tmp_path}/broker.sock", "--", "true")
+    assert alone.status == 125 and "--share BYTES" in alone.err
+    process = begin("--share", "100M", command=[SHARED, 1, 6])
+    assert process.wait(120) == 0, process.err.read_text()
+    assert grants_of(process)[0] == 100 * MIB and "grants 100 MiB" in process.err.read_text()
+    again = sentinel("run", f"--broker={tmp_path}/broker.sock", "--share", "1G", "--", "true")
+    assert again.status == 0 and "--share changes nothing" in again.err
+    deadline = time.monotonic() + 30
+    while (tmp_path / "broker.sock").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def test_who_never_fits_is_refused_at_once(begin, broker):
+    broker(16 * MIB)
+    process = begin(command=[SHARED, 1, 4])
+    assert process.wait(60) == 125
+    assert "the least that it can train with" in process.err.read_text()
+
+
+def test_what_cannot_be_shared_is_refused(sentinel, tmp_path):
+    shared = ("run", f"--broker={tmp_path}/broker.sock")
+    nodes = sentinel(*shared, "--tiers", "fast=node0,slow=node1", "--", "true")
+    assert nodes.status == 2 and "over an SSD" in nodes.err
+    plan = sentinel(*shared, "--plan", tmp_path / "plan.json", "--", "true")
+    assert plan.status == 2 and "one budget" in plan.err
+
+
+def torchrun(script, ranks=2):
+    return ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", ranks, script]
+
+
+@pytest.mark.parametrize("script", ["two_ranks.py", "sharded_ranks.py"])
+def test_ranks_share_the_budget(script, sentinel, python, tmp_path):
+    """DDP and FSDP2."""
+    words = torchrun(CASES / script)
+    outcome = sentinel("run", "--fast", "72M", "--summary", tmp_path / "s.json", "--", python, *words, timeout=300)
+    assert outcome.status == 0, outcome.err
+    assert outcome.out == training.finish([python, *words]).out
+    ranks = [training.read_json(tmp_path / f"s.rank{rank}.json") for rank in range(2)]
+    assert [rank["grants"][0]["bytes"] for rank in ranks] == [36 * MIB] * 2
+    assert sum(rank["peak_fast_bytes"] for rank in ranks) <= 72 * MIB
+    assert all(len(rank["steps"]) == 8 for rank in ranks)
+
+
+def test_ranks_that_do_not_fit_together(sentinel, python):
+    outcome = sentinel("run", "--fast", "40M", "--", python, *torchrun(CASES / "two_ranks.py"), timeout=300)
+    assert outcome.status != 0 and "cannot work" in outcome.err
+
+
+def test_a_killed_rank_ends_the_others_as_it_does_without_sentinel(sentinel, python):
+    words = torchrun(CASES / "dying_rank.py")
+    plain = training.finish([python, *words], timeout=200)
+    outcome = sentinel("run", "--fast", "72M", "--", python, *words, timeout=200)
+    assert plain.status != 0 and outcome.status == plain.status, outcome.err
+    assert "Signal 9 (SIGKILL)" in plain.err and "Signal 9 (SIGKILL)" in outcome.err
