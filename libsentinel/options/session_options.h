@@ -57,8 +57,8 @@ struct SharingOptions {
   std::uint64_t bytes = 0;     // of a broker that is started; 0: none is
   std::uint32_t wait_s = ~0u;  // for a first grant
   std::uint32_t priority = 1;
-  std::string group;           // ranks that are admitted together
-  std::uint32_t seats = 1;     // of the group
+  std::string group;        // ranks that are admitted together
+  std::uint32_t seats = 1;  // of the group
 };
 
 // The device whose memory is the fast tier, if one's is.

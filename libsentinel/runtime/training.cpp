@@ -310,9 +310,9 @@ void Training::plan_within_grant() {
       auto profile = follower_.kinds()[kind]->profile();
       auto decision = planner_.decide(profile);
       if (!decision.plan) continue;
-      const auto& fresh = follower_.replace(*follower_.kinds()[kind], std::move(profile),
-                                            std::move(*decision.plan),
-                                            parse_late(options_.moves.late));
+      const auto& fresh =
+          follower_.replace(*follower_.kinds()[kind], std::move(profile), std::move(*decision.plan),
+                            parse_late(options_.moves.late));
       summary_.outgrown(fresh.profile(), fresh.plan());
     } catch (const Error& error) {
       voice_.say(fmt::format("within the new grant the former plan is followed: {}", error.what()));

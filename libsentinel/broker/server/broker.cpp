@@ -78,8 +78,10 @@ Broker::Broker(BrokerOptions options)
         const auto id = ledger_.remember(holder.need, holder.group, holder.counted);
         remember(holder.process, holder.begun, holder.name, id, holder.group, std::move(life));
       }
-  if (!options_.listening) options_.listening = listen_at(options_.path);
+  const bool ours = !options_.listening;
+  if (ours) options_.listening = listen_at(options_.path);
   begin();
+  if (!ours) seen_.inode = 0;  // who listens there otherwise sees to the file
 }
 
 Broker::~Broker() = default;
@@ -99,7 +101,8 @@ void Broker::begin() {
 void Broker::listen() {
   const int flags = fcntl(options_.listening.get(), F_GETFL);
   fcntl(options_.listening.get(), F_SETFL, flags | O_NONBLOCK);
-  arrivals_ = std::make_unique<Watch>(loop_, options_.listening.get(), [this] { accept_all(); });
+  arrivals_ =
+      std::make_unique<Readiness>(loop_, options_.listening.get(), [this] { accept_all(); });
   struct stat found {};
   if (lstat(options_.path.c_str(), &found) == 0) seen_.inode = found.st_ino;
 }
@@ -210,10 +213,10 @@ void Broker::admit(Connection& from, const Message& message, const Descriptor& p
   auto life = life_of(from.peer(), message.begun);
   if (!life) return from.refuse("your process is not the one that this hello names");
   if (message.least == 0 || !ledger_.could_fit(need, seats))
-    return from.refuse(fmt::format(
-        "{} {} the least that {} with, and there are {} for all", print_bytes(need.least * seats),
-        seats > 1 ? "for all ranks are" : "are", seats > 1 ? "they can train" : "it can train",
-        print_bytes(ledger_.total())));
+    return from.refuse(
+        fmt::format("{} {} the least that {} with, and there are {} for all",
+                    print_bytes(need.least * seats), seats > 1 ? "for all ranks are" : "are",
+                    seats > 1 ? "they can train" : "it can train", print_bytes(ledger_.total())));
   const bool holds = message.bytes != 0;
   const auto id = holds ? ledger_.remember(need, group, message.bytes) : ledger_.joins(need, group);
   if (holds) ledger_.returns(id, need, message.bytes);
@@ -233,7 +236,7 @@ void Broker::remember(pid_t process, std::uint64_t begun, const std::string& nam
   member.name = name;
   member.group = group;
   member.life = std::move(life);
-  member.death = std::make_unique<Watch>(loop_, member.life.get(), [this, id] {
+  member.death = std::make_unique<Readiness>(loop_, member.life.get(), [this, id] {
     forget(id);
     settle();
   });
@@ -366,7 +369,8 @@ void Broker::look() try {
     arrivals_.reset();
     options_.listening = std::move(fresh);
     listen();
-    if (options_.say) options_.say(fmt::format("{} was removed, and is there again", options_.path));
+    if (options_.say)
+      options_.say(fmt::format("{} was removed, and is there again", options_.path));
   }
   if (!members_.empty()) seen_.idle_since_ms = loop_.now_ms();
   if (options_.idle_s && loop_.now_ms() - seen_.idle_since_ms > 1000ull * *options_.idle_s)
@@ -384,14 +388,10 @@ std::string Broker::listing() const {
             {"jobs", Json::array()}};
   for (const auto& [id, member] : members_) {
     const auto& job = ledger_.jobs().at(id);
-    Json row{{"process", member.process},
-             {"name", member.name},
-             {"state", print(job.state)},
-             {"granted_bytes", job.ordered},
-             {"counted_bytes", job.counted()},
-             {"least_bytes", job.need.least},
-             {"most_bytes", job.need.most},
-             {"priority", job.need.priority}};
+    Json row{{"process", member.process},      {"name", member.name},
+             {"state", print(job.state)},      {"granted_bytes", job.ordered},
+             {"counted_bytes", job.counted()}, {"least_bytes", job.need.least},
+             {"most_bytes", job.need.most},    {"priority", job.need.priority}};
     if (member.page)
       if (const auto held = member.page->bytes()) row["held_bytes"] = *held;
     if (member.group) row["group"] = member.group->name;

@@ -24,10 +24,10 @@ namespace sentinel {
 
 struct BrokerOptions {
   std::uint64_t total = 0;
-  std::string path;          // of the socket
-  Descriptor listening = {};  // a socket that listens there already: systemd's, or a command's
-  bool remembers = true;      // keeps a ledger's file
-  std::uint32_t sample_ms = 1000;      // between two looks at what is held
+  std::string path;                // of the socket
+  Descriptor listening = {};       // a socket that listens there already: systemd's, or a command's
+  bool remembers = true;           // keeps a ledger's file
+  std::uint32_t sample_ms = 1000;  // between two looks at what is held
   std::optional<std::uint32_t> idle_s;  // ends when there was no job for so long
   std::function<void(const std::string&)> say;
 };
@@ -53,7 +53,7 @@ class Broker {
                 const std::optional<Ledger::Group>&, Descriptor life);
   void forget(JobId);
   Member* of(const Connection&);
-  void settle();  // sends what is due
+  void settle();          // sends what is due
   bool store() noexcept;  // false: it cannot be, and the broker ends
   void tell_waiting();
   void study();
@@ -67,14 +67,14 @@ class Broker {
   Descriptor lock_;
   std::map<JobId, Member> members_;
   std::list<Connection> connections_;
-  std::unique_ptr<Watch> arrivals_;
+  std::unique_ptr<Readiness> arrivals_;
   std::vector<std::unique_ptr<Signal>> signals_;
   std::unique_ptr<Timer> wake_, sample_, check_;
   struct Seen {
     std::uint64_t held = 0, most = 0;  // of all jobs together
     std::uint64_t idle_since_ms = 0;
     std::set<uid_t> strangers;  // users that were refused, and told of
-    ino_t inode = 0;            // the socket's file
+    ino_t inode = 0;            // the socket's file; 0: it is somebody else's
     bool studying = false, study_again = false;
   } seen_;
   std::string failure_;  // why the loop ends; empty: it was asked to

@@ -8,8 +8,7 @@
 
 namespace sentinel {
 
-Connection::Connection(Loop& loop, Descriptor socket, pid_t peer, Came came,
-                       Ended ended)
+Connection::Connection(Loop& loop, Descriptor socket, pid_t peer, Came came, Ended ended)
     : socket_(std::move(socket)),
       peer_(peer),
       came_(std::move(came)),

@@ -46,7 +46,7 @@ class Connection {
   const Ended ended_;
   std::deque<Outgoing> waiting_;
   bool over_ = false;
-  Watch watch_;
+  Readiness watch_;
 };
 
 }  // namespace sentinel

@@ -70,8 +70,8 @@ std::vector<CurvePoint> curve_of(const StudiedJob& job) {
 std::map<JobId, std::uint64_t> planned_together(const std::vector<StudiedJob>& jobs,
                                                 std::uint64_t total) {
   std::map<JobId, std::uint64_t> shares;
-  const bool tensile = std::ranges::all_of(
-      jobs, [](const StudiedJob& job) { return job.policy == "tensile"; });
+  const bool tensile =
+      std::ranges::all_of(jobs, [](const StudiedJob& job) { return job.policy == "tensile"; });
   if (!tensile || jobs.size() < 2) return shares;
   const auto policy = make_policy("tensile");
   std::vector<PlannedJob> planned;
@@ -79,8 +79,7 @@ std::map<JobId, std::uint64_t> planned_together(const std::vector<StudiedJob>& j
   const auto plans = dynamic_cast<PlannedPolicy&>(*policy).plan_jobs(
       planned, machine_of(jobs.front()), options_of(total));
   for (std::size_t i = 0; i < jobs.size(); ++i)
-    shares[jobs[i].id] =
-        std::clamp(plans[i].fast_bytes, jobs[i].need.least, jobs[i].need.most);
+    shares[jobs[i].id] = std::clamp(plans[i].fast_bytes, jobs[i].need.least, jobs[i].need.most);
   return shares;
 }
 

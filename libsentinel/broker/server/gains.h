@@ -24,7 +24,7 @@ struct StudiedJob {
 
 struct Findings {
   std::map<JobId, std::vector<CurvePoint>> curves;  // of those that had none
-  std::map<JobId, std::uint64_t> shares;            // of all, where their policy plans them together
+  std::map<JobId, std::uint64_t> shares;  // of all, where their policy plans them together
   std::vector<std::string> failures;
 };
 

@@ -66,9 +66,9 @@ Holder holder_of(const Json& job) {
 void write_ledger(const std::string& path, const std::vector<Holder>& holders) {
   Json json{{"format", kFormat}, {"version", 1}, {"boot", boot()}, {"jobs", Json::array()}};
   for (const auto& holder : holders) {
-    Json job{{"process", holder.process},     {"begun", holder.begun},
-             {"name", holder.name},           {"least", holder.need.least},
-             {"most", holder.need.most},      {"priority", holder.need.priority},
+    Json job{{"process", holder.process}, {"begun", holder.begun},
+             {"name", holder.name},       {"least", holder.need.least},
+             {"most", holder.need.most},  {"priority", holder.need.priority},
              {"counted", holder.counted}};
     if (holder.group) job["group"] = holder.group->name, job["seats"] = holder.group->seats;
     json["jobs"].push_back(std::move(job));

@@ -22,7 +22,8 @@ struct Holder {
   std::uint64_t counted = 0;
 };
 
-// Both throw Error. Of another boot of the machine there are no holders; nor where there is no file.
+// Both throw Error. Of another boot of the machine there are no holders; nor where there is no
+// file.
 void write_ledger(const std::string& path, const std::vector<Holder>&);
 std::vector<Holder> read_ledger(const std::string& path);
 

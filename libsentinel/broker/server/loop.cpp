@@ -48,12 +48,12 @@ Loop::~Loop() {
 
 void Loop::run() { uv_run(&loop_, UV_RUN_DEFAULT); }
 
-struct Watch::State {
+struct Readiness::State {
   uv_poll_t handle;
   Call call;
 };
 
-Watch::Watch(Loop& loop, int descriptor, std::function<void()> ready)
+Readiness::Readiness(Loop& loop, int descriptor, std::function<void()> ready)
     : state_(new State{.handle = {}, .call = call_of(std::move(ready))}) {
   const int result = uv_poll_init(loop.get(), &state_->handle, descriptor);
   if (result < 0) delete state_;
@@ -62,12 +62,12 @@ Watch::Watch(Loop& loop, int descriptor, std::function<void()> ready)
   for_room(false);
 }
 
-Watch::~Watch() {
+Readiness::~Readiness() {
   uv_poll_stop(&state_->handle);
   close_later(state_);
 }
 
-void Watch::for_room(bool too) {
+void Readiness::for_room(bool too) {
   uv_poll_start(&state_->handle, UV_READABLE | UV_DISCONNECT | (too ? UV_WRITABLE : 0),
                 [](uv_poll_t* handle, int, int) { call<State>(handle); });
 }

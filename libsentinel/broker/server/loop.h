@@ -26,12 +26,13 @@ class Loop {
 };
 
 // Something can be read from or written to a descriptor, which outlives this.
-class Watch {
+class Readiness {
  public:
-  Watch(Loop&, int descriptor, std::function<void()> ready);  // throws Error; until it is readable
-  ~Watch();
-  Watch(const Watch&) = delete;
-  Watch& operator=(const Watch&) = delete;
+  Readiness(Loop&, int descriptor,
+            std::function<void()> ready);  // throws Error; until it is readable
+  ~Readiness();
+  Readiness(const Readiness&) = delete;
+  Readiness& operator=(const Readiness&) = delete;
 
   void for_room(bool too);  // also where there is room to write
 

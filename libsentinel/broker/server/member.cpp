@@ -35,8 +35,7 @@ HeldPage::HeldPage(const Descriptor& file) {
 }
 
 HeldPage::~HeldPage() {
-  if (page_ != nullptr)
-    munmap(const_cast<std::atomic<std::uint64_t>*>(page_), kPageBytes);
+  if (page_ != nullptr) munmap(const_cast<std::atomic<std::uint64_t>*>(page_), kPageBytes);
 }
 
 std::optional<std::uint64_t> HeldPage::bytes() const {

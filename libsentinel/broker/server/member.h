@@ -47,8 +47,8 @@ struct Member {
   std::string told;                  // why it waits, as it was told
   std::optional<Study> study;
   std::unique_ptr<HeldPage> page;
-  Descriptor life;               // a pidfd
-  std::unique_ptr<Watch> death;  // of it
+  Descriptor life;                   // a pidfd
+  std::unique_ptr<Readiness> death;  // of it
 };
 
 // A pidfd of the process that began then; nothing where that one is over. Throws Error.

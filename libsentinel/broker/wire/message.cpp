@@ -52,13 +52,13 @@ Descriptor sealed_file(std::string_view content) {
 std::optional<std::string> read_sealed(const Descriptor& file, std::size_t most) {
   struct stat status {};
   if (!file || (fcntl(file.get(), F_GET_SEALS) & kSeals) != kSeals ||
-      fcntl(file.get(), F_GET_SEALS) < 0 || fstat(file.get(), &status) != 0 ||
-      status.st_size < 0 || static_cast<std::size_t>(status.st_size) > most)
+      fcntl(file.get(), F_GET_SEALS) < 0 || fstat(file.get(), &status) != 0 || status.st_size < 0 ||
+      static_cast<std::size_t>(status.st_size) > most)
     return std::nullopt;
   std::string content(static_cast<std::size_t>(status.st_size), '\0');
   for (std::size_t done = 0; done < content.size();) {
-    const auto got = pread(file.get(), content.data() + done, content.size() - done,
-                           static_cast<off_t>(done));
+    const auto got =
+        pread(file.get(), content.data() + done, content.size() - done, static_cast<off_t>(done));
     if (got <= 0) return std::nullopt;
     done += static_cast<std::size_t>(got);
   }

@@ -42,8 +42,7 @@ Descriptor make_socket() {
 
 std::string broker_path() {
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  if (runtime != nullptr && *runtime == '/')
-    return fmt::format("{}/sentinel/broker.sock", runtime);
+  if (runtime != nullptr && *runtime == '/') return fmt::format("{}/sentinel/broker.sock", runtime);
   return fmt::format("/tmp/sentinel-{}/broker.sock", geteuid());
 }
 
@@ -122,10 +121,8 @@ int receive_packet(int socket, Packet& packet) noexcept {
   char bytes[sizeof(Message) + 1];
   alignas(cmsghdr) char control[CMSG_SPACE(kFiles * sizeof(int))] = {};
   iovec part{bytes, sizeof bytes};
-  msghdr header{.msg_iov = &part,
-                .msg_iovlen = 1,
-                .msg_control = control,
-                .msg_controllen = sizeof control};
+  msghdr header{
+      .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
   ssize_t got;
   do got = recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   while (got < 0 && errno == EINTR);
@@ -158,8 +155,7 @@ std::uint64_t process_begun(pid_t process) {
   std::size_t at = line.rfind(')');
   for (int word = 2; word < 22 && at != line.npos; ++word) at = line.find(' ', at + 1);
   std::uint64_t begun = 0;
-  if (at != line.npos)
-    std::from_chars(line.data() + at + 1, line.data() + line.size(), begun);
+  if (at != line.npos) std::from_chars(line.data() + at + 1, line.data() + line.size(), begun);
   return begun;
 }
 

@@ -65,7 +65,6 @@ void FastLimit::hold_before_plan() {
 void FastLimit::admit() {
   grant_->admit();
   limit_is(grant_->bytes());
-  summary_.granted(grant_->bytes());
 }
 
 // A plan is made anew for a change of a 32nd of what it was made for, not for less.
@@ -73,7 +72,6 @@ bool FastLimit::follow_grant() {
   if (!grant_ || !grant_->admitted() || !grant_->take()) return false;
   const auto bytes = grant_->bytes();
   limit_is(bytes);
-  summary_.granted(bytes);
   const auto before = std::exchange(planned_, planned_ ? std::optional(bytes) : std::nullopt);
   if (!before) return false;
   const auto change = *before > bytes ? *before - bytes : bytes - *before;

@@ -59,8 +59,7 @@ class Grant::Page {
   std::atomic<std::uint64_t>* bytes_ = nullptr;
 };
 
-Grant::Grant(const SessionOptions& options, Engine& engine, std::uint64_t least,
-             const Voice& voice)
+Grant::Grant(const SessionOptions& options, Engine& engine, std::uint64_t least, const Voice& voice)
     : options_(options),
       engine_(engine),
       voice_(voice),
@@ -137,8 +136,8 @@ void Grant::admit() {
   }
   take();
   if (options_.sharing.seats == 1)  // ranks are many, and each has its part
-    voice_.say(fmt::format("the broker at {} grants {}", options_.sharing.broker,
-                           print_bytes(bytes())));
+    voice_.say(
+        fmt::format("the broker at {} grants {}", options_.sharing.broker, print_bytes(bytes())));
   thread_ = quiet_thread([this] { attend(); });
 }
 

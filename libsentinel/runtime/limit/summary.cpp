@@ -28,6 +28,7 @@ StepRow& Summary::step_ended(const char* phase, const EngineCounters& now) {
                    .demoted_bytes = now.demoted_bytes - before.demoted_bytes,
                    .stall_ms = (now.stall_us - before.stall_us) / 1e3,
                    .checksum_ms = (now.checksum_us - before.checksum_us) / 1e3,
+                   .limit_bytes = fast_limit_bytes,
                    .reading = now.reading - before.reading,
                    .writing = now.writing - before.writing});
   return steps.back();
@@ -105,7 +106,8 @@ Json json_of(const StepRow& row) {
             {"demand_faults", row.demand_faults},
             {"promoted_bytes", row.promoted_bytes},
             {"demoted_bytes", row.demoted_bytes},
-            {"stall_ms", row.stall_ms}};
+            {"stall_ms", row.stall_ms},
+            {"limit_bytes", row.limit_bytes}};
   if (row.checksum_ms > 0) json["checksum_ms"] = row.checksum_ms;
   if (row.discarded_bytes != 0 || row.replays != 0)
     json.update({{"replays", row.replays},
@@ -203,8 +205,6 @@ void Summary::write(const std::string& path,
   }
   if (!no_replays.empty()) json["no_replays"] = no_replays;
   for (const auto& row : replays) json["made_again"].push_back(json_of(row));
-  for (const auto& row : grants)
-    json["grants"].push_back({{"step", row.step}, {"bytes", row.bytes}});
   json["steps"] = Json::array();
   for (const auto& row : steps) json["steps"].push_back(json_of(row));
   write_file(path, json_text(json, 1) + "\n",

@@ -24,6 +24,7 @@ struct StepRow {
   std::string phase;  // warmup, profile, trial, steady
   std::uint64_t demand_faults = 0, promoted_bytes = 0, demoted_bytes = 0;
   double stall_ms = 0, checksum_ms = 0;
+  std::uint64_t limit_bytes = 0;  // at its end; 0: there was none
   std::uint64_t replays = 0, replayed_bytes = 0, discarded_bytes = 0;
   double replay_ms = 0;   // in which ops were run again, all threads together
   Flow reading, writing;  // whole blocks; what pieces read is promoted beside it
@@ -72,11 +73,6 @@ struct ReplayRow {  // what one plan makes again before one op, in each step
   double step_us() const { return times > 0 ? measured_us / static_cast<double>(times) : us; }
 };
 
-struct GrantRow {  // of a broker, from that step on
-  std::size_t step = 0;
-  std::uint64_t bytes = 0;
-};
-
 struct Summary {
   std::string policy;
   std::uint64_t fast_limit_bytes = 0, peak_fast_bytes = 0, peak_unlimited_bytes = 0;
@@ -89,7 +85,6 @@ struct Summary {
   std::uint64_t granule_bytes = 0;
   Drives drives;
   std::vector<StepRow> steps;
-  std::vector<GrantRow> grants;
   std::vector<ReplayRow> replays;
   std::string no_replays;  // why there are none, where there are none
 
@@ -98,7 +93,6 @@ struct Summary {
   void forget_plans();
   // A kind of step has outgrown its plan, which this one replaces.
   void outgrown(const Profile&, const Plan&);
-  void granted(std::uint64_t bytes) { grants.push_back({steps.size(), bytes}); }
   // The step that ends now, against the counters at its start.
   StepRow& step_ended(const char* phase, const EngineCounters& now);
   // What has been done since then was for a plan, between two steps: it is no step's time.

@@ -152,7 +152,7 @@ def test_a_killed_job_is_told_by_its_process(start):
               "peer = sharing.Peer(sys.argv[2], timeout=None).hello()\nprint(peer.obey(), flush=True)\n"
               "if os.fork() == 0:\n    print(os.getpid(), flush=True)\n    time.sleep(60)\n"
               "print(peer.obey(), flush=True)\ntime.sleep(60)\n")
-    parent = subprocess.Popen(["/usr/bin/python3", "-c", script, str(pathlib.Path(__file__).parents[1]), broker.path],
+    parent = subprocess.Popen(["/usr/bin/python3", "-c", script, str(pathlib.Path(__file__).parent), broker.path],
                               stdout=subprocess.PIPE, text=True)
     assert int(parent.stdout.readline()) == 512 * MIB
     child = int(parent.stdout.readline())

@@ -18,7 +18,7 @@ CASES = pathlib.Path(__file__).resolve().parents[1] / "scripts" / "cases"
 SHARED = CASES / "shared.py"
 STEPS = ("--threads", "1")
 MODELS = {
-    "resnet": ("resnet_cifar.py", "--depth", "20", "--batch", "96", "--steps", "14"),
+    "resnet": ("resnet_cifar.py", "--depth", "20", "--batch", "96", "--steps", "30"),
     "lstm": ("lstm_lm.py", "--hidden", "384", "--batch", "20", "--vocab", "6000", "--steps", "9"),
     "dcgan": ("dcgan.py", "--batch", "32", "--steps", "8"),
 }
@@ -103,7 +103,8 @@ def plain_of(python, seed, steps):
 
 
 def grants_of(process):
-    return [row["bytes"] for row in training.read_json(process.summary)["grants"]]
+    """The limit in each step."""
+    return [step["limit_bytes"] for step in training.read_json(process.summary)["steps"]]
 
 
 @pytest.mark.parametrize("names", [("resnet", "lstm"), ("resnet", "lstm", "dcgan")])
@@ -118,7 +119,7 @@ def test_staggered_models(names, begin, broker, plain, under, expect_same, tmp_p
             record = tmp_path / f"{name}.json"
             script, *flags = *MODELS[name], *STEPS
             processes.append(begin(command=[training.WORKLOADS / script, *flags, "--json", record]))
-            time.sleep(6)
+            time.sleep(5)
         for process in processes:
             assert process.wait(300) == 0, process.err.read_text()
     assert watched.samples > 100 and watched.together == len(names)
@@ -129,7 +130,7 @@ def test_staggered_models(names, begin, broker, plain, under, expect_same, tmp_p
                                    training.read_json(process.summary), tmp_path / f"{name}.json")
         expect_same(plain(script, *flags), outcome)
         assert max(grants_of(process)) <= total
-    assert len(grants_of(processes[0])) > 1, "the first shrank for the others"
+    assert min(grants_of(processes[0])) < total, "the first shrank for the others"
 
 
 def test_a_killed_job_s_memory_is_given_to_others(begin, broker, python):
@@ -142,9 +143,9 @@ def test_a_killed_job_s_memory_is_given_to_others(begin, broker, python):
     steps = first.out.read_text().count("step ")
     assert first.wait(200) == 0, first.err.read_text()
     assert first.out.read_text() == plain_of(python, 1, 40)
-    grants = training.read_json(first.summary)["grants"]
-    assert grants[0]["bytes"] == 100 * MIB and grants[-1]["bytes"] > min(row["bytes"] for row in grants)
-    assert grants[-1]["step"] <= steps + 2, "within two steps"
+    grants = grants_of(first)
+    assert grants[0] == 100 * MIB and min(grants) < 80 * MIB
+    assert all(grant > min(grants) for grant in grants[steps + 3:]), "within two steps"
     assert one.jobs()["most_held_bytes"] <= 100 * MIB
 
 
@@ -173,7 +174,7 @@ def test_a_killed_broker_leaves_everybody_the_last_grant(begin, broker, python):
         assert first.wait(200) == 0, first.err.read_text()
     assert watched.most <= 100 * MIB
     assert first.out.read_text() == plain_of(python, 1, 30) and second.out.read_text() == plain_of(python, 2, 8)
-    assert len(grants_of(first)) >= 2, "it shrank for the second"
+    assert min(grants_of(first)) < 100 * MIB, "it shrank for the second"
 
 
 def test_run_starts_a_broker_that_ends_after_its_last_job(begin, sentinel, tmp_path):
@@ -217,7 +218,7 @@ def test_ranks_share_the_budget(script, sentinel, python, tmp_path):
     assert outcome.status == 0, outcome.err
     assert outcome.out == training.finish([python, *words]).out
     ranks = [training.read_json(tmp_path / f"s.rank{rank}.json") for rank in range(2)]
-    assert [rank["grants"][0]["bytes"] for rank in ranks] == [36 * MIB] * 2
+    assert [rank["steps"][0]["limit_bytes"] for rank in ranks] == [36 * MIB] * 2
     assert sum(rank["peak_fast_bytes"] for rank in ranks) <= 72 * MIB
     assert all(len(rank["steps"]) == 8 for rank in ranks)
 

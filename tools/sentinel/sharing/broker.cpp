@@ -1,4 +1,6 @@
 // `sentinel broker`: one amount of fast memory for several trainings, in the foreground.
+#include "broker/server/broker.h"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/socket.h>
@@ -10,7 +12,6 @@
 #include <utility>
 
 #include "base/units.h"
-#include "broker/server/broker.h"
 #include "broker/wire/socket.h"
 #include "cli/terminal.h"
 #include "cli/verbs.h"

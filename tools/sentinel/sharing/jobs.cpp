@@ -30,9 +30,9 @@ struct Settings {
 std::string listing(const std::string& path) {
   const auto socket = connect_to(path);
   if (!socket && (errno == ENOENT || errno == ECONNREFUSED))
-    throw Error(fmt::format("no broker listens at {}; `sentinel broker --fast BYTES` is one", path));
-  const int sent =
-      socket ? send_message(socket.get(), {.kind = MessageKind::list}) : errno;
+    throw Error(
+        fmt::format("no broker listens at {}; `sentinel broker --fast BYTES` is one", path));
+  const int sent = socket ? send_message(socket.get(), {.kind = MessageKind::list}) : errno;
   if (sent != 0) throw Error(fmt::format("cannot ask the broker at {}", path), sent);
   Packet packet;
   if (!await_packet(socket.get(), kPatienceMs))
@@ -60,11 +60,11 @@ std::string as_text(const Json& json) {
   text += fmt::format("\n{:>8}  {:<8} {:>10} {:>10} {:>10} {:>10}  {}\n", "process", "state",
                       "granted", "held", "least", "most", "job");
   for (const auto& job : jobs)
-    text += fmt::format("{:>8}  {:<8} {:>10} {:>10} {:>10} {:>10}  {}\n",
-                        job.at("process").get<int>(), job.at("state").get<std::string>(),
-                        bytes_of(job, "granted_bytes"), bytes_of(job, "held_bytes"),
-                        bytes_of(job, "least_bytes"), bytes_of(job, "most_bytes"),
-                        printable(job.at("name").get<std::string>(), 60));
+    text +=
+        fmt::format("{:>8}  {:<8} {:>10} {:>10} {:>10} {:>10}  {}\n", job.at("process").get<int>(),
+                    job.at("state").get<std::string>(), bytes_of(job, "granted_bytes"),
+                    bytes_of(job, "held_bytes"), bytes_of(job, "least_bytes"),
+                    bytes_of(job, "most_bytes"), printable(job.at("name").get<std::string>(), 60));
   for (const auto& job : jobs)
     if (job.contains("waits_for"))
       text += fmt::format("\n{} waits: {}", job.at("process").get<int>(),

@@ -69,9 +69,10 @@ void ensure_broker(const SessionOptions& options) {
   waitpid(starter, nullptr, 0);
   for (int look = 0; look < kLooks; ++look, std::this_thread::sleep_for(kLook))
     if (listens(path)) return;
-  throw Error(fmt::format("a broker was started and does not listen at {}; try: sentinel broker "
-                          "--fast {} --socket {}",
-                          path, total, path));
+  throw Error(
+      fmt::format("a broker was started and does not listen at {}; try: sentinel broker "
+                  "--fast {} --socket {}",
+                  path, total, path));
 }
 
 RanksBroker::RanksBroker(std::uint64_t total) {
