@@ -160,6 +160,7 @@ void settle_sharing(SessionOptions& options, const Rank& rank) {
   sharing.broker = value_of("SENTINEL_BROKER");
   if (sharing.broker == "auto") sharing.broker = broker_path();
   if (options.mode != Mode::run) sharing.broker.clear();
+  sharing.helper = !rank.spawned.empty();
   const bool drives = !options.gpu.device && !options.tiers.nodes;
   const auto ranks = value_of("SENTINEL_RANKS");
   if (rank.beside > 1) {

@@ -59,6 +59,7 @@ struct SharingOptions {
   std::uint32_t priority = 1;
   std::string group;        // ranks that are admitted together
   std::uint32_t seats = 1;  // of the group
+  bool helper = false;      // spawned by a training: it loads data, as long as it does not train
 };
 
 // The device whose memory is the fast tier, if one's is.

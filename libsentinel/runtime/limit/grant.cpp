@@ -64,7 +64,7 @@ Grant::Grant(const SessionOptions& options, Engine& engine, std::uint64_t least,
       engine_(engine),
       voice_(voice),
       least_(least),
-      most_(std::max(least, most_of(options))) {}
+      most_(std::max(least, options.sharing.helper ? 2 * least : most_of(options))) {}
 
 Grant::~Grant() {
   over_ = true;
@@ -100,12 +100,13 @@ void Grant::admit() {
   page_ = std::make_unique<Page>();
   std::string waits_for = "no broker listens";
   const auto begin = Clock::now();
+  auto lost = begin;  // when nobody has listened since
   const double most_s = options_.sharing.wait_s == ~0u ? -1 : options_.sharing.wait_s;
   bool told = true;  // there is nothing to tell yet
   for (int code = -1; granted_ == 0;) {
     const double waited_s = seconds_since(begin);
     const bool nobody = code != 0;
-    if ((most_s >= 0 && waited_s >= most_s) || (nobody && waited_s > kStartingS))
+    if ((most_s >= 0 && waited_s >= most_s) || (nobody && seconds_since(lost) > kStartingS))
       throw Error(fmt::format("no memory was granted by the broker at {} within {:.0f} s: {}",
                               options_.sharing.broker, waited_s, waits_for));
     if (nobody && (code = connect(0)) != 0) {
@@ -123,6 +124,7 @@ void Grant::admit() {
       continue;
     }
     code = receive_packet(socket_.number(), packet);
+    lost = Clock::now();
     const auto message = code == 0 ? parse_message(packet.bytes) : std::nullopt;
     if (code == 0 && !message) throw Error("the broker is of another version of Sentinel");
     if (message && message->kind == MessageKind::refused)
@@ -160,7 +162,7 @@ void Grant::hold(std::uint64_t bytes) {
 // What cannot shrink keeps what it has, and says so.
 void Grant::obey(const Message& order) {
   auto holds = order.bytes;
-  std::unique_lock guard(lock_);
+  const std::lock_guard guard(lock_);
   sample_ms_ = std::clamp(order.sample_ms, 1u, 60'000u);
   if (order.bytes < held_) try {
       engine_.set_budget(order.bytes);
