@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +22,7 @@
 #include "base/quiet_thread.h"
 #include "base/units.h"
 #include "broker/wire/socket.h"
+#include "engine/io/slow_file.h"
 #include "sentinel/error.h"
 #include "trace/tensor_trace.h"
 
@@ -34,6 +36,18 @@ constexpr auto kAgain = std::chrono::milliseconds(250);  // between two tries to
 
 std::uint64_t most_of(const SessionOptions& options) {
   return options.fast.bytes != 0 ? options.fast.bytes : ~0ull;
+}
+
+// Of the drive that is fullest: blocks are spread evenly.
+std::uint64_t room_on_drives(const std::string& directories) {
+  const auto all = split_directories(directories);
+  std::uint64_t least = ~0ull;
+  for (const auto& directory : all) {
+    struct statvfs status {};
+    if (statvfs(directory.c_str(), &status) == 0)
+      least = std::min<std::uint64_t>(least, status.f_bavail * status.f_frsize);
+  }
+  return least == ~0ull ? least : least * all.size();
 }
 
 }  // namespace
@@ -165,6 +179,9 @@ void Grant::obey(const Message& order) {
   const std::lock_guard guard(lock_);
   sample_ms_ = std::clamp(order.sample_ms, 1u, 60'000u);
   if (order.bytes < held_) try {
+      if (room_on_drives(options_.tiers.slow_directory) < held_ - order.bytes)
+        throw Error(fmt::format("{} has no room for what would leave memory",
+                                options_.tiers.slow_directory));
       engine_.set_budget(order.bytes);
       held_ = order.bytes;
     } catch (const std::exception& error) {
