@@ -41,12 +41,6 @@ Need need_of(const Message& message) {
           .curve = {}};
 }
 
-std::optional<Ledger::Group> group_of(const Message& message) {
-  constexpr std::uint32_t kMostSeats = 4096;
-  if (message.seats < 2 || message.group[0] == '\0') return std::nullopt;
-  return Ledger::Group{text_of(message.group), std::min(message.seats, kMostSeats)};
-}
-
 // One broker a socket, whatever becomes of the socket's file.
 Descriptor locked(const std::string& path) {
   const auto name = path + ".lock";
@@ -72,11 +66,10 @@ Broker::Broker(BrokerOptions options)
     : options_(std::move(options)), ledger_({.total = options_.total}) {
   broker_folder(options_.path);
   lock_ = locked(options_.path);
-  if (options_.remembers)
-    for (const auto& holder : read_ledger(ledger_path(options_.path)))
+  for (const auto& holder : read_ledger(ledger_path(options_.path)))
       if (auto life = life_of(holder.process, holder.begun)) {
-        const auto id = ledger_.remember(holder.need, holder.group, holder.counted);
-        remember(holder.process, holder.begun, holder.name, id, holder.group, std::move(life));
+        const auto id = ledger_.remember(holder.need, holder.counted);
+        remember(holder.process, holder.begun, holder.name, id, std::move(life));
       }
   const bool ours = !options_.listening;
   if (ours) options_.listening = listen_at(options_.path);
@@ -208,33 +201,28 @@ void Broker::hello(Connection& from, const Message& message, const Descriptor& p
 // One that holds something already has had it from a broker whose ledger is lost.
 void Broker::admit(Connection& from, const Message& message, const Descriptor& page) {
   const auto need = need_of(message);
-  const auto group = group_of(message);
-  const auto seats = group ? group->seats : 1;
   auto life = life_of(from.peer(), message.begun);
   if (!life) return from.refuse("your process is not the one that this hello names");
-  if (message.least == 0 || !ledger_.could_fit(need, seats))
+  if (message.least == 0 || !ledger_.could_fit(need))
     return from.refuse(
-        fmt::format("{} {} the least that {} with, and there are {} for all",
-                    print_bytes(need.least * seats), seats > 1 ? "for all ranks are" : "are",
-                    seats > 1 ? "they can train" : "it can train", print_bytes(ledger_.total())));
+        fmt::format("{} are the least that it can train with, and there are {} for all",
+                    print_bytes(need.least), print_bytes(ledger_.total())));
   const bool holds = message.bytes != 0;
-  const auto id = holds ? ledger_.remember(need, group, message.bytes) : ledger_.joins(need, group);
+  const auto id = holds ? ledger_.remember(need, message.bytes) : ledger_.joins(need);
   if (holds) ledger_.returns(id, need, message.bytes);
-  remember(from.peer(), message.begun, printable(text_of(message.name)), id, group,
-           std::move(life));
+  remember(from.peer(), message.begun, printable(text_of(message.name)), id, std::move(life));
   auto& member = members_.at(id);
   member.connection = &from;
   member.page = std::make_unique<HeldPage>(page);
 }
 
 void Broker::remember(pid_t process, std::uint64_t begun, const std::string& name, JobId id,
-                      const std::optional<Ledger::Group>& group, Descriptor life) {
+                      Descriptor life) {
   auto& member = members_[id];
   member.id = id;
   member.process = process;
   member.begun = begun;
   member.name = name;
-  member.group = group;
   member.life = std::move(life);
   member.death = std::make_unique<Readiness>(loop_, member.life.get(), [this, id] {
     forget(id);
@@ -283,7 +271,6 @@ void Broker::settle() {
 
 // What cannot be written is granted to nobody: jobs keep what they have without a broker, too.
 bool Broker::store() noexcept try {
-  if (!options_.remembers) return true;
   std::vector<Holder> holders;
   for (const auto& [id, member] : members_)
     if (const auto& job = ledger_.jobs().at(id); job.admitted())
@@ -291,7 +278,6 @@ bool Broker::store() noexcept try {
                          .begun = member.begun,
                          .name = member.name,
                          .need = job.need,
-                         .group = member.group,
                          .counted = job.counted()});
   write_ledger(ledger_path(options_.path), holders);
   return true;
@@ -394,7 +380,6 @@ std::string Broker::listing() const {
              {"most_bytes", job.need.most},    {"priority", job.need.priority}};
     if (member.page)
       if (const auto held = member.page->bytes()) row["held_bytes"] = *held;
-    if (member.group) row["group"] = member.group->name;
     if (!job.admitted()) row["waits_for"] = ledger_.why_waiting(id);
     for (const auto& point : job.need.curve)
       row["curve"].push_back({{"bytes", point.bytes}, {"slowdown", point.slowdown}});

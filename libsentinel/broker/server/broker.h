@@ -25,8 +25,7 @@ namespace sentinel {
 struct BrokerOptions {
   std::uint64_t total = 0;
   std::string path;                // of the socket
-  Descriptor listening = {};       // a socket that listens there already: systemd's, or a command's
-  bool remembers = true;           // keeps a ledger's file
+  Descriptor listening = {};       // a socket that listens there already: systemd's
   std::uint32_t sample_ms = 1000;  // between two looks at what is held
   std::optional<std::uint32_t> idle_s;  // ends when there was no job for so long
   std::function<void(const std::string&)> say;
@@ -50,7 +49,7 @@ class Broker {
   void send_listing(Connection&);
   void disconnected(Connection&);
   void remember(pid_t process, std::uint64_t begun, const std::string& name, JobId id,
-                const std::optional<Ledger::Group>&, Descriptor life);
+                Descriptor life);
   void forget(JobId);
   Member* of(const Connection&);
   void settle();          // sends what is due

@@ -22,6 +22,7 @@
 #include "base/quiet_thread.h"
 #include "base/units.h"
 #include "broker/wire/socket.h"
+#include "engine/host/ranks.h"
 #include "engine/io/slow_file.h"
 #include "sentinel/error.h"
 #include "trace/tensor_trace.h"
@@ -95,9 +96,7 @@ Message Grant::hello(std::uint64_t holds) const {
                   .least = least_,
                   .most = most_,
                   .begun = process_begun(getpid()),
-                  .priority = options_.sharing.priority,
-                  .seats = options_.sharing.seats};
-  put(message.group, options_.sharing.group);
+                  .priority = options_.sharing.priority};
   put(message.name, options_.command);
   return message;
 }
@@ -151,7 +150,7 @@ void Grant::admit() {
     if (message && message->kind == MessageKind::grant) obey(*message);
   }
   take();
-  if (options_.sharing.seats == 1)  // ranks are many, and each has its part
+  if (rank_of_process().rank.value_or(0) == 0)
     voice_.say(
         fmt::format("the broker at {} grants {}", options_.sharing.broker, print_bytes(bytes())));
   thread_ = quiet_thread([this] { attend(); });

@@ -10,7 +10,7 @@ import subprocess
 import time
 
 KINDS = ("hello waiting grant acknowledge needs refused bye list listing").split()
-LAYOUT = struct.Struct("=IHHQQQQQIIII64s64s64s128s128s")
+LAYOUT = struct.Struct("=IHHQQQQQIIQ64s64s128s192s")
 MAGIC, VERSION = 0x42544E53, 1
 MIB = 1 << 20
 
@@ -20,11 +20,10 @@ def begun(process):
     return int(pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[19])
 
 
-def packet(kind, number=0, amount=0, least=0, most=0, since=0, priority=1, seats=1, group=b"", name=b"test",
+def packet(kind, number=0, amount=0, least=0, most=0, since=0, priority=1, name=b"test",
            magic=MAGIC, version=VERSION):
     which = KINDS.index(kind) + 1 if isinstance(kind, str) else kind
-    return LAYOUT.pack(magic, version, which, number, amount, least, most, since, priority, seats, 0, 0, group, b"",
-                       b"", name, b"")
+    return LAYOUT.pack(magic, version, which, number, amount, least, most, since, priority, 0, 0, b"", b"", name, b"")
 
 
 class Peer:

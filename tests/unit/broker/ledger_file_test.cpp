@@ -36,7 +36,6 @@ class LedgerFile : public testing::Test {
                                       .begun = 34,
                                       .name = "python3 \"train.py\"",
                                       .need = {.least = 5, .most = 9, .priority = 2},
-                                      .group = Ledger::Group{"ranks", 4},
                                       .counted = 1ull << 41}};
 };
 
@@ -46,7 +45,6 @@ TEST_F(LedgerFile, ComesBack) {
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].process, 12);
   EXPECT_EQ(found[0].name, "python3 \"train.py\"");
-  EXPECT_EQ(found[0].group->seats, 4u);
   EXPECT_EQ(found[0].counted, 1ull << 41);
   EXPECT_EQ(found[0].need.priority, 2);
   struct stat status {};

@@ -22,12 +22,12 @@ std::string packet_of(const Message& message) {
 TEST(Message, ComesAsItWasSent) {
   Message sent{.kind = MessageKind::grant, .number = 7, .bytes = 1ull << 40};
   put(sent.name, "a training");
-  put(sent.group, std::string(500, 'g'));
+  put(sent.policy, std::string(500, 'g'));
   const auto came = parse_message(packet_of(sent));
   ASSERT_TRUE(came);
   EXPECT_EQ(came->bytes, 1ull << 40);
   EXPECT_EQ(text_of(came->name), "a training");
-  EXPECT_EQ(text_of(came->group), std::string(63, 'g'));
+  EXPECT_EQ(text_of(came->policy), std::string(63, 'g'));
 }
 
 TEST(Message, WhatIsNoneIsNone) {
