@@ -160,7 +160,7 @@ void Grant::admit() {
 
 bool Grant::take() {
   const std::lock_guard guard(lock_);
-  if (taken_ == granted_) return false;
+  if (over_ || taken_ == granted_) return false;
   taken_ = granted_;
   if (held_ != taken_) engine_.set_budget(held_ = taken_);
   return true;
@@ -168,6 +168,7 @@ bool Grant::take() {
 
 void Grant::hold(std::uint64_t bytes) {
   const std::lock_guard guard(lock_);
+  if (over_) return;
   held_ = std::min<std::uint64_t>(bytes, granted_);
   engine_.set_budget(held_);
 }
@@ -176,6 +177,10 @@ void Grant::hold(std::uint64_t bytes) {
 void Grant::obey(const Message& order) {
   auto holds = order.bytes;
   const std::lock_guard guard(lock_);
+  if (over_) return;
+  if (order.bytes < least_)
+    throw Error(fmt::format("the broker orders {}, less than the {} that this training works with",
+                            print_bytes(order.bytes), print_bytes(least_)));
   sample_ms_ = std::clamp(order.sample_ms, 1u, 60'000u);
   if (order.bytes < held_) try {
       if (room_on_drives(options_.tiers.slow_directory) < held_ - order.bytes)
@@ -185,8 +190,8 @@ void Grant::obey(const Message& order) {
       held_ = order.bytes;
     } catch (const std::exception& error) {
       voice_.say("the grant cannot shrink: " + in_words(error));
-      engine_.set_budget(held_);
       holds = held_;
+      engine_.set_budget(held_);
     }
   granted_ = std::max(order.bytes, holds);
   page_->tell(engine_.counters().held_bytes);
@@ -210,17 +215,23 @@ bool Grant::attend_once() {
   return true;
 }
 
-void Grant::attend() {
-  while (!over_) {
-    if (attend_once()) continue;
-    while (!over_) {
+// Whatever fails is tried again later: this training goes on with what it has.
+void Grant::attend() noexcept {
+  bool connected = true, told = false;
+  while (!over_) try {
+      if (connected && attend_once()) continue;
+      connected = false;
       std::this_thread::sleep_for(kAgain);
       const std::lock_guard guard(lock_);
       if (over_ || connect(granted_) != 0) continue;
+      connected = true;
       say_needs();
-      break;
+    } catch (const std::exception& error) {
+      connected = false;  // what was not acknowledged is asked again
+      if (!std::exchange(told, true))
+        voice_.say("the broker is not obeyed, and asked again: " + in_words(error));
+      std::this_thread::sleep_for(kAgain);
     }
-  }
 }
 
 void Grant::profiled(const Profile& profile, std::uint64_t most) {

@@ -49,7 +49,7 @@ class Grant {
   Message hello(std::uint64_t holds) const;
   int connect(std::uint64_t holds);  // 0, or an errno
   std::string await_grant();
-  void attend();
+  void attend() noexcept;
   bool attend_once();  // false: the connection is lost
   void obey(const Message&);
   void say_needs();
