@@ -77,7 +77,16 @@ Broker::Broker(BrokerOptions options)
   if (!ours) seen_.inode = 0;  // who listens there otherwise sees to the file
 }
 
-Broker::~Broker() = default;
+// A study under way ends first: it calls back into all that is here.
+Broker::~Broker() {
+  seen_.closing = true;
+  arrivals_.reset();
+  signals_.clear();
+  for (auto* timer : {&wake_, &sample_, &check_}) timer->reset();
+  members_.clear();
+  connections_.clear();
+  while (seen_.studying) loop_.run_once();
+}
 
 void Broker::begin() {
   listen();
@@ -192,6 +201,10 @@ void Broker::hello(Connection& from, const Message& message, const Descriptor& p
   auto& member = known->second;  // it has lost its connection, or the broker was another
   if (auto* before = std::exchange(member.connection, &from))
     before->refuse("its process has connected again");  // children have inherited it, say
+  if (message.bytes == 0) {  // another program in the same process, which holds nothing
+    forget(member.id);
+    return admit(from, message, page);
+  }
   member.page = std::make_unique<HeldPage>(page);
   if (ledger_.jobs().at(member.id).admitted())
     ledger_.returns(member.id, need_of(message), message.bytes);
@@ -321,6 +334,7 @@ void Broker::study() {
       loop_, [=] { *found = study_jobs(jobs, total); },
       [this, found, all] {
         seen_.studying = false;
+        if (seen_.closing) return;
         for (auto& [id, curve] : found->curves) {
           const auto job = ledger_.jobs().find(id);
           if (job == ledger_.jobs().end()) continue;

@@ -74,7 +74,7 @@ class Broker {
     std::uint64_t idle_since_ms = 0;
     std::set<uid_t> strangers;  // users that were refused, and told of
     ino_t inode = 0;            // the socket's file; 0: it is somebody else's
-    bool studying = false, study_again = false;
+    bool studying = false, study_again = false, closing = false;
   } seen_;
   std::string failure_;  // why the loop ends; empty: it was asked to
 };
