@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <exception>
 #include <memory>
 #include <sstream>
@@ -32,6 +33,7 @@ namespace {
 
 constexpr std::size_t kHeldBytes = 4096;
 constexpr double kStartingS = 10;  // in which a broker that is being started has to listen
+constexpr double kShrinkS = 5;     // less than the broker waits for an answer
 constexpr int kTellMs = 1000;      // a shorter wait is not worth a line
 constexpr auto kAgain = std::chrono::milliseconds(250);  // between two tries to connect
 
@@ -49,6 +51,15 @@ std::uint64_t room_on_drives(const std::string& directories) {
       least = std::min<std::uint64_t>(least, status.f_bavail * status.f_frsize);
   }
   return least == ~0ull ? least : least * all.size();
+}
+
+// Of all signals, only those that end a program interrupt it.
+int await_or_signal(pollfd& wait, int ms) {
+  sigset_t others;
+  sigfillset(&others);
+  for (const int number : {SIGINT, SIGTERM}) sigdelset(&others, number);
+  const timespec most{.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1'000'000L};
+  return ppoll(&wait, 1, &most, &others);
 }
 
 }  // namespace
@@ -128,7 +139,7 @@ void Grant::admit() {
     }
     pollfd wait{.fd = socket_.number(), .events = POLLIN, .revents = 0};
     const int left_ms = most_s < 0 ? kTellMs : static_cast<int>((most_s - waited_s) * 1e3) + 1;
-    if (poll(&wait, 1, std::min(left_ms, kTellMs)) < 0)
+    if (await_or_signal(wait, std::min(left_ms, kTellMs)) < 0 && errno == EINTR)
       throw Error("interrupted while waiting for memory from the broker", errno);
     Packet packet;
     if (wait.revents == 0) {
@@ -159,9 +170,9 @@ void Grant::admit() {
 // ---------------------------------------------------------------- orders
 
 bool Grant::take() {
-  const std::lock_guard guard(lock_);
-  if (over_ || taken_ == granted_) return false;
-  taken_ = granted_;
+  const std::unique_lock guard(lock_, std::try_to_lock);
+  if (!guard || over_ || taken_ == bytes()) return false;
+  taken_ = bytes();
   if (held_ != taken_) engine_.set_budget(held_ = taken_);
   return true;
 }
@@ -169,7 +180,7 @@ bool Grant::take() {
 void Grant::hold(std::uint64_t bytes) {
   const std::lock_guard guard(lock_);
   if (over_) return;
-  held_ = std::min<std::uint64_t>(bytes, granted_);
+  held_ = std::min(bytes, this->bytes());
   engine_.set_budget(held_);
 }
 
@@ -186,7 +197,9 @@ void Grant::obey(const Message& order) {
       if (room_on_drives(options_.tiers.slow_directory) < held_ - order.bytes)
         throw Error(fmt::format("{} has no room for what would leave memory",
                                 options_.tiers.slow_directory));
-      engine_.set_budget(order.bytes);
+      if (!engine_.shrink_budget(order.bytes, kShrinkS))
+        throw Error(fmt::format("{} did not leave memory within {:.0f} s",
+                                print_bytes(held_ - order.bytes), kShrinkS));
       held_ = order.bytes;
     } catch (const std::exception& error) {
       voice_.say("the grant cannot shrink: " + in_words(error));
@@ -240,6 +253,7 @@ void Grant::profiled(const Profile& profile, std::uint64_t most) {
   const std::lock_guard guard(lock_);
   trace_ = std::move(trace).str();
   most_ = std::max(least_, std::min(most, most_of(options_)));
+  if (options_.fast.percent > 0) cap_ = most_;
   say_needs();
 }
 
