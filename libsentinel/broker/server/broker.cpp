@@ -28,7 +28,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kMostConnections = 1024;
+constexpr std::size_t kMostConnections = 256;
 constexpr std::size_t kLongestProfile = 256u << 20;
 constexpr std::uint64_t kCheckMs = 1000;  // that the socket's file is there
 
@@ -103,10 +103,14 @@ void Broker::begin() {
 void Broker::listen() {
   const int flags = fcntl(options_.listening.get(), F_GETFL);
   fcntl(options_.listening.get(), F_SETFL, flags | O_NONBLOCK);
-  arrivals_ =
-      std::make_unique<Readiness>(loop_, options_.listening.get(), [this] { accept_all(); });
+  watch_arrivals();
   struct stat found {};
   if (lstat(options_.path.c_str(), &found) == 0) seen_.inode = found.st_ino;
+}
+
+void Broker::watch_arrivals() {
+  arrivals_ =
+      std::make_unique<Readiness>(loop_, options_.listening.get(), [this] { accept_all(); });
 }
 
 void Broker::run() {
@@ -124,7 +128,10 @@ void Broker::accept_all() {
     Descriptor socket(
         accept4(options_.listening.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket && errno == ECONNABORTED) continue;
-    if (!socket) return;
+    if (!socket) {  // out of descriptors, say: look() watches again
+      if (errno != EAGAIN && errno != EINTR) arrivals_.reset();
+      return;
+    }
     ucred peer{};
     socklen_t size = sizeof peer;
     if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) continue;
@@ -362,6 +369,7 @@ void Broker::sample() {
 
 // A socket's file that somebody removed is made again.
 void Broker::look() try {
+  if (!arrivals_) watch_arrivals();
   struct stat found {};
   const bool there = lstat(options_.path.c_str(), &found) == 0 && found.st_ino == seen_.inode;
   if (!there && seen_.inode != 0) {
@@ -372,7 +380,7 @@ void Broker::look() try {
     if (options_.say)
       options_.say(fmt::format("{} was removed, and is there again", options_.path));
   }
-  if (!members_.empty()) seen_.idle_since_ms = loop_.now_ms();
+  if (!members_.empty() || !connections_.empty()) seen_.idle_since_ms = loop_.now_ms();
   if (options_.idle_s && loop_.now_ms() - seen_.idle_since_ms > 1000ull * *options_.idle_s)
     loop_.stop();
 } catch (const std::exception& error) {

@@ -41,6 +41,7 @@ class Broker {
  private:
   void begin();
   void listen();
+  void watch_arrivals();
   void accept_all();
   void came(Connection&, const Message&, Descriptor file);
   void hello(Connection&, const Message&, const Descriptor& file);

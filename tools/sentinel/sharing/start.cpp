@@ -36,16 +36,14 @@ constexpr int kLooks = 250;  // 5 s, in which a broker begins
   _exit(127);
 }
 
-bool listens(const std::string& path) { return static_cast<bool>(connect_to(path)); }
-
 }  // namespace
 
-void ensure_broker(const SessionOptions& options) {
+Descriptor ensure_broker(const SessionOptions& options) {
   const auto& [path, share] = std::pair(options.sharing.broker, options.sharing.bytes);
-  if (listens(path)) {
+  if (auto connection = connect_to(path)) {
     if (share != 0 && !options.quiet)
       say(fmt::format("a broker listens at {} already: --share changes nothing", path));
-    return;
+    return connection;
   }
   if (share == 0)
     throw Error(fmt::format(
@@ -59,7 +57,7 @@ void ensure_broker(const SessionOptions& options) {
   if (starter == 0) become_broker(total, path);
   waitpid(starter, nullptr, 0);
   for (int look = 0; look < kLooks; ++look, std::this_thread::sleep_for(kLook))
-    if (listens(path)) return;
+    if (auto connection = connect_to(path)) return connection;
   throw Error(
       fmt::format("a broker was started and does not listen at {}; try: sentinel broker "
                   "--fast {} --socket {}",
