@@ -29,7 +29,7 @@ def packet(kind, number=0, amount=0, least=0, most=0, since=0, priority=1, name=
 class Peer:
     """A connection to a broker; with hello(), a job of this process or of the one that it is given."""
 
-    def __init__(self, path, timeout=5):
+    def __init__(self, path, timeout=30):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(timeout)
         self.socket.connect(str(path))
@@ -65,6 +65,8 @@ class Peer:
     def listing(self):
         self.send("list")
         _, files, _, _ = socket.recv_fds(self.socket, 4096, 1)
+        if not files:
+            raise ConnectionResetError("the broker has ended the connection")
         with os.fdopen(files[0]) as file:
             file.seek(0)
             return json.load(file)
