@@ -27,9 +27,7 @@ Need Ledger::bounded(Need need) const {
   return need;
 }
 
-bool Ledger::could_fit(const Need& need) const {
-  return need.least <= settings_.total;
-}
+bool Ledger::could_fit(const Need& need) const { return need.least <= settings_.total; }
 
 JobId Ledger::remember(const Need& need, std::uint64_t counted) {
   const auto id = joins(need);

@@ -67,10 +67,10 @@ Broker::Broker(BrokerOptions options)
   broker_folder(options_.path);
   lock_ = locked(options_.path);
   for (const auto& holder : read_ledger(ledger_path(options_.path)))
-      if (auto life = life_of(holder.process, holder.begun)) {
-        const auto id = ledger_.remember(holder.need, holder.counted);
-        remember(holder.process, holder.begun, holder.name, id, std::move(life));
-      }
+    if (auto life = life_of(holder.process, holder.begun)) {
+      const auto id = ledger_.remember(holder.need, holder.counted);
+      remember(holder.process, holder.begun, holder.name, id, std::move(life));
+    }
   const bool ours = !options_.listening;
   if (ours) options_.listening = listen_at(options_.path);
   begin();

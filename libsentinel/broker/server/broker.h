@@ -24,9 +24,9 @@ namespace sentinel {
 
 struct BrokerOptions {
   std::uint64_t total = 0;
-  std::string path;                // of the socket
-  Descriptor listening = {};       // a socket that listens there already: systemd's
-  std::uint32_t sample_ms = 1000;  // between two looks at what is held
+  std::string path;                     // of the socket
+  Descriptor listening = {};            // a socket that listens there already: systemd's
+  std::uint32_t sample_ms = 1000;       // between two looks at what is held
   std::optional<std::uint32_t> idle_s;  // ends when there was no job for so long
   std::function<void(const std::string&)> say;
 };

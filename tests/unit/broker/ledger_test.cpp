@@ -111,8 +111,7 @@ TEST(Ledger, JobsThatDoNotFitWaitInTheirOrder) {
 
 TEST(Ledger, AfterARestartNothingIsGrantedUntilEachHolderIsBackOrDead) {
   Ledger ledger({.total = 512_MiB});
-  const auto back = ledger.remember(kSmall, 200_MiB),
-             dead = ledger.remember(kSmall, 100_MiB);
+  const auto back = ledger.remember(kSmall, 200_MiB), dead = ledger.remember(kSmall, 100_MiB);
   const auto fresh = ledger.joins(kSmall);
   EXPECT_THAT(ledger.orders(0), IsEmpty());
   EXPECT_NE(ledger.why_waiting(fresh).find("2 of its jobs have to come back"), std::string::npos);
