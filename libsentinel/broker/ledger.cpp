@@ -14,11 +14,10 @@ Ledger::Ledger(Settings settings) : settings_(settings) {}
 
 // ---------------------------------------------------------------- what happens
 
-JobId Ledger::joins(const Need& need, std::optional<Group> group) {
+JobId Ledger::joins(const Need& need) {
   const auto id = next_++;
   auto& job = jobs_[id];
   job.need = bounded(need);
-  job.group = std::move(group);
   return id;
 }
 
@@ -28,12 +27,10 @@ Need Ledger::bounded(Need need) const {
   return need;
 }
 
-bool Ledger::could_fit(const Need& need, std::uint32_t seats) const {
-  return need.least <= settings_.total / std::max(seats, 1u);
-}
+bool Ledger::could_fit(const Need& need) const { return need.least <= settings_.total; }
 
-JobId Ledger::remember(const Need& need, std::optional<Group> group, std::uint64_t counted) {
-  const auto id = joins(need, std::move(group));
+JobId Ledger::remember(const Need& need, std::uint64_t counted) {
+  const auto id = joins(need);
   auto& job = jobs_[id];
   job.state = State::absent;
   job.held = job.ordered = counted;
@@ -56,15 +53,7 @@ void Ledger::goes_away(JobId id) {
 }
 
 void Ledger::ends(JobId id) {
-  const auto found = jobs_.find(id);
-  if (found == jobs_.end()) return;
-  const auto group = std::move(found->second.group);
-  jobs_.erase(found);
-  suggested_.clear();
-  const bool more = group && std::ranges::any_of(jobs_, [&](const auto& other) {
-                      return other.second.group && other.second.group->name == group->name;
-                    });
-  if (group && !more) seats_.erase(group->name);
+  if (jobs_.erase(id) != 0) suggested_.clear();
 }
 
 // What it cannot work without is no more than it has: it works already.
@@ -92,7 +81,6 @@ void Ledger::answers(JobId id, std::uint64_t number, std::uint64_t holds, std::u
 std::uint64_t Ledger::counted() const {
   std::uint64_t sum = 0;
   for (const auto& [id, job] : jobs_) sum += job.counted();
-  for (const auto& [name, seats] : seats_) sum += seats.empty * seats.bytes;
   return sum;
 }
 
@@ -114,11 +102,6 @@ bool Ledger::matters(std::uint64_t now, std::uint64_t then) const {
   return change >= std::max(settings_.ignored, now / 32);
 }
 
-bool Ledger::has_seat(const Job& job) const {
-  const auto found = job.group ? seats_.find(job.group->name) : seats_.end();
-  return found != seats_.end() && found->second.empty != 0;
-}
-
 std::optional<std::uint64_t> Ledger::wakes_at() const {
   std::optional<std::uint64_t> first;
   const auto at = [&](std::uint64_t when) { first = std::min(first.value_or(when), when); };
@@ -131,7 +114,6 @@ std::optional<std::uint64_t> Ledger::wakes_at() const {
 
 std::string Ledger::why_waiting(JobId id) const {
   const auto& job = jobs_.at(id);
-  const auto seats = job.group ? job.group->seats : 1;
   const auto absent = std::ranges::count_if(jobs_, [](const auto& j) { return j.second.freezes; });
   if (absent != 0)
     return fmt::format("the broker has begun anew, and {} of its jobs {} to come back first",
@@ -139,9 +121,8 @@ std::string Ledger::why_waiting(JobId id) const {
   const auto before = std::ranges::count_if(jobs_, [&](const auto& other) {
     return other.first < id && other.second.state == State::waiting;
   });
-  return fmt::format("{} are needed{}; {} of {} are taken{}", print_bytes(job.need.least * seats),
-                     seats > 1 ? fmt::format(" for {} ranks", seats) : "", print_bytes(counted()),
-                     print_bytes(settings_.total),
+  return fmt::format("{} are needed; {} of {} are taken{}", print_bytes(job.need.least),
+                     print_bytes(counted()), print_bytes(settings_.total),
                      before != 0 ? fmt::format(", and {} jobs wait in front", before) : "");
 }
 
@@ -161,52 +142,34 @@ Ledger::Targets Ledger::targets(std::uint64_t now_ms) const {
   std::uint64_t fixed = 0, least = 0;
   for (const auto& [id, job] : jobs_)
     if (job.admitted() && !is_asked(job, now_ms)) fixed += job.counted();
-  for (const auto& [name, seats] : seats_) fixed += seats.empty * seats.bytes;
   const auto room = settings_.total - std::min(settings_.total, fixed);
   std::vector<Need> needs;
   Targets targets;
-  const auto takes_part = [&](JobId id, const Need& need, std::uint32_t seats) {
-    least += need.least * seats;
-    targets[id].seats = seats;
-    needs.insert(needs.end(), seats, need);
+  std::vector<JobId> order;  // as they take part
+  const auto takes_part = [&](JobId id, const Need& need) {
+    least += need.least;
+    order.push_back(id);
+    needs.push_back(need);
   };
   for (const auto& [id, job] : jobs_)
-    if (job.admitted() && is_asked(job, now_ms)) takes_part(id, job.need, 1);
-  std::vector<std::string> groups;  // whose first rank takes part for all
+    if (job.admitted() && is_asked(job, now_ms)) takes_part(id, job.need);
   for (const auto& [id, job] : jobs_) {
     if (job.admitted()) continue;
-    const bool again = job.group && std::ranges::find(groups, job.group->name) != groups.end();
-    if (again || has_seat(job)) continue;
-    const auto seats = job.group ? job.group->seats : 1;
-    if (least + job.need.least * seats > room) break;
-    takes_part(id, job.need, seats);
-    if (job.group) groups.push_back(job.group->name);
+    if (least + job.need.least > room) break;
+    takes_part(id, job.need);
   }
   const auto shares = divide(room, needs, settings_.grain);
-  std::size_t next = 0;
-  // targets is in the order of the ids, needs in the order in which they took part: the admitted
-  // first. A waiting job may have come before one that was admitted.
-  const auto take = [&](bool admitted) {
-    for (auto& [id, target] : targets) {
-      if (jobs_.at(id).admitted() != admitted) continue;
-      target.bytes =
-          *std::min_element(shares.begin() + static_cast<std::ptrdiff_t>(next),
-                            shares.begin() + static_cast<std::ptrdiff_t>(next + target.seats));
-      next += target.seats;
-    }
-  };
-  take(true);
-  take(false);
+  for (std::size_t at = 0; at < order.size(); ++at) targets[order[at]] = shares[at];
   std::uint64_t suggested = 0;
   const bool usable = suggested_.size() == targets.size() &&
                       std::ranges::all_of(suggested_, [&](const auto& share) {
                         const auto found = targets.find(share.first);
-                        if (found == targets.end() || found->second.seats != 1) return false;
+                        if (found == targets.end()) return false;
                         suggested += share.second;
                         return share.second >= jobs_.at(share.first).need.least;
                       });
   if (usable && suggested <= room)
-    for (auto& [id, target] : targets) target.bytes = suggested_.at(id);
+    for (auto& [id, bytes] : targets) bytes = suggested_.at(id);
   return targets;
 }
 
@@ -217,34 +180,20 @@ Ledger::Order Ledger::order(JobId id, Job& job, std::uint64_t bytes, std::uint64
   return {.job = id, .number = ++job.number, .bytes = bytes};
 }
 
-void Ledger::reserve(const Group& group, std::uint32_t seats, std::uint64_t bytes) {
-  if (seats != 0) seats_[group.name] = {.empty = seats, .bytes = bytes};
-}
-
-void Ledger::take_seats(std::uint64_t now_ms, std::vector<Order>& orders) {
-  for (auto& [id, job] : jobs_) {
-    if (job.admitted() || !has_seat(job)) continue;
-    auto& seats = seats_.at(job.group->name);
-    --seats.empty;
-    orders.push_back(order(id, job, seats.bytes, now_ms));
-    if (seats.empty == 0) seats_.erase(job.group->name);
-  }
-}
-
 // What nobody asks for is left where it is: a new plan costs time. Where somebody waits, every byte
 // matters.
 void Ledger::shrink(const Targets& targets, std::uint64_t now_ms, std::vector<Order>& orders) {
   std::uint64_t wanted = 0;
   for (const auto& [id, target] : targets)
-    wanted += (target.bytes - std::min(target.bytes, jobs_.at(id).counted())) * target.seats;
+    wanted += target - std::min(target, jobs_.at(id).counted());
   if (wanted <= free()) return;
   const bool waited_for =
       std::ranges::any_of(targets, [&](const auto& t) { return !jobs_.at(t.first).admitted(); });
   for (const auto& [id, target] : targets) {
     auto& job = jobs_.at(id);
-    if (job.state != State::settled || target.bytes >= job.ordered) continue;
-    if (waited_for || matters(job.ordered, target.bytes))
-      orders.push_back(order(id, job, target.bytes, now_ms));
+    if (job.state != State::settled || target >= job.ordered) continue;
+    if (waited_for || matters(job.ordered, target))
+      orders.push_back(order(id, job, target, now_ms));
   }
 }
 
@@ -253,16 +202,15 @@ void Ledger::grow(const Targets& targets, std::uint64_t now_ms, std::vector<Orde
   const bool shrinking = std::ranges::any_of(jobs_, [](const auto& job) {
     return job.second.state == State::ordered && job.second.ordered < job.second.held;
   });
-  const auto grows = [&](JobId id, const Target& target) {
+  const auto grows = [&](JobId id, std::uint64_t target) {
     auto& job = jobs_.at(id);
-    const auto has = job.counted(), wanted = target.bytes - std::min(target.bytes, has);
-    const auto each = std::min(wanted, free() / target.seats);
+    const auto has = job.counted(), wanted = target - std::min(target, has);
+    const auto each = std::min(wanted, free());
     if (wanted == 0 || (each < wanted && shrinking)) return;
     auto bytes = has + each;
     if (each < wanted) bytes = std::max(has, bytes / settings_.grain * settings_.grain);
     if (job.admitted() ? !matters(has, bytes) : bytes < job.need.least) return;
     orders.push_back(order(id, job, bytes, now_ms));
-    if (target.seats > 1) reserve(*job.group, target.seats - 1, bytes);
   };
   for (const bool admitted : {false, true})
     for (const auto& [id, target] : targets)
@@ -275,11 +223,9 @@ std::vector<Ledger::Order> Ledger::orders(std::uint64_t now_ms) {
   std::vector<Order> orders;
   mark_silent(now_ms);
   if (frozen()) return orders;
-  take_seats(now_ms, orders);
   const auto targets = this->targets(now_ms);
   shrink(targets, now_ms, orders);
   grow(targets, now_ms, orders);
-  take_seats(now_ms, orders);
   return orders;
 }
 

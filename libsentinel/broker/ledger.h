@@ -5,7 +5,7 @@
 //   ordered  what the last order allows it
 //   counted  the greater of both
 //
-// Invariant: the sum of what is counted, with the seats that are reserved, is at most the total.
+// Invariant: the sum of what is counted is at most the total.
 // (It is more only where a job comes back that says it holds more than was known; nobody grows
 // then.) A job has one order at a time. Nobody waits for growth, so the ledger is never stuck: see
 // docs/design/broker.md.
@@ -33,11 +33,6 @@ class Ledger {
     std::uint64_t pause_ms = 30'000;     // before one that could not shrink is asked again
   };
 
-  struct Group {  // jobs that are admitted together
-    std::string name;
-    std::uint32_t seats = 1;
-  };
-
   struct Order {
     JobId job = 0;
     std::uint64_t number = 0, bytes = 0;
@@ -53,7 +48,6 @@ class Ledger {
 
   struct Job {
     Need need;
-    std::optional<Group> group;
     State state = State::waiting;
     std::uint64_t held = 0, ordered = 0, number = 0;  // number: of its last order
     std::uint64_t since_ms = 0;                       // when it was sent
@@ -67,10 +61,10 @@ class Ledger {
   explicit Ledger(Settings);
 
   // A job asks to be admitted. Whether it ever can be is the caller's question: could_fit().
-  JobId joins(const Need&, std::optional<Group> = {});
-  bool could_fit(const Need&, std::uint32_t seats) const;
+  JobId joins(const Need&);
+  bool could_fit(const Need&) const;
   // From the ledger's file: it may hold so much, and has not come back yet.
-  JobId remember(const Need&, std::optional<Group>, std::uint64_t counted);
+  JobId remember(const Need&, std::uint64_t counted);
   // It has come back, and holds at most so much.
   void returns(JobId, const Need&, std::uint64_t holds);
   void goes_away(JobId);  // it lives, and cannot be reached
@@ -88,39 +82,26 @@ class Ledger {
 
   const std::map<JobId, Job>& jobs() const { return jobs_; }
   std::uint64_t total() const { return settings_.total; }
-  std::uint64_t counted() const;  // with reserved seats
+  std::uint64_t counted() const;
   bool frozen() const;
   // Why it is not admitted, for a person.
   std::string why_waiting(JobId) const;
 
  private:
-  struct Reserved {  // of a group that is admitted
-    std::uint32_t empty = 0;
-    std::uint64_t bytes = 0;  // of each empty seat
-  };
-
-  struct Target {
-    std::uint64_t bytes = 0;
-    std::uint32_t seats = 1;  // that are to get so much each
-  };
-  using Targets = std::map<JobId, Target>;
+  using Targets = std::map<JobId, std::uint64_t>;  // bytes
 
   Need bounded(Need) const;
   bool is_asked(const Job&, std::uint64_t now_ms) const;
   bool matters(std::uint64_t now, std::uint64_t then) const;
   std::uint64_t free() const;
-  bool has_seat(const Job&) const;
   void mark_silent(std::uint64_t now_ms);
   Targets targets(std::uint64_t now_ms) const;
-  void take_seats(std::uint64_t now_ms, std::vector<Order>&);
   void shrink(const Targets&, std::uint64_t now_ms, std::vector<Order>&);
   void grow(const Targets&, std::uint64_t now_ms, std::vector<Order>&);
   Order order(JobId, Job&, std::uint64_t bytes, std::uint64_t now_ms);
-  void reserve(const Group&, std::uint32_t seats, std::uint64_t bytes);
 
   Settings settings_;
   std::map<JobId, Job> jobs_;
-  std::map<std::string, Reserved> seats_;
   std::map<JobId, std::uint64_t> suggested_;
   JobId next_ = 1;
 };

@@ -129,6 +129,11 @@ class Engine {
   // Holds fast memory within `bytes` from now on (0: no limit), and returns once that is so.
   // Throws Error.
   virtual void set_budget(std::uint64_t bytes) = 0;
+  // The same, with a time limit. False: more is held still, and the caller sets another budget.
+  virtual bool shrink_budget(std::uint64_t bytes, double /*most_s*/) {
+    set_budget(bytes);
+    return true;
+  }
 
   // A tensor begins / ceases to lie at [address, address + bytes). The session notes whether it is
   // `wanted`, in fast memory as far as the plan goes. on_allocate() answers that for its beginning,

@@ -154,22 +154,17 @@ void settle_io(SessionOptions& options) {
       checksums_of(value_of("SENTINEL_CHECKSUM"), options.moves.io == kCuFile);
 }
 
-// Ranks divide what one of them would have: the launcher starts them for one training.
+// Each rank of a launcher has its part of the bytes, and so has what a rank spawns. A plan was made
+// for one rank's budget.
 void settle_sharing(SessionOptions& options, const Rank& rank) {
   auto& sharing = options.sharing;
   sharing.broker = value_of("SENTINEL_BROKER");
   if (sharing.broker == "auto") sharing.broker = broker_path();
   if (options.mode != Mode::run) sharing.broker.clear();
+  sharing.helper = !rank.spawned.empty();
   const bool drives = !options.gpu.device && !options.tiers.nodes;
-  const auto ranks = value_of("SENTINEL_RANKS");
-  if (rank.beside > 1) {
-    const char* command = std::getenv("SENTINEL_TALLY");  // of one `sentinel run`
-    sharing.seats = rank.beside;
-    sharing.group = command != nullptr && *command != '\0' ? command : "ranks";
-    const bool divided = drives && options.mode == Mode::run && options.fast.bytes != 0;
-    if (sharing.broker.empty() && divided) sharing.broker = ranks;
-    if (!sharing.broker.empty()) options.fast.bytes /= rank.beside;
-  }
+  if (drives && options.mode == Mode::run && options.plan.empty())
+    options.fast.bytes /= rank.beside;
   if (sharing.broker.empty()) return;
   if (!drives)
     throw Error("--broker shares memory over an SSD; leave it out with --tiers of a GPU or nodes");

@@ -57,8 +57,7 @@ struct SharingOptions {
   std::uint64_t bytes = 0;     // of a broker that is started; 0: none is
   std::uint32_t wait_s = ~0u;  // for a first grant
   std::uint32_t priority = 1;
-  std::string group;        // ranks that are admitted together
-  std::uint32_t seats = 1;  // of the group
+  bool helper = false;  // spawned by a training: it loads data, as long as it does not train
 };
 
 // The device whose memory is the fast tier, if one's is.

@@ -81,7 +81,7 @@ def main():
             budget = int(peak * args.budget / 100) // (2 * MIB) * 2 * MIB
             equal = train(args, folder, count, lambda _, each=budget // count: ["--fast", str(each)])
             broker = Broker(BUILD / "bin/sentinel", folder / "broker.sock", budget, "--sample", "10")
-            shared = train(args, folder, count, lambda _: [f"--broker={broker.path}"])
+            shared = train(args, folder, count, lambda _, path=broker.path: [f"--broker={path}"])
             held = broker.jobs()["most_held_bytes"]
             broker.end()
             for label, found, most in (

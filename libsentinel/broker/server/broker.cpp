@@ -28,7 +28,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kMostConnections = 1024;
+constexpr std::size_t kMostConnections = 256;
 constexpr std::size_t kLongestProfile = 256u << 20;
 constexpr std::uint64_t kCheckMs = 1000;  // that the socket's file is there
 
@@ -39,12 +39,6 @@ Need need_of(const Message& message) {
           .most = std::max(message.least, message.most),
           .priority = std::clamp<double>(message.priority, 1, 1000),
           .curve = {}};
-}
-
-std::optional<Ledger::Group> group_of(const Message& message) {
-  constexpr std::uint32_t kMostSeats = 4096;
-  if (message.seats < 2 || message.group[0] == '\0') return std::nullopt;
-  return Ledger::Group{text_of(message.group), std::min(message.seats, kMostSeats)};
 }
 
 // One broker a socket, whatever becomes of the socket's file.
@@ -72,19 +66,27 @@ Broker::Broker(BrokerOptions options)
     : options_(std::move(options)), ledger_({.total = options_.total}) {
   broker_folder(options_.path);
   lock_ = locked(options_.path);
-  if (options_.remembers)
-    for (const auto& holder : read_ledger(ledger_path(options_.path)))
-      if (auto life = life_of(holder.process, holder.begun)) {
-        const auto id = ledger_.remember(holder.need, holder.group, holder.counted);
-        remember(holder.process, holder.begun, holder.name, id, holder.group, std::move(life));
-      }
+  for (const auto& holder : read_ledger(ledger_path(options_.path)))
+    if (auto life = life_of(holder.process, holder.begun)) {
+      const auto id = ledger_.remember(holder.need, holder.counted);
+      remember(holder.process, holder.begun, holder.name, id, std::move(life));
+    }
   const bool ours = !options_.listening;
   if (ours) options_.listening = listen_at(options_.path);
   begin();
   if (!ours) seen_.inode = 0;  // who listens there otherwise sees to the file
 }
 
-Broker::~Broker() = default;
+// A study under way ends first: it calls back into all that is here.
+Broker::~Broker() {
+  seen_.closing = true;
+  arrivals_.reset();
+  signals_.clear();
+  for (auto* timer : {&wake_, &sample_, &check_}) timer->reset();
+  members_.clear();
+  connections_.clear();
+  while (seen_.studying) loop_.run_once();
+}
 
 void Broker::begin() {
   listen();
@@ -101,10 +103,14 @@ void Broker::begin() {
 void Broker::listen() {
   const int flags = fcntl(options_.listening.get(), F_GETFL);
   fcntl(options_.listening.get(), F_SETFL, flags | O_NONBLOCK);
-  arrivals_ =
-      std::make_unique<Readiness>(loop_, options_.listening.get(), [this] { accept_all(); });
+  watch_arrivals();
   struct stat found {};
   if (lstat(options_.path.c_str(), &found) == 0) seen_.inode = found.st_ino;
+}
+
+void Broker::watch_arrivals() {
+  arrivals_ =
+      std::make_unique<Readiness>(loop_, options_.listening.get(), [this] { accept_all(); });
 }
 
 void Broker::run() {
@@ -122,7 +128,10 @@ void Broker::accept_all() {
     Descriptor socket(
         accept4(options_.listening.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket && errno == ECONNABORTED) continue;
-    if (!socket) return;
+    if (!socket) {  // out of descriptors, say: look() watches again
+      if (errno != EAGAIN && errno != EINTR) arrivals_.reset();
+      return;
+    }
     ucred peer{};
     socklen_t size = sizeof peer;
     if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) continue;
@@ -199,6 +208,10 @@ void Broker::hello(Connection& from, const Message& message, const Descriptor& p
   auto& member = known->second;  // it has lost its connection, or the broker was another
   if (auto* before = std::exchange(member.connection, &from))
     before->refuse("its process has connected again");  // children have inherited it, say
+  if (message.bytes == 0) {  // another program in the same process, which holds nothing
+    forget(member.id);
+    return admit(from, message, page);
+  }
   member.page = std::make_unique<HeldPage>(page);
   if (ledger_.jobs().at(member.id).admitted())
     ledger_.returns(member.id, need_of(message), message.bytes);
@@ -208,33 +221,28 @@ void Broker::hello(Connection& from, const Message& message, const Descriptor& p
 // One that holds something already has had it from a broker whose ledger is lost.
 void Broker::admit(Connection& from, const Message& message, const Descriptor& page) {
   const auto need = need_of(message);
-  const auto group = group_of(message);
-  const auto seats = group ? group->seats : 1;
   auto life = life_of(from.peer(), message.begun);
   if (!life) return from.refuse("your process is not the one that this hello names");
-  if (message.least == 0 || !ledger_.could_fit(need, seats))
+  if (message.least == 0 || !ledger_.could_fit(need))
     return from.refuse(
-        fmt::format("{} {} the least that {} with, and there are {} for all",
-                    print_bytes(need.least * seats), seats > 1 ? "for all ranks are" : "are",
-                    seats > 1 ? "they can train" : "it can train", print_bytes(ledger_.total())));
+        fmt::format("{} are the least that it can train with, and there are {} for all",
+                    print_bytes(need.least), print_bytes(ledger_.total())));
   const bool holds = message.bytes != 0;
-  const auto id = holds ? ledger_.remember(need, group, message.bytes) : ledger_.joins(need, group);
+  const auto id = holds ? ledger_.remember(need, message.bytes) : ledger_.joins(need);
   if (holds) ledger_.returns(id, need, message.bytes);
-  remember(from.peer(), message.begun, printable(text_of(message.name)), id, group,
-           std::move(life));
+  remember(from.peer(), message.begun, printable(text_of(message.name)), id, std::move(life));
   auto& member = members_.at(id);
   member.connection = &from;
   member.page = std::make_unique<HeldPage>(page);
 }
 
 void Broker::remember(pid_t process, std::uint64_t begun, const std::string& name, JobId id,
-                      const std::optional<Ledger::Group>& group, Descriptor life) {
+                      Descriptor life) {
   auto& member = members_[id];
   member.id = id;
   member.process = process;
   member.begun = begun;
   member.name = name;
-  member.group = group;
   member.life = std::move(life);
   member.death = std::make_unique<Readiness>(loop_, member.life.get(), [this, id] {
     forget(id);
@@ -283,7 +291,6 @@ void Broker::settle() {
 
 // What cannot be written is granted to nobody: jobs keep what they have without a broker, too.
 bool Broker::store() noexcept try {
-  if (!options_.remembers) return true;
   std::vector<Holder> holders;
   for (const auto& [id, member] : members_)
     if (const auto& job = ledger_.jobs().at(id); job.admitted())
@@ -291,7 +298,6 @@ bool Broker::store() noexcept try {
                          .begun = member.begun,
                          .name = member.name,
                          .need = job.need,
-                         .group = member.group,
                          .counted = job.counted()});
   write_ledger(ledger_path(options_.path), holders);
   return true;
@@ -335,6 +341,7 @@ void Broker::study() {
       loop_, [=] { *found = study_jobs(jobs, total); },
       [this, found, all] {
         seen_.studying = false;
+        if (seen_.closing) return;
         for (auto& [id, curve] : found->curves) {
           const auto job = ledger_.jobs().find(id);
           if (job == ledger_.jobs().end()) continue;
@@ -362,6 +369,7 @@ void Broker::sample() {
 
 // A socket's file that somebody removed is made again.
 void Broker::look() try {
+  if (!arrivals_) watch_arrivals();
   struct stat found {};
   const bool there = lstat(options_.path.c_str(), &found) == 0 && found.st_ino == seen_.inode;
   if (!there && seen_.inode != 0) {
@@ -372,7 +380,7 @@ void Broker::look() try {
     if (options_.say)
       options_.say(fmt::format("{} was removed, and is there again", options_.path));
   }
-  if (!members_.empty()) seen_.idle_since_ms = loop_.now_ms();
+  if (!members_.empty() || !connections_.empty()) seen_.idle_since_ms = loop_.now_ms();
   if (options_.idle_s && loop_.now_ms() - seen_.idle_since_ms > 1000ull * *options_.idle_s)
     loop_.stop();
 } catch (const std::exception& error) {
@@ -394,7 +402,6 @@ std::string Broker::listing() const {
              {"most_bytes", job.need.most},    {"priority", job.need.priority}};
     if (member.page)
       if (const auto held = member.page->bytes()) row["held_bytes"] = *held;
-    if (member.group) row["group"] = member.group->name;
     if (!job.admitted()) row["waits_for"] = ledger_.why_waiting(id);
     for (const auto& point : job.need.curve)
       row["curve"].push_back({{"bytes", point.bytes}, {"slowdown", point.slowdown}});

@@ -24,10 +24,9 @@ namespace sentinel {
 
 struct BrokerOptions {
   std::uint64_t total = 0;
-  std::string path;                // of the socket
-  Descriptor listening = {};       // a socket that listens there already: systemd's, or a command's
-  bool remembers = true;           // keeps a ledger's file
-  std::uint32_t sample_ms = 1000;  // between two looks at what is held
+  std::string path;                     // of the socket
+  Descriptor listening = {};            // a socket that listens there already: systemd's
+  std::uint32_t sample_ms = 1000;       // between two looks at what is held
   std::optional<std::uint32_t> idle_s;  // ends when there was no job for so long
   std::function<void(const std::string&)> say;
 };
@@ -42,6 +41,7 @@ class Broker {
  private:
   void begin();
   void listen();
+  void watch_arrivals();
   void accept_all();
   void came(Connection&, const Message&, Descriptor file);
   void hello(Connection&, const Message&, const Descriptor& file);
@@ -50,7 +50,7 @@ class Broker {
   void send_listing(Connection&);
   void disconnected(Connection&);
   void remember(pid_t process, std::uint64_t begun, const std::string& name, JobId id,
-                const std::optional<Ledger::Group>&, Descriptor life);
+                Descriptor life);
   void forget(JobId);
   Member* of(const Connection&);
   void settle();          // sends what is due
@@ -75,7 +75,7 @@ class Broker {
     std::uint64_t idle_since_ms = 0;
     std::set<uid_t> strangers;  // users that were refused, and told of
     ino_t inode = 0;            // the socket's file; 0: it is somebody else's
-    bool studying = false, study_again = false;
+    bool studying = false, study_again = false, closing = false;
   } seen_;
   std::string failure_;  // why the loop ends; empty: it was asked to
 };

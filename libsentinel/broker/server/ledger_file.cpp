@@ -52,10 +52,7 @@ Holder holder_of(const Json& job) {
                 .need = {.least = job.at("least").get<std::uint64_t>(),
                          .most = job.at("most").get<std::uint64_t>(),
                          .priority = job.at("priority").get<double>()},
-                .group = {},
                 .counted = job.at("counted").get<std::uint64_t>()};
-  if (job.contains("group"))
-    holder.group = {job.at("group").get<std::string>(), job.at("seats").get<std::uint32_t>()};
   if (holder.process <= 0 || !(holder.need.priority > 0) || holder.need.most < holder.need.least)
     throw Error("a job's figures contradict each other");
   return holder;
@@ -65,14 +62,14 @@ Holder holder_of(const Json& job) {
 
 void write_ledger(const std::string& path, const std::vector<Holder>& holders) {
   Json json{{"format", kFormat}, {"version", 1}, {"boot", boot()}, {"jobs", Json::array()}};
-  for (const auto& holder : holders) {
-    Json job{{"process", holder.process}, {"begun", holder.begun},
-             {"name", holder.name},       {"least", holder.need.least},
-             {"most", holder.need.most},  {"priority", holder.need.priority},
-             {"counted", holder.counted}};
-    if (holder.group) job["group"] = holder.group->name, job["seats"] = holder.group->seats;
-    json["jobs"].push_back(std::move(job));
-  }
+  for (const auto& holder : holders)
+    json["jobs"].push_back({{"process", holder.process},
+                            {"begun", holder.begun},
+                            {"name", holder.name},
+                            {"least", holder.need.least},
+                            {"most", holder.need.most},
+                            {"priority", holder.need.priority},
+                            {"counted", holder.counted}});
   write_file(path, json_text(json, 1) + "\n",
              fmt::format("could not write the broker's ledger {}", path), Readers::owner);
 }

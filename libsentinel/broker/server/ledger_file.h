@@ -5,7 +5,6 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,7 +17,6 @@ struct Holder {
   std::uint64_t begun = 0;  // tells it from a later process of that number
   std::string name;
   Need need;
-  std::optional<Ledger::Group> group;
   std::uint64_t counted = 0;
 };
 

@@ -48,6 +48,8 @@ Loop::~Loop() {
 
 void Loop::run() { uv_run(&loop_, UV_RUN_DEFAULT); }
 
+void Loop::run_once() { uv_run(&loop_, UV_RUN_ONCE); }
+
 struct Readiness::State {
   uv_poll_t handle;
   Call call;

@@ -17,6 +17,7 @@ class Loop {
   Loop& operator=(const Loop&) = delete;
 
   void run();
+  void run_once();  // waits for one event at most
   void stop() { uv_stop(&loop_); }
   std::uint64_t now_ms() { return uv_now(&loop_); }
   uv_loop_t* get() { return &loop_; }

@@ -42,7 +42,6 @@ struct Member {
   pid_t process = 0;
   std::uint64_t begun = 0;
   std::string name;
-  std::optional<Ledger::Group> group;
   Connection* connection = nullptr;  // null: it cannot be reached
   std::string told;                  // why it waits, as it was told
   std::optional<Study> study;

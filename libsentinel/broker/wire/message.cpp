@@ -30,8 +30,8 @@ std::optional<Message> parse_message(std::string_view packet) {
   std::memcpy(&message, packet.data(), sizeof message);
   const bool known = message.magic == Message::kMagic && message.version == Message::kVersion &&
                      message.kind >= MessageKind::hello && message.kind <= MessageKind::listing;
-  const bool whole = ends(message.group) && ends(message.policy) && ends(message.machine) &&
-                     ends(message.name) && ends(message.text);
+  const bool whole =
+      ends(message.policy) && ends(message.machine) && ends(message.name) && ends(message.text);
   if (!known || !whole) return std::nullopt;
   return message;
 }

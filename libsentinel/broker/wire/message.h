@@ -14,7 +14,7 @@
 namespace sentinel {
 
 enum class MessageKind : std::uint16_t {
-  hello = 1,    // job: least, most, priority, group, seats, name, begun; bytes it holds already
+  hello = 1,    // job: least, most, priority, name, begun; bytes it holds already
   waiting,      // broker: text
   grant,        // broker: number, bytes; how often to tell what is held
   acknowledge,  // job: number, bytes that it holds at most
@@ -38,11 +38,11 @@ struct Message {
   MessageKind kind = MessageKind::hello;
   std::uint64_t number = 0, bytes = 0, least = 0, most = 0;
   std::uint64_t begun = 0;  // when the process began, as /proc has it
-  std::uint32_t priority = 1, seats = 1;
-  std::uint32_t sample_ms = 0, reserved = 0;
-  FixedText<64> group{}, policy{}, machine{};
+  std::uint32_t priority = 1, sample_ms = 0;
+  std::uint64_t reserved = 0;
+  FixedText<64> policy{}, machine{};
   FixedText<128> name{};
-  FixedText<128> text{};
+  FixedText<192> text{};
 };
 static_assert(sizeof(Message) == 512 && std::is_trivially_copyable_v<Message>);
 

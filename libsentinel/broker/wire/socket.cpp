@@ -38,6 +38,14 @@ Descriptor make_socket() {
   return Descriptor(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
+// Who listens is this user, or root.
+bool is_trusted(const Descriptor& socket) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  return getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+         (peer.uid == geteuid() || peer.uid == 0);
+}
+
 }  // namespace
 
 std::string broker_path() {
@@ -56,7 +64,7 @@ Descriptor broker_folder(const std::string& path) {
     throw Error(fmt::format("cannot open the broker's folder {}", name), errno);
   if (found.st_uid != geteuid() && found.st_uid != 0)
     throw Error(fmt::format("the broker's folder {} belongs to user {}", name, found.st_uid));
-  if (const auto hand = other_hand(folder, S_IWOTH))
+  if (const auto hand = other_hand(folder, S_IWGRP | S_IWOTH))
     throw Error(fmt::format("the broker's socket cannot be in {}: {}", name, print_hand(*hand)));
   return folder;
 }
@@ -93,6 +101,9 @@ Descriptor connect_to(const std::string& path) noexcept {
     const int code = errno;
     socket = {};
     errno = code;
+  } else if (!is_trusted(socket)) {
+    socket = {};
+    errno = EPERM;
   }
   return socket;
 }

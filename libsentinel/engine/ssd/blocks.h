@@ -13,6 +13,7 @@
 // All fields are guarded by the engine's lock.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -164,6 +165,11 @@ class FrameBlocks {
   // A block or a frame changed its state.
   void changed() noexcept { settled_.notify_all(); }
   void await_change(EngineLock& guard) noexcept { settled_.wait(guard); }
+  // False: the time is over.
+  bool await_change(EngineLock& guard, double most_s) noexcept {
+    return most_s > 0 && (settled_.wait_for(guard, std::chrono::duration<double>(most_s)) ==
+                          std::cv_status::no_timeout);
+  }
 
  private:
   std::vector<FrameBlock> blocks_;

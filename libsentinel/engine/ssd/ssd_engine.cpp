@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/clock.h"
 #include "engine/host/limits.h"
 #include "sentinel/error.h"
 
@@ -54,17 +55,28 @@ void SsdEngine::set_budget(std::uint64_t bytes) {
     budget_.unlimit();
     return;
   }
+  constexpr double kForEver = 1e9;
+  shrink_budget(bytes, kForEver);
+}
+
+bool SsdEngine::shrink_budget(std::uint64_t bytes, double most_s) {
+  const auto begin = Clock::now();
   open_slow_tier();
   EngineLock guard(lock_);
-  while (blocks_.frozen()) blocks_.await_change(guard);  // another thread switches to counting
+  const auto await_change = [&] {
+    return blocks_.await_change(guard, most_s - seconds_since(begin));
+  };
+  while (blocks_.frozen())  // another thread switches to counting
+    if (!await_change()) return false;
   budget_.set_limit(bytes / kGranule, minimum_bytes(thread_count(), transfers_.depth()) / kGranule);
   while (budget_.frames() > budget_.limit()) {
     if (!blocks_.frozen() && budget_.destroy_free()) continue;
     victims_.want_frames(
         std::min<std::size_t>(transfers_.depth(), budget_.frames() - budget_.limit()));
-    blocks_.await_change(guard);
+    if (!await_change()) return false;
   }
   budget_.begin_peak();
+  return true;
 }
 
 bool SsdEngine::on_allocate(std::uintptr_t address, std::uint64_t bytes) noexcept {

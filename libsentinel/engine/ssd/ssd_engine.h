@@ -71,6 +71,7 @@ class SsdEngine final : public Engine {
 
   // What is over goes to the slow tier, which is opened when first needed.
   void set_budget(std::uint64_t bytes) override;
+  bool shrink_budget(std::uint64_t bytes, double most_s) override;
 
   bool on_allocate(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   bool on_free(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept override;

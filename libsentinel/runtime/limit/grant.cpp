@@ -6,11 +6,13 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <exception>
 #include <memory>
 #include <sstream>
@@ -21,6 +23,8 @@
 #include "base/quiet_thread.h"
 #include "base/units.h"
 #include "broker/wire/socket.h"
+#include "engine/host/ranks.h"
+#include "engine/io/slow_file.h"
 #include "sentinel/error.h"
 #include "trace/tensor_trace.h"
 
@@ -29,11 +33,33 @@ namespace {
 
 constexpr std::size_t kHeldBytes = 4096;
 constexpr double kStartingS = 10;  // in which a broker that is being started has to listen
+constexpr double kShrinkS = 5;     // less than the broker waits for an answer
 constexpr int kTellMs = 1000;      // a shorter wait is not worth a line
 constexpr auto kAgain = std::chrono::milliseconds(250);  // between two tries to connect
 
 std::uint64_t most_of(const SessionOptions& options) {
   return options.fast.bytes != 0 ? options.fast.bytes : ~0ull;
+}
+
+// Of the drive that is fullest: blocks are spread evenly.
+std::uint64_t room_on_drives(const std::string& directories) {
+  const auto all = split_directories(directories);
+  std::uint64_t least = ~0ull;
+  for (const auto& directory : all) {
+    struct statvfs status {};
+    if (statvfs(directory.c_str(), &status) == 0)
+      least = std::min<std::uint64_t>(least, status.f_bavail * status.f_frsize);
+  }
+  return least == ~0ull ? least : least * all.size();
+}
+
+// Of all signals, only those that end a program interrupt it.
+int await_or_signal(pollfd& wait, int ms) {
+  sigset_t others;
+  sigfillset(&others);
+  for (const int number : {SIGINT, SIGTERM}) sigdelset(&others, number);
+  const timespec most{.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1'000'000L};
+  return ppoll(&wait, 1, &most, &others);
 }
 
 }  // namespace
@@ -64,7 +90,7 @@ Grant::Grant(const SessionOptions& options, Engine& engine, std::uint64_t least,
       engine_(engine),
       voice_(voice),
       least_(least),
-      most_(std::max(least, most_of(options))) {}
+      most_(std::max(least, options.sharing.helper ? 2 * least : most_of(options))) {}
 
 Grant::~Grant() {
   over_ = true;
@@ -81,9 +107,7 @@ Message Grant::hello(std::uint64_t holds) const {
                   .least = least_,
                   .most = most_,
                   .begun = process_begun(getpid()),
-                  .priority = options_.sharing.priority,
-                  .seats = options_.sharing.seats};
-  put(message.group, options_.sharing.group);
+                  .priority = options_.sharing.priority};
   put(message.name, options_.command);
   return message;
 }
@@ -100,12 +124,13 @@ void Grant::admit() {
   page_ = std::make_unique<Page>();
   std::string waits_for = "no broker listens";
   const auto begin = Clock::now();
+  auto lost = begin;  // when nobody has listened since
   const double most_s = options_.sharing.wait_s == ~0u ? -1 : options_.sharing.wait_s;
   bool told = true;  // there is nothing to tell yet
   for (int code = -1; granted_ == 0;) {
     const double waited_s = seconds_since(begin);
     const bool nobody = code != 0;
-    if ((most_s >= 0 && waited_s >= most_s) || (nobody && waited_s > kStartingS))
+    if ((most_s >= 0 && waited_s >= most_s) || (nobody && seconds_since(lost) > kStartingS))
       throw Error(fmt::format("no memory was granted by the broker at {} within {:.0f} s: {}",
                               options_.sharing.broker, waited_s, waits_for));
     if (nobody && (code = connect(0)) != 0) {
@@ -114,7 +139,7 @@ void Grant::admit() {
     }
     pollfd wait{.fd = socket_.number(), .events = POLLIN, .revents = 0};
     const int left_ms = most_s < 0 ? kTellMs : static_cast<int>((most_s - waited_s) * 1e3) + 1;
-    if (poll(&wait, 1, std::min(left_ms, kTellMs)) < 0)
+    if (await_or_signal(wait, std::min(left_ms, kTellMs)) < 0 && errno == EINTR)
       throw Error("interrupted while waiting for memory from the broker", errno);
     Packet packet;
     if (wait.revents == 0) {
@@ -123,6 +148,7 @@ void Grant::admit() {
       continue;
     }
     code = receive_packet(socket_.number(), packet);
+    lost = Clock::now();
     const auto message = code == 0 ? parse_message(packet.bytes) : std::nullopt;
     if (code == 0 && !message) throw Error("the broker is of another version of Sentinel");
     if (message && message->kind == MessageKind::refused)
@@ -135,7 +161,7 @@ void Grant::admit() {
     if (message && message->kind == MessageKind::grant) obey(*message);
   }
   take();
-  if (options_.sharing.seats == 1)  // ranks are many, and each has its part
+  if (rank_of_process().rank.value_or(0) == 0)
     voice_.say(
         fmt::format("the broker at {} grants {}", options_.sharing.broker, print_bytes(bytes())));
   thread_ = quiet_thread([this] { attend(); });
@@ -144,31 +170,41 @@ void Grant::admit() {
 // ---------------------------------------------------------------- orders
 
 bool Grant::take() {
-  const std::lock_guard guard(lock_);
-  if (taken_ == granted_) return false;
-  taken_ = granted_;
+  const std::unique_lock guard(lock_, std::try_to_lock);
+  if (!guard || over_ || taken_ == bytes()) return false;
+  taken_ = bytes();
   if (held_ != taken_) engine_.set_budget(held_ = taken_);
   return true;
 }
 
 void Grant::hold(std::uint64_t bytes) {
   const std::lock_guard guard(lock_);
-  held_ = std::min<std::uint64_t>(bytes, granted_);
+  if (over_) return;
+  held_ = std::min(bytes, this->bytes());
   engine_.set_budget(held_);
 }
 
 // What cannot shrink keeps what it has, and says so.
 void Grant::obey(const Message& order) {
   auto holds = order.bytes;
-  std::unique_lock guard(lock_);
+  const std::lock_guard guard(lock_);
+  if (over_) return;
+  if (order.bytes < least_)
+    throw Error(fmt::format("the broker orders {}, less than the {} that this training works with",
+                            print_bytes(order.bytes), print_bytes(least_)));
   sample_ms_ = std::clamp(order.sample_ms, 1u, 60'000u);
   if (order.bytes < held_) try {
-      engine_.set_budget(order.bytes);
+      if (room_on_drives(options_.tiers.slow_directory) < held_ - order.bytes)
+        throw Error(fmt::format("{} has no room for what would leave memory",
+                                options_.tiers.slow_directory));
+      if (!engine_.shrink_budget(order.bytes, kShrinkS))
+        throw Error(fmt::format("{} did not leave memory within {:.0f} s",
+                                print_bytes(held_ - order.bytes), kShrinkS));
       held_ = order.bytes;
     } catch (const std::exception& error) {
       voice_.say("the grant cannot shrink: " + in_words(error));
-      engine_.set_budget(held_);
       holds = held_;
+      engine_.set_budget(held_);
     }
   granted_ = std::max(order.bytes, holds);
   page_->tell(engine_.counters().held_bytes);
@@ -192,17 +228,23 @@ bool Grant::attend_once() {
   return true;
 }
 
-void Grant::attend() {
-  while (!over_) {
-    if (attend_once()) continue;
-    while (!over_) {
+// Whatever fails is tried again later: this training goes on with what it has.
+void Grant::attend() noexcept {
+  bool connected = true, told = false;
+  while (!over_) try {
+      if (connected && attend_once()) continue;
+      connected = false;
       std::this_thread::sleep_for(kAgain);
       const std::lock_guard guard(lock_);
       if (over_ || connect(granted_) != 0) continue;
+      connected = true;
       say_needs();
-      break;
+    } catch (const std::exception& error) {
+      connected = false;  // what was not acknowledged is asked again
+      if (!std::exchange(told, true))
+        voice_.say("the broker is not obeyed, and asked again: " + in_words(error));
+      std::this_thread::sleep_for(kAgain);
     }
-  }
 }
 
 void Grant::profiled(const Profile& profile, std::uint64_t most) {
@@ -211,6 +253,7 @@ void Grant::profiled(const Profile& profile, std::uint64_t most) {
   const std::lock_guard guard(lock_);
   trace_ = std::move(trace).str();
   most_ = std::max(least_, std::min(most, most_of(options_)));
+  if (options_.fast.percent > 0) cap_ = most_;
   say_needs();
 }
 

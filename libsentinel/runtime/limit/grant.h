@@ -6,6 +6,7 @@
 // any thread. A forked child calls nothing.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
@@ -33,7 +34,7 @@ class Grant {
   bool admitted() const { return thread_.joinable(); }
   // Waits for the first grant, and holds it. Throws Error.
   void admit();
-  std::uint64_t bytes() const { return granted_.load(std::memory_order_relaxed); }
+  std::uint64_t bytes() const { return std::min(granted_.load(), cap_.load()); }
   // At a step's border: a larger grant holds from here on. Whether it is another than before.
   bool take();
   // What the plan uses, at most the grant.
@@ -49,7 +50,7 @@ class Grant {
   Message hello(std::uint64_t holds) const;
   int connect(std::uint64_t holds);  // 0, or an errno
   std::string await_grant();
-  void attend();
+  void attend() noexcept;
   bool attend_once();  // false: the connection is lost
   void obey(const Message&);
   void say_needs();
@@ -59,6 +60,7 @@ class Grant {
   const Voice& voice_;
   std::uint64_t least_;
   std::atomic<std::uint64_t> granted_ = 0;
+  std::atomic<std::uint64_t> cap_ = ~0ull;  // a share of the peak, once that is known
   std::atomic<bool> over_ = false;
 
   std::mutex lock_;  // guards all below; taken after the session's, before the engine's

@@ -10,7 +10,7 @@ import subprocess
 import time
 
 KINDS = ("hello waiting grant acknowledge needs refused bye list listing").split()
-LAYOUT = struct.Struct("=IHHQQQQQIIII64s64s64s128s128s")
+LAYOUT = struct.Struct("=IHHQQQQQIIQ64s64s128s192s")
 MAGIC, VERSION = 0x42544E53, 1
 MIB = 1 << 20
 
@@ -20,17 +20,16 @@ def begun(process):
     return int(pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[19])
 
 
-def packet(kind, number=0, amount=0, least=0, most=0, since=0, priority=1, seats=1, group=b"", name=b"test",
+def packet(kind, number=0, amount=0, least=0, most=0, since=0, priority=1, name=b"test",
            magic=MAGIC, version=VERSION):
     which = KINDS.index(kind) + 1 if isinstance(kind, str) else kind
-    return LAYOUT.pack(magic, version, which, number, amount, least, most, since, priority, seats, 0, 0, group, b"",
-                       b"", name, b"")
+    return LAYOUT.pack(magic, version, which, number, amount, least, most, since, priority, 0, 0, b"", b"", name, b"")
 
 
 class Peer:
     """A connection to a broker; with hello(), a job of this process or of the one that it is given."""
 
-    def __init__(self, path, timeout=5):
+    def __init__(self, path, timeout=30):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(timeout)
         self.socket.connect(str(path))
@@ -66,6 +65,8 @@ class Peer:
     def listing(self):
         self.send("list")
         _, files, _, _ = socket.recv_fds(self.socket, 4096, 1)
+        if not files:
+            raise ConnectionResetError("the broker has ended the connection")
         with os.fdopen(files[0]) as file:
             file.seek(0)
             return json.load(file)

@@ -1,4 +1,5 @@
 """The broker and peers that speak to it by hand: who is let in, what ends, what stays. No training is run here."""
+import fcntl
 import os
 import pathlib
 import random
@@ -77,7 +78,7 @@ def bad_packets():
     yield packet("hello", version=9)
     yield packet(99)
     yield packet("grant")  # not for a broker
-    yield packet("hello", least=32 * MIB, since=begun(os.getpid()))[:-128] + b"x" * 128  # a text without an end
+    yield packet("hello", least=32 * MIB, since=begun(os.getpid()))[:-192] + b"x" * 192  # a text without an end
     yield packet("hello", least=32 * MIB, since=1)  # another process of this number
     yield packet("hello", least=1 << 60, since=begun(os.getpid()))  # more than there is
     yield packet("hello", least=0, since=begun(os.getpid()))
@@ -118,13 +119,49 @@ def test_a_profile_that_is_none(content, start):
         file = os.memfd_create("profile", os.MFD_ALLOW_SEALING)
         os.write(file, content)
         if sealed:
-            import fcntl
             fcntl.fcntl(file, 1033, 15)  # F_ADD_SEALS: all four
         socket.send_fds(peer.socket, [packet("needs", least=32 * MIB, most=64 * MIB)], [file])
         while (came := peer.receive())[0] == "grant":
             pass
         assert came[0] == "refused" and ("sealed" in came[3]) != sealed, came
     assert len(broker.jobs()["jobs"]) == 1
+
+
+def sealed_chain(layers):
+    """A profile's file: what the forward pass makes, the backward pass reads in reverse."""
+    lines = ['{"format":"tensor-trace","version":1,"source":"test","model":"chain","batch":4}']
+    lines += ['{"t":%d,"bytes":%d,"kind":"intermediate"}' % (t, MIB) for t in range(2 * layers)]
+    op = '{"k":%d,"name":"op","us":2000,"in":%s,"out":[%d],"phase":"%s"}'
+    for k in range(2 * layers):
+        reads = [k - 1] if 0 < k < layers else [] if k == 0 else [2 * layers - 1 - k] + ([k - 1] if k > layers else [])
+        lines.append(op % (k, reads, k, "forward" if k < layers else "backward"))
+    file = os.memfd_create("profile", os.MFD_ALLOW_SEALING)
+    os.write(file, ("\n".join(lines) + "\n").encode())
+    fcntl.fcntl(file, 1033, 15)  # F_ADD_SEALS: all four
+    return file
+
+
+def test_a_broker_that_ends_while_it_studies(start):
+    for _ in range(5):
+        broker = start()
+        peer = Peer(broker.path).hello()
+        peer.obey()
+        file = sealed_chain(300)
+        socket.send_fds(peer.socket, [packet("needs", least=32 * MIB, most=300 * MIB)], [file])
+        os.close(file)
+        status, said = broker.end()
+        assert status == 0 and not broker.path.exists(), said
+        pathlib.Path(f"{broker.path}.ledger").unlink()
+
+
+def test_another_program_in_a_job_s_process(start):
+    broker = start()
+    first = Peer(broker.path).hello()
+    assert first.obey() == 512 * MIB
+    again = Peer(broker.path).hello(least=64 * MIB)  # it holds nothing
+    assert again.obey() == 512 * MIB
+    assert first.receive() is None or first.receive() is None
+    assert [row["least_bytes"] for row in broker.jobs()["jobs"]] == [64 * MIB]
 
 
 def test_a_hundred_connections_a_second_hold_nobody_up(start, job):
@@ -266,17 +303,6 @@ def test_a_socket_that_systemd_listens_at(build, tmp_path, start):
     finally:
         process.terminate()
         assert process.wait(20) == 0
-
-
-def test_ranks_are_admitted_together(start, job):
-    broker = start(96 * MIB)
-    other = job(broker.path, least=40 * MIB, most=40 * MIB)
-    assert other.granted() == 40 * MIB
-    rank = Peer(broker.path).hello(least=32 * MIB, group=b"training", seats=2)
-    assert "64.0 MiB are needed for 2 ranks" in rank.receive()[3]
-    other.kill()
-    assert rank.obey() == 48 * MIB
-    assert broker.jobs()["counted_bytes"] == 96 * MIB, "with the other rank's seat"
 
 
 def test_jobs_for_people(start, sentinel, job):

@@ -105,40 +105,13 @@ TEST(Ledger, JobsThatDoNotFitWaitInTheirOrder) {
   ledger.ends(large);
   settle(ledger);
   EXPECT_EQ(ledger.jobs().at(small).counted(), 32_MiB);
-  EXPECT_FALSE(ledger.could_fit({.least = 129_MiB}, 1));
-  EXPECT_FALSE(ledger.could_fit({.least = 65_MiB}, 2));
-}
-
-TEST(Ledger, RanksAreAdmittedTogether) {
-  Ledger ledger({.total = 256_MiB});
-  const Ledger::Group ranks{"ranks", 3};
-  const auto other = ledger.joins({.least = 200_MiB, .most = 200_MiB});
-  settle(ledger);
-  const auto first = ledger.joins({.least = 32_MiB, .most = 512_MiB}, ranks);
-  settle(ledger);
-  EXPECT_EQ(ledger.jobs().at(first).state, State::waiting) << "three ranks need 96 MiB";
-  ledger.ends(other);
-  settle(ledger);
-  EXPECT_EQ(ledger.jobs().at(first).counted(), 84_MiB);
-  EXPECT_EQ(ledger.counted(), 252_MiB) << "the others' seats";
-  const auto stranger = ledger.joins(kSmall);
-  const auto second = ledger.joins({.least = 32_MiB, .most = 512_MiB}, ranks);
-  const auto orders = ledger.orders(0);
-  EXPECT_EQ(orders.at(0).job, second) << "a rank waits for nobody";
-  EXPECT_EQ(orders.at(0).bytes, 84_MiB);
-  for (const auto& order : orders) ledger.answers(order.job, order.number, order.bytes, 0);
-  settle(ledger);
-  EXPECT_TRUE(ledger.jobs().at(stranger).admitted());
-  ledger.ends(first);
-  ledger.ends(second);
-  settle(ledger);
-  EXPECT_EQ(ledger.jobs().at(stranger).counted(), 256_MiB) << "the empty seat is free, too";
+  EXPECT_FALSE(ledger.could_fit({.least = 129_MiB}));
+  EXPECT_TRUE(ledger.could_fit({.least = 128_MiB}));
 }
 
 TEST(Ledger, AfterARestartNothingIsGrantedUntilEachHolderIsBackOrDead) {
   Ledger ledger({.total = 512_MiB});
-  const auto back = ledger.remember(kSmall, {}, 200_MiB),
-             dead = ledger.remember(kSmall, {}, 100_MiB);
+  const auto back = ledger.remember(kSmall, 200_MiB), dead = ledger.remember(kSmall, 100_MiB);
   const auto fresh = ledger.joins(kSmall);
   EXPECT_THAT(ledger.orders(0), IsEmpty());
   EXPECT_NE(ledger.why_waiting(fresh).find("2 of its jobs have to come back"), std::string::npos);
@@ -205,7 +178,6 @@ class World {
  private:
   struct Actor {
     Need need;
-    std::optional<Ledger::Group> group;
     JobId id = 0;
     std::uint64_t holds = 0;
     bool stopped = false, away = false, stubborn = false;
@@ -230,10 +202,10 @@ class World {
       const auto& job = ledger_->jobs().at(actor.id);
       actor.inbox.clear();
       if (!job.admitted()) {
-        actor.id = next.joins(actor.need, actor.group);
+        actor.id = next.joins(actor.need);
         continue;
       }
-      actor.id = next.remember(actor.need, actor.group, job.counted());
+      actor.id = next.remember(actor.need, job.counted());
       actor.away = true;
     }
     ledger_ = std::move(next);
@@ -243,13 +215,9 @@ class World {
     const auto what = below(12);
     if (what < 3 && actors_.size() < 8) {
       Actor actor{.need = some_need()};
-      if (below(3) == 0)
-        actor.group = Ledger::Group{"g" + std::to_string(groups_++), 1 + std::uint32_t(below(3))};
-      for (auto seat = actor.group ? actor.group->seats : 1; seat-- > 0;) {
-        if (!ledger_->could_fit(actor.need, actor.group ? actor.group->seats : 1)) break;
-        actor.id = ledger_->joins(actor.need, actor.group);
-        actors_.push_back(actor);
-      }
+      if (!ledger_->could_fit(actor.need)) return;
+      actor.id = ledger_->joins(actor.need);
+      actors_.push_back(actor);
       return;
     }
     if (what == 11 && below(10) == 0) return restart();
@@ -337,7 +305,7 @@ class World {
     for (const auto& [id, job] : ledger_->jobs()) {
       if (job.admitted() || waits) continue;
       waits = true;  // the first that waits does not fit beside the others' least
-      EXPECT_GT(least + job.need.least * (job.group ? job.group->seats : 1), total_);
+      EXPECT_GT(least + job.need.least, total_);
     }
   }
   std::uint64_t held_beyond_least() const {
@@ -349,7 +317,6 @@ class World {
 
   std::mt19937 random_;
   std::uint64_t total_, now_ = 0;
-  unsigned groups_ = 0;
   std::optional<Ledger> ledger_;
   std::vector<Actor> actors_;
 };

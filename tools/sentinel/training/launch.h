@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "cli/form.h"
 #include "options/options.h"
 
@@ -16,6 +17,7 @@ struct Launch {
   std::map<std::string, std::string> values;  // by variable, as the user wrote them
   std::map<std::string, bool> flags;
   std::vector<std::string> command;
+  Descriptor broker;  // which stays while the command runs
 
   bool given(const std::string& variable) const;
 };

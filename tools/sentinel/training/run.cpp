@@ -198,7 +198,7 @@ void prepare_run(Launch& launch) {
   const bool asked_for = !options.fast.unlimited();
   const auto cgroup = cgroup_limit(options);
   const bool shared = !options.sharing.broker.empty();
-  if (shared) ensure_broker(options);
+  if (shared) launch.broker = ensure_broker(options);
   const bool limited = asked_for || cgroup || shared;
   const bool below = options.gpu.host_bytes != 0,
              drives = !options.tiers.nodes && (!options.gpu.device || below);
