@@ -12,8 +12,8 @@ ROOT = HERE.parents[2]
 PROGRAM = HERE / "cli_test.py"
 BUILD = sys.argv[1] if len(sys.argv) > 1 else ""
 SENTINEL = str(pathlib.Path(BUILD).resolve() / "bin/sentinel")
-VERBS = ("doctor record run verify fit broker jobs report plan explain simulate compare import export bench clean "
-         "completion help").split()
+VERBS = ("doctor record run trace verify top fit broker jobs report plan explain simulate compare import export "
+         "bench clean completion help").split()
 TRACE = "\n".join([
     '{"format":"tensor-trace","version":1,"source":"test","model":"tiny","batch":1}',
     '{"t":0,"bytes":8192,"kind":"global"}',

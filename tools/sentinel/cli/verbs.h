@@ -28,6 +28,7 @@ Action declare_record(Form&);
 Action declare_run(Form&);
 Action declare_trace(Form&);
 Action declare_verify(Form&);
+Action declare_top(Form&);
 Action declare_broker(Form&);
 Action declare_jobs(Form&);
 Action declare_fit(Form&);
