@@ -171,7 +171,6 @@ void check_place(const std::string& path, const char* what) {
 int run(const Launch& launch) {
   const auto options = options_from_environment();
   const auto tally = Tally::make();
-  const auto ranks = divide_among_ranks(options);
   const int status = run_command(launch.command);
   const auto counts = tally.counts();
   const bool shared = !options.sharing.broker.empty();
