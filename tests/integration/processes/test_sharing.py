@@ -202,8 +202,10 @@ def test_an_order_of_too_little_ends_a_training_before_it_begins(granted, begin,
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listening.bind(str(tmp_path / "broker.sock"))
     listening.listen()
+    listening.settimeout(60)  # a training that never asks fails the test
     process = begin(command=[SHARED, 1, 4])
     peers = [listening.accept()[0] for _ in range(2)]  # of the command and of the training
+    peers[1].settimeout(60)
     peers[1].recv(4096)
     peers[1].send(packet("grant", number=1, amount=granted))
     assert process.wait(60) == 125
