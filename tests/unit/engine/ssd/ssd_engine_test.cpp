@@ -411,14 +411,16 @@ TEST_P(EngineTest, AFailingDiskStopsTraining) {
 
 TEST_P(EngineTest, WhatStopsTrainingNamesItsFolderInALine) {
   engine.reset();
-  const std::string folder = "/var/tmp/sentinel-\x1b[31m-\n-test";
+  std::string parent = "/var/tmp/sentinel-test.XXXXXX";
+  ASSERT_NE(mkdtemp(parent.data()), nullptr);
+  const std::string folder = parent + "/sentinel-\x1b[31m-\n-test";
   std::filesystem::create_directory(folder);
   auto failing = options();
   failing.inject = "write:3:EIO";
   failing.slow_directory = folder;
   EXPECT_EXIT(use_more_than_fits(failing), ::testing::ExitedWithCode(125),
               "sentinel-\\\\x1b\\[31m-\\\\x0a-test\\)");
-  std::filesystem::remove(folder);
+  std::filesystem::remove_all(parent);
 }
 
 // Of this process: the numbers by which the kernel's guards of memory are known.
