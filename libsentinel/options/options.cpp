@@ -221,6 +221,7 @@ SessionOptions options_from_environment() {
   options.tiers.arena_bytes = round_up(options.tiers.arena_bytes, kGranule);
   options.tiers.arena_asked = is_set("SENTINEL_ARENA");
   options.moves.recompute_asked = options.moves.recompute && is_set("SENTINEL_RECOMPUTE");
+  options.better_policy = !is_set("SENTINEL_POLICY");
   read_tiers(options);
   settle_host_memory(options);
   settle_io(options);

@@ -77,6 +77,7 @@ struct SessionOptions {
   std::string output, summary, metrics, command;
   std::string rank_note;  // one line: ranks would have written one file; empty: no
   bool quiet = false, strict = false;
+  bool better_policy = false;  // none was asked for: where another's plan is better, it is taken
   TierOptions tiers;
   MoveOptions moves;
   CountingOptions counting;

@@ -12,6 +12,7 @@
 #include "plan/check/verify.h"
 #include "runtime/limit/planning_progress.h"
 #include "runtime/limit/workable.h"
+#include "sentinel/analysis.h"
 #include "sentinel/error.h"
 #include "sim/machine_file.h"
 #include "sim/simulator.h"
@@ -83,12 +84,34 @@ Planner::Outcome Planner::decide(const Profile& profile) {
                                  .copies = false,     // written when they leave
                                  .in_place = false};  // Case 3 is tried in real steps
   require_workable(plan_options.fast_bytes, options_, profile, machine_, planned);
-  auto plan = planned.plan(profile, machine_, plan_options);
-  if (!plan.moves.empty())  // a policy's own cost model is coarser
-    plan.predicted_step_us = plan_options.judge(profile, machine_, plan).step_us;
+  auto plan = this->planned(planned, profile, plan_options);
+  if (options_.better_policy && plan_options.recompute)
+    if (auto shorter = better(plan, profile, plan_options)) plan = *std::move(shorter);
   require_valid(plan, profile);
   const auto bytes = plan.fast_bytes;
   return {.plan = std::move(plan), .pager = nullptr, .fast_bytes = bytes};
+}
+
+Plan Planner::planned(PlannedPolicy& policy, const Profile& profile,
+                      const PlanOptions& options) const {
+  auto plan = policy.plan(profile, machine_, options);
+  if (!plan.moves.empty())  // a policy's own cost model is coarser
+    plan.predicted_step_us = options.judge(profile, machine_, plan).step_us;
+  return plan;
+}
+
+// A search takes no longer than fifty steps wait under the plan that it would replace.
+std::optional<Plan> Planner::better(const Plan& plan, const Profile& profile,
+                                    PlanOptions options) const {
+  constexpr double kGain = 0.05, kSteps = 50;
+  const double most_us = (1 - kGain) * plan.predicted_step_us, least_us = ideal_us(profile);
+  if (plan.moves.empty() || least_us > most_us) return std::nullopt;
+  options.time_limit_s =
+      std::min(options.time_limit_s, kSteps * (plan.predicted_step_us - least_us) / 1e6);
+  const auto policy = make_policy("auto");
+  auto other = planned(dynamic_cast<PlannedPolicy&>(*policy), profile, options);
+  if (other.predicted_step_us > most_us) return std::nullopt;
+  return other;
 }
 
 // Of the profile such a policy needs the peak, for a share of it, and how much a kernel uses.

@@ -50,6 +50,8 @@ class Planner {
  private:
   Machine machine() const;
   Outcome page(PagedPolicy&, const Profile&) const;
+  Plan planned(PlannedPolicy&, const Profile&, const PlanOptions&) const;
+  std::optional<Plan> better(const Plan&, const Profile&, PlanOptions) const;
   void tell_large_ops(const Plan&) const;
 
   const SessionOptions& options_;

@@ -110,7 +110,7 @@ void Training::list_replays() {
   if (summary_.no_replays.empty() && summary_.replays.empty())
     summary_.no_replays = kinds.empty()
                               ? "no plan was made"
-                              : fmt::format("policy {} has planned none", options_.policy);
+                              : fmt::format("policy {} has planned none", summary_.policy);
 }
 
 void Training::begin_step() {

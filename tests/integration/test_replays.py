@@ -38,8 +38,9 @@ def replayed(sentinel, slow_machine, tmp_path):
     def run(interpreter, policy="home", command=None, **environment):
         summary = tmp_path / "summary.json"
         command = [interpreter, *(command or [script])]
-        outcome = sentinel("run", "--machine", slow_machine, "--policy", policy, "--fast", "40%", "--summary", summary,
-                           "--", *command, env=environment)
+        asked = ["--policy", policy] if policy else []
+        outcome = sentinel("run", "--machine", slow_machine, *asked, "--fast", "40%", "--summary", summary, "--",
+                           *command, env=environment)
         outcome.plain = training.finish(command)
         if outcome.status == 0:
             outcome.summary = training.read_json(summary)
@@ -63,6 +64,15 @@ def test_what_is_made_again_has_the_same_bits(policy, replayed, python):
     outcome = replayed(python, policy)
     expect_replays(outcome)
     assert any(row.get("measured_ms", 0) > 0 for row in outcome.summary["made_again"])
+
+
+def test_without_a_policy_the_better_plan_is_taken(replayed, python):
+    outcome = replayed(python, policy=None)
+    expect_replays(outcome)
+    assert outcome.summary["policy"] == "auto"
+    without = replayed(python, policy="sentinel")
+    assert without.summary["policy"] == "sentinel" and without.summary["no_replays"]
+    assert outcome.summary["predicted_ms"] < 0.95 * without.summary["predicted_ms"]
 
 
 def test_pytorch_1(replayed, torch1):

@@ -193,6 +193,7 @@ void Publication::step_ended(const Summary& summary, const EngineCounters& count
   if (!status_) return;
   const auto& row = summary.steps.back();
   status_->phase.set(row.phase);
+  status_->program.policy.set(summary.policy);
   status_->last = figures_of(row);
   add(status_->total, status_->last);
   status_->history[status_->steps++ % kStatusHistory] = {

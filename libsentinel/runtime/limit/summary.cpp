@@ -81,6 +81,7 @@ void Summary::outgrown(const Profile& profile, const Plan& plan) {
 void Summary::planned(const Profile& profile, const Plan& plan) {
   outgrown(profile, plan);
   if (plans++ != 0) return;
+  policy = plan.policy;
   foretold.us = plan.predicted_step_us;
   for (const auto& move : plan.moves)
     if (move.direction != Direction::copy)

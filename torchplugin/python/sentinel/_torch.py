@@ -88,7 +88,8 @@ def attach(torch):
     if not watched:  # an allocator and nothing else
         return
     weights = None if on_gpu else _torch_weights.Weights(torch, adaptor)
-    plans = os.environ.get("SENTINEL_POLICY", "sentinel") != "sentinel" or "SENTINEL_PLAN" in os.environ
+    moves_only = os.environ.get("SENTINEL_POLICY") == "sentinel" and "SENTINEL_PLAN" not in os.environ
+    plans = os.environ["SENTINEL_MODE"] == "run" and not moves_only
     if not on_gpu and plans and adaptor.sentinel_torch_may_replay():
         _torch_replays.tell(torch, adaptor)
     layers = _Layers(torch, adaptor, weights)
