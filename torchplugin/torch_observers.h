@@ -275,6 +275,11 @@ void made_memory() {
   if (observers.told() == Observers::kNothing) observers.choose();
 }
 
+// A found step begins. Its end is found by operands, so that names alone never do.
+void want_recipes() {
+  if (sentinel_wants_recipes() != 0) observers.choose();
+}
+
 // What follows is by demand, so that operands are wanted.
 void want_operands() {
   if (observers.told() == Observers::kNames) observers.choose();

@@ -67,6 +67,7 @@ void next_step() {
 }
 
 void need_operands();  // torch_observers.h
+void want_recipes();   // the same
 
 void forward_begins() {
   if (thread.optimizer > 0) {
@@ -75,6 +76,7 @@ void forward_begins() {
   } else if (unmarked.forward_begins() && sentinel_step_found() == 0) {
     thread.trains = true;
     next_step();
+    want_recipes();
   }
 }
 

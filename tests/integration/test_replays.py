@@ -75,6 +75,17 @@ def test_without_a_policy_the_better_plan_is_taken(replayed, python):
     assert outcome.summary["predicted_ms"] < 0.95 * without.summary["predicted_ms"]
 
 
+def test_steps_that_nothing_marks(replayed, python, tmp_path):
+    by_hand = tmp_path / "by_hand.py"
+    by_hand.write_text(MODEL.replace("optimizer = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9)\n", "")
+                       .replace("optimizer.zero_grad()", "net.zero_grad()")
+                       .replace("    optimizer.step()\n", "    with torch.no_grad():\n"
+                                "        for parameter in net.parameters():\n"
+                                "            parameter -= 0.01 * parameter.grad\n"))
+    assert "optimizer" not in by_hand.read_text()
+    expect_replays(replayed(python, command=[by_hand]))
+
+
 def test_pytorch_1(replayed, torch1):
     expect_replays(replayed(torch1))
 
