@@ -83,11 +83,6 @@ std::vector<DifferenceRow> compared(const StepView& before, const StepView& afte
   return sorted(std::move(rows));
 }
 
-// What the figures tell, in numbers.
-bool is_figure(std::string_view label) {
-  return label == "step" || label == "contents" || label == "peak";
-}
-
 std::vector<DifferentFact> different_facts(const StepView& before, const StepView& after) {
   std::map<std::string, std::string> earlier;
   for (auto& fact : provenance(before)) earlier[fact.label] = std::move(fact.value);
@@ -95,49 +90,20 @@ std::vector<DifferentFact> different_facts(const StepView& before, const StepVie
   for (auto& fact : provenance(after)) {
     const auto was = earlier.extract(fact.label);
     const auto value = was.empty() ? std::string() : was.mapped();
-    if (value != fact.value && !is_figure(fact.label))
+    if (value != fact.value && !told_by_figures(fact.label))
       facts.push_back({fact.label, value, fact.value});
   }
   for (auto& [label, value] : earlier)
-    if (!is_figure(label)) facts.push_back({label, value, ""});
+    if (!told_by_figures(label)) facts.push_back({label, value, ""});
   return facts;
 }
 
-double bytes_of(const StepView& step) {
-  const auto& tensors = step.profile.tensors;
-  return std::accumulate(tensors.begin(), tensors.end(), 0.0, [](double sum, const Tensor& tensor) {
-    return sum + static_cast<double>(tensor.bytes);
-  });
-}
-
-double most(const std::vector<std::uint64_t>& values) {
-  return values.empty() ? 0 : static_cast<double>(*std::ranges::max_element(values));
-}
-
-double accesses_of(const StepView& step) {
-  return std::accumulate(step.counts.begin(), step.counts.end(), 0.0,
-                         [](double sum, const TensorCount& count) {
-                           return sum + static_cast<double>(count.reads + count.writes);
-                         });
-}
-
-std::vector<FigurePair> figures_of(const StepView& before, const StepView& after) {
-  std::vector<FigurePair> figures;
-  const auto add = [&](const char* label, Unit unit, auto figure) {
-    const double was = figure(before), is = figure(after);
-    if (was != 0 || is != 0) figures.push_back({label, unit, was, is});
-  };
-  using S = const StepView&;
-  add("step", Unit::us, [](S s) { return s.profile.meta.step_us; });
-  add("all ops", Unit::us, [](S s) { return ideal_us(s.profile); });
-  add("peak live memory", Unit::bytes, [](S s) { return static_cast<double>(s.peak_live()); });
-  add("largest op's tensors", Unit::bytes, [](S s) { return most(s.working_set); });
-  add("all tensors", Unit::bytes, bytes_of);
-  add("tensors", Unit::count, [](S s) { return static_cast<double>(s.profile.tensors.size()); });
-  add("ops", Unit::count, [](S s) { return static_cast<double>(s.profile.ops.size()); });
-  add("layers", Unit::count, [](S s) { return static_cast<double>(s.layers.size()); });
-  add(before.counted && after.counted ? "page accesses" : "uses by ops", Unit::count, accesses_of);
-  return figures;
+std::vector<FigurePair> pairs_of(const StepView& before, const StepView& after) {
+  std::vector<FigurePair> pairs;
+  const StepView* const steps[] = {&before, &after};
+  for (const auto& [label, unit, values] : figures_of(steps))
+    pairs.push_back({label, unit, values[0], values[1]});
+  return pairs;
 }
 
 struct Counts {
@@ -174,7 +140,7 @@ std::string in_words(const Counts& counts, const char* what, const char* changed
 
 Difference::Difference(const StepView& before, const StepView& after)
     : facts(different_facts(before, after)),
-      figures(figures_of(before, after)),
+      figures(pairs_of(before, after)),
       layers(compared(before, after, add_layers)),
       ops(compared(before, after, add_ops)),
       tensors(compared(before, after, add_tensors)) {
@@ -191,12 +157,6 @@ Difference::Difference(const StepView& before, const StepView& after)
   std::erase_if(tensors, [](const DifferenceRow& row) {
     return row.value.before && row.value.after && *row.value.before == *row.value.after;
   });
-}
-
-std::string print(Unit unit, double value) {
-  if (unit == Unit::us) return print_us(value);
-  if (unit == Unit::bytes) return print_bytes(static_cast<std::uint64_t>(value));
-  return fmt::format("{:.0f}", value);
 }
 
 std::string print_change(const FigurePair& pair) {

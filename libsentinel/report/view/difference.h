@@ -11,12 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "report/view/figures.h"
 #include "report/view/step_view.h"
 #include "sentinel/reporter.h"
 
 namespace sentinel {
-
-enum class Unit : std::uint8_t { us, bytes, count };
 
 struct Change {
   std::optional<double> before, after;  // none: not there
@@ -50,7 +49,6 @@ struct Difference {
   std::string verdict;                 // in a sentence
 };
 
-std::string print(Unit, double);
 std::string print_change(const FigurePair&);    // "+12.3 %", "-3", "" where nothing has changed
 std::string print_change(Unit, const Change&);  // the same; "new", "gone"
 

@@ -51,6 +51,23 @@ class Reports(Case):
         self.fails(1, "missing", "report", before, "--diff", "missing")
         self.fails(2, "used by the same command", "report", before, "--diff", "later.jsonl", "-o", "later.jsonl")
 
+    def test_profiles_side_by_side(self):
+        first = self.profile()
+        self.file("second.jsonl", TRACE.replace("8192", "16384"))
+        text = self.run_it("report", first, "second.jsonl").stdout
+        self.assertRegex(text, r"peak live memory +\S+ \S+ +\S+ \S+\n")
+        self.assertNotIn("page accesses", text)
+        shown = json.loads(self.run_it("report", first, "second.jsonl", first, "--format", "json").stdout)
+        self.assertEqual(shown["files"], [first, "second.jsonl", first])
+        live = next(row for row in shown["figures"] if row["label"] == "peak live memory")["values"]
+        self.assertGreater(live[1], live[0])
+        self.assertEqual(live[0], live[2])
+        self.fails(2, "leave out \"heatmap\"", "report", first, "second.jsonl", "heatmap")
+        self.fails(2, "no view and no profile", "report", first, "heatmaps")
+        self.fails(2, "have no format \"html\"", "report", first, "second.jsonl", "--format", "html")
+        self.fails(1, "missing", "report", first, "second.jsonl", "missing")
+        self.fails(2, "used by the same command", "report", first, "second.jsonl", "-o", "second.jsonl")
+
     def test_an_exported_snapshot_is_pythons(self):
         self.run_it("export", self.profile(), "--format", "pytorch-snapshot", "-o", "s.pickle")
         snapshot = pickle.loads((self.folder / "s.pickle").read_bytes())

@@ -49,7 +49,7 @@ class WrongUsage(Case):
                 ("not of --live", "bench", "--live", "--json"),
                 ("not of --live", "bench", "--live", "--size", "1M"),
                 ("format", "report", "p", "sharing", "--format", "html"),
-                ("VIEW", "report", "p", "everything"),
+                ("no view and no profile", "report", "p", "everything"),
                 ("--noise", "simulate", "p", "--machine", "optane", "--noise", "nan"),
                 ("--target", "compare", "p", "--machine", "optane", "--target", "nan"),
                 ("--time-limit", "compare", "p", "--machine", "optane", "--time-limit", "inf")]:

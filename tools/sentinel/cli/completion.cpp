@@ -34,7 +34,7 @@ std::vector<std::string> words_of(const Form& form) {
     if (row.is_option())
       words.push_back(names_of(row).back());
     else
-      words.insert(words.end(), row.choices.begin(), row.choices.end());
+      words.insert(words.end(), values_of(row).begin(), values_of(row).end());
   }
   return words;
 }
@@ -121,9 +121,9 @@ std::string fish() {
                         verb.purpose);
     const auto form = form_of(verb);
     for (const auto& row : form.rows) {
-      const auto rest =
-          row.is_option() ? fish_option(row) : fmt::format(" -a '{}'", fmt::join(row.choices, " "));
-      if (row.is_option() || !row.choices.empty())
+      const auto rest = row.is_option() ? fish_option(row)
+                                        : fmt::format(" -a '{}'", fmt::join(values_of(row), " "));
+      if (row.is_option() || !values_of(row).empty())
         text += fmt::format("complete -c sentinel -n '__fish_seen_subcommand_from {}'{}\n",
                             verb.name, rest);
     }

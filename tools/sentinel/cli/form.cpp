@@ -29,9 +29,10 @@ struct Declare {
   const Row& row;
 
   CLI::Option* operator()(bool* into) const { return app.add_flag(row.names, *into, row.meaning); }
-  // One value for each mention: what follows is an argument.
+  // An option has one value for each mention: what follows is an argument.
   CLI::Option* operator()(std::vector<std::string>* into) const {
-    return app.add_option(row.names, *into, row.meaning)->delimiter(',')->allow_extra_args(false);
+    auto* option = app.add_option(row.names, *into, row.meaning);
+    return row.is_option() ? option->delimiter(',')->allow_extra_args(false) : option;
   }
   CLI::Option* operator()(std::string* into) const {
     if (row.alone.empty()) return app.add_option(row.names, *into, row.meaning);

@@ -1,14 +1,20 @@
-// `sentinel report`: renders a view of a profile, or what has changed between two.
+// `sentinel report`: renders a view of a profile, what has changed between two, or several beside
+// one another.
 #include "report/report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <list>
 #include <memory>
 #include <sstream>
 
 #include "cli/terminal.h"
 #include "cli/verbs.h"
 #include "report/view/difference.h"
+#include "report/view/side_by_side.h"
 #include "sentinel/error.h"
 #include "trace/read_any.h"
 
@@ -19,6 +25,7 @@ constexpr std::uint64_t kUnset = 0xffff'ffff;  // that no user can give
 
 struct Settings {
   std::string file, view = "summary", format = "text", sort = "hotness", before, output;
+  std::vector<std::string> more;  // what follows the file: a view, or further files
   std::uint64_t rows = kUnset;
 };
 
@@ -34,6 +41,31 @@ std::unique_ptr<Reporter> reporter_of(const Settings& settings) {
   }
 }
 
+// Of several profiles there is one view.
+int report_side_by_side(const Settings& settings) {
+  const bool json = settings.format == "json";
+  if (!json && settings.format != "text")
+    throw UsageError(fmt::format("several profiles have no format \"{}\"; they have text, json",
+                                 settings.format));
+  std::vector<std::string> files{settings.file};
+  files.insert(files.end(), settings.more.begin(), settings.more.end());
+  std::list<Profile> profiles;
+  std::list<StepView> views;
+  std::vector<const StepView*> steps;
+  for (const auto& file : files) {
+    if (std::ranges::count(report_views(), file) && !std::filesystem::exists(file))
+      throw UsageError(fmt::format("several profiles have one view: leave out \"{}\"", file));
+    steps.push_back(&views.emplace_back(profiles.emplace_back(read_any(file))));
+  }
+  const SideBySide all(std::move(files), std::move(steps));
+  std::ostringstream text;
+  if (json)
+    side_by_side_json(all, text);
+  else
+    side_by_side_text(all, settings.output.empty() ? terminal_style() : RenderStyle{}, text);
+  return print_to(settings.output, text.str());
+}
+
 int report(const Settings& settings) {
   const auto reporter = reporter_of(settings);
   const auto profile = read_any(settings.file);
@@ -44,7 +76,7 @@ int report(const Settings& settings) {
 
 // Of a difference there is one view.
 auto difference_writer(const Settings& settings) {
-  if (settings.view != "summary")
+  if (!settings.more.empty())
     throw UsageError("--diff shows one view: name none beside the two files");
   if (settings.format == "text") return difference_text;
   if (settings.format == "json") return difference_json;
@@ -78,7 +110,12 @@ Action declare_report(Form& form) {
   const auto s = std::make_shared<Settings>();
   form.rows = {
       {"FILE", "FILE", "a profile, or a tensor trace", &s->file, true},
-      {"VIEW", "VIEW", "what to show", &s->view, false, views()},
+      {.names = "VIEW",
+       .value = "VIEW",
+       .meaning = fmt::format("what to show ({}); or further profiles, to be shown side by side",
+                              fmt::join(views(), ", ")),
+       .into = &s->more,
+       .words = views()},
       {"--format",
        "FORMAT",
        "how; not every view has every format",
@@ -95,7 +132,15 @@ Action declare_report(Form& form) {
       {"--diff", "BEFORE", "what has changed since that profile: --diff BEFORE AFTER", &s->before},
       written({"-o,--output", "FILE", "where to; stdout if absent", &s->output}),
   };
-  return [s] { return s->before.empty() ? report(*s) : report_difference(*s); };
+  return [s] {
+    const bool view = s->more.size() == 1 && std::ranges::count(report_views(), s->more.front());
+    if (view) s->view = s->more.front();
+    if (!view && s->more.size() == 1 && !std::filesystem::exists(s->more.front()))
+      throw UsageError(fmt::format("there is no view and no profile \"{}\"; views are {}",
+                                   s->more.front(), fmt::join(views(), ", ")));
+    if (!view && !s->more.empty() && s->before.empty()) return report_side_by_side(*s);
+    return s->before.empty() ? report(*s) : report_difference(*s);
+  };
 }
 
 }  // namespace sentinel::cli
