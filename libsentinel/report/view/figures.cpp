@@ -32,8 +32,8 @@ double accesses_of(const StepView& step) {
 
 }  // namespace
 
-std::vector<Figure> figures_of(std::span<const StepView* const> steps) {
-  std::vector<Figure> figures;
+std::vector<StepFigure> figures_of(std::span<const StepView* const> steps) {
+  std::vector<StepFigure> figures;
   const auto add = [&](const char* label, Unit unit, auto figure) {
     std::vector<double> values;
     for (const auto* step : steps) values.push_back(figure(*step));

@@ -14,13 +14,13 @@ namespace sentinel {
 enum class Unit : std::uint8_t { us, bytes, count };
 std::string print(Unit, double);
 
-struct Figure {
+struct StepFigure {
   const char* label;
   Unit unit;
   std::vector<double> values;  // one a step
 };
 // Those that are not 0 in all steps.
-std::vector<Figure> figures_of(std::span<const StepView* const>);
+std::vector<StepFigure> figures_of(std::span<const StepView* const>);
 
 bool told_by_figures(std::string_view fact);  // by its label in provenance()
 

@@ -19,7 +19,7 @@ struct SideBySide {
     std::vector<std::string> values;  // one a profile; empty: not known
   };
   std::vector<std::string> files;
-  std::vector<Figure> figures;
+  std::vector<StepFigure> figures;
   std::vector<Fact> facts;  // that are not the same in all
 };
 
