@@ -19,8 +19,8 @@ esac
 version=$(sed -n 's/^project(sentinel VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")+deb$number
 
 place=$roots/$suite-build
-enter_root "$suite" "$place"
 trap 'leave_root "$place"' EXIT
+enter_root "$suite" "$place"
 tree=$place/src/sentinel-hm-$version
 rm -rf "$tree"
 mkdir -p "$tree" "$place/ccache"

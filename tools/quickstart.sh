@@ -6,8 +6,9 @@
 # index it is Debian's; where SENTINEL_PYTHON names a Python, that one's.
 cat <<'END'
 This installs the packages of tools/packages.txt that are missing (as root; otherwise it names them) and writes to
-build/. In ~/.cache/sentinel it keeps an adaptor, the disk's measured speed and a Python environment (1 to 5 GB). Where
-pip reaches no package index, it installs the packages of tools/packages-torch.txt instead of that environment.
+build/. In ~/.cache/sentinel it keeps an adaptor, the disk's measured speed and a Python environment (1 to 5 GB). pip and
+ccache keep what they download and compile in their own caches. While it trains, tensors lie in /var/tmp. Where pip
+reaches no package index, it installs the packages of tools/packages-torch.txt instead of that environment.
 END
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 out=$root/build/quickstart

@@ -9,9 +9,10 @@ place=${3:-/var/tmp/sentinel-roots}/$suite-check
 # shellcheck source=tools/package/roots.sh
 source "$root/tools/package/roots.sh"
 
-rm -rf "$place"
-enter_root "$suite" "$place"
 trap 'leave_root "$place"' EXIT
+leave_root "$place"
+rm -rf --one-file-system "$place"
+enter_root "$suite" "$place"
 mkdir "$place/try"
 cp "$package" "$place/try/sentinel.deb"
 cp "$root/tests/packaging/train.py" "$root/tests/integration/c_program/train.c" "$place/try/"
@@ -28,6 +29,7 @@ echo "== installed"
 here "apt-get -qq install -y ./sentinel.deb >/dev/null"
 here "sentinel --version; sentinel doctor | grep -A1 PyTorch"
 here "test -e /usr/share/man/man1/sentinel.1.gz && man sentinel | head -n 3"
+here "test -s /usr/lib/systemd/user/sentinel-broker.socket && test -s /usr/lib/systemd/system/sentinel-broker.service"
 here "test -s /usr/share/bash-completion/completions/sentinel"
 echo "== used"
 here "python3 train.py >plain; sentinel record -o step.sentinel -- python3 train.py >recorded

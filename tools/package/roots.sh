@@ -26,8 +26,12 @@ enter_root() {
   in_root "$place" apt-get -qq update
 }
 
+# Whatever of it is mounted.
 leave_root() {
-  umount "$1/dev/shm" "$1/dev/pts" "$1/proc"
+  local inner
+  for inner in dev/shm dev/pts proc; do
+    if mountpoint -q "$1/$inner"; then umount "$1/$inner"; fi
+  done
 }
 
 # in_root PLACE COMMAND...

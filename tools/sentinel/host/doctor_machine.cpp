@@ -122,7 +122,7 @@ Finding hardware_samples() {
   return {"hardware samples", true, fmt::format("{}: use --count samples", found.names()), ""};
 }
 
-// The first GPU, and who can count its accesses. Neither has been verified on a device yet.
+// The first GPU, and who can count its accesses, which has not been verified on a device yet.
 Findings look_at_gpu(const SessionOptions& set) try {
   auto options = set;
   options.gpu.device = 0;
@@ -131,7 +131,7 @@ Findings look_at_gpu(const SessionOptions& set) try {
   const auto why = gpu::why_not_kernel(*driver), no_cupti = gpu::why_not_cupti(*driver, options);
   return {
       {"CUDA", true,
-       fmt::format("gpu0 has {} free: --tiers fast=gpu0,slow=host, never run on a device yet",
+       fmt::format("gpu0 has {} free: --tiers fast=gpu0,slow=host",
                    print_bytes(driver->free_bytes())),
        ""},
       {"GPU kernel source", why.empty(),

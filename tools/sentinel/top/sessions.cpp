@@ -60,7 +60,7 @@ bool Sessions::wanted(pid_t process) const {
 void Sessions::find() {
   for (const auto& file : running_sessions()) {
     const bool known = std::ranges::any_of(watched_, [&](const auto& one) {
-      return one->session.process == file.process && !has_ended(one->session);
+      return one->reader.path() == file.path && !has_ended(one->session);
     });
     if (known || !wanted(file.process)) continue;
     try {

@@ -45,7 +45,7 @@ class Runs {
   Verdict compare() {
     const auto plain = run("plain", "without Sentinel", true);
     if (status_ != 0) return failed("without Sentinel");
-    if (plain.empty()) return {kNotComparable, "no step of a PyTorch optimizer was seen"};
+    if (plain.empty()) return {kNotComparable, "no step of a PyTorch optimizer was seen, and others cannot be compared"};
     const auto again = run("again", "without Sentinel, once more", true);
     if (status_ != 0) return failed("without Sentinel, the second time");
     if (const auto difference = first_difference(plain, again))

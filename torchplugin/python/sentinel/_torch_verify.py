@@ -91,6 +91,8 @@ class Witness:
 
     def _hash(self, tensor):
         tensor = tensor.detach()
+        if hasattr(tensor, "to_local"):  # sharded: this rank's part
+            tensor = tensor.to_local()
         if tensor.layout != self._torch.strided:
             tensor = tensor.to_dense()
         if tensor.device.type != "cpu":
