@@ -25,6 +25,8 @@ using JobId = std::uint64_t;  // in the order of their arrival; never used twice
 
 class Ledger {
  public:
+  static constexpr std::uint64_t kMost = 1ull << 50;  // bytes of a job: sums do not overflow
+
   struct Settings {
     std::uint64_t total = 0;
     std::uint64_t grain = 2u << 20;      // in which memory is held

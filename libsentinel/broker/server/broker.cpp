@@ -31,6 +31,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kMostConnections = 256;
 constexpr std::size_t kLongestProfile = 256u << 20;
 constexpr std::uint64_t kCheckMs = 1000;  // that the socket's file is there
+constexpr std::uint64_t kFirstWordMs = 10'000;
 
 std::string ledger_path(const std::string& socket) { return socket + ".ledger"; }
 
@@ -140,13 +141,15 @@ void Broker::accept_all() {
         options_.say(fmt::format("user {} tried to connect and was refused", peer.uid));
       continue;
     }
-    if (connections_.size() >= kMostConnections) continue;
-    connections_.emplace_back(
+    const bool full = connections_.size() >= kMostConnections;
+    if (connections_.size() >= 2 * kMostConnections) continue;
+    auto& fresh = connections_.emplace_back(
         loop_, std::move(socket), peer.pid,
         [this](Connection& from, const Message& message, Descriptor file) {
           came(from, message, std::move(file));
         },
         [this](Connection& gone) { disconnected(gone); });
+    if (full) fresh.refuse("as many are connected as can be");
   }
 }
 
@@ -199,6 +202,8 @@ void Broker::came(Connection& from, const Message& message, Descriptor file) try
 }
 
 void Broker::hello(Connection& from, const Message& message, const Descriptor& page) {
+  if (message.bytes > Ledger::kMost || message.least > Ledger::kMost)
+    return from.refuse("no machine has so many bytes");
   if (from.peer() == 0)
     return from.refuse("your process has no number here: another container, without --pid=host");
   const auto known = std::ranges::find_if(members_, [&](const auto& member) {
@@ -215,6 +220,7 @@ void Broker::hello(Connection& from, const Message& message, const Descriptor& p
   member.page = std::make_unique<HeldPage>(page);
   if (ledger_.jobs().at(member.id).admitted())
     ledger_.returns(member.id, need_of(message), message.bytes);
+  if (!store()) return;
   study();
 }
 
@@ -223,17 +229,18 @@ void Broker::admit(Connection& from, const Message& message, const Descriptor& p
   const auto need = need_of(message);
   auto life = life_of(from.peer(), message.begun);
   if (!life) return from.refuse("your process is not the one that this hello names");
-  if (message.least == 0 || !ledger_.could_fit(need))
+  const bool holds = message.bytes != 0;  // and goes on to, whatever is said here
+  if (message.least == 0 || (!holds && !ledger_.could_fit(need)))
     return from.refuse(
         fmt::format("{} are the least that it can train with, and there are {} for all",
                     print_bytes(need.least), print_bytes(ledger_.total())));
-  const bool holds = message.bytes != 0;
   const auto id = holds ? ledger_.remember(need, message.bytes) : ledger_.joins(need);
   if (holds) ledger_.returns(id, need, message.bytes);
   remember(from.peer(), message.begun, printable(text_of(message.name)), id, std::move(life));
   auto& member = members_.at(id);
   member.connection = &from;
   member.page = std::make_unique<HeldPage>(page);
+  if (holds) store();
 }
 
 void Broker::remember(pid_t process, std::uint64_t begun, const std::string& name, JobId id,
@@ -252,6 +259,7 @@ void Broker::remember(pid_t process, std::uint64_t begun, const std::string& nam
 
 void Broker::forget(JobId id) {
   ledger_.ends(id);
+  if (auto* connection = members_.at(id).connection) connection->let_go();
   members_.erase(id);
   seen_.idle_since_ms = loop_.now_ms();
   store();
@@ -380,6 +388,9 @@ void Broker::look() try {
     if (options_.say)
       options_.say(fmt::format("{} was removed, and is there again", options_.path));
   }
+  for (auto& connection : connections_)
+    if (connection.silent_since_ms() + kFirstWordMs < loop_.now_ms())
+      connection.refuse("it has said nothing");
   if (!members_.empty() || !connections_.empty()) seen_.idle_since_ms = loop_.now_ms();
   if (options_.idle_s && loop_.now_ms() - seen_.idle_since_ms > 1000ull * *options_.idle_s)
     loop_.stop();

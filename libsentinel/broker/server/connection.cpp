@@ -7,12 +7,18 @@
 #include <utility>
 
 namespace sentinel {
+namespace {
+
+constexpr std::uint64_t kNever = 1ull << 62;
+
+}  // namespace
 
 Connection::Connection(Loop& loop, Descriptor socket, pid_t peer, Came came, Ended ended)
     : socket_(std::move(socket)),
       peer_(peer),
       came_(std::move(came)),
       ended_(std::move(ended)),
+      silent_since_ms_(loop.now_ms()),
       watch_(loop, socket_.get(), [this] { ready(); }) {}
 
 void Connection::end() {
@@ -22,7 +28,7 @@ void Connection::end() {
 }
 
 void Connection::ready() {
-  if (!flush()) return end();
+  if (let_go_ || !flush()) return end();
   // One packet a turn: then it is the others', and what it says may be the end of this object.
   Packet packet;
   const int code = receive_packet(socket_.get(), packet);
@@ -30,6 +36,7 @@ void Connection::ready() {
   if (code != 0) return end();
   const auto message = parse_message(packet.bytes);
   if (!message) return refuse("that was no message of this version");
+  silent_since_ms_ = kNever;
   const auto came = came_;
   came(*this, *message, std::move(packet.file));
 }
@@ -60,7 +67,9 @@ void Connection::refuse(const std::string& why) {
   let_go();
 }
 
+// What it has sent already is not read any more.
 void Connection::let_go() {
+  let_go_ = true;
   waiting_.clear();
   shutdown(socket_.get(), SHUT_RDWR);
 }

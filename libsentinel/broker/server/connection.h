@@ -23,9 +23,12 @@ class Connection {
   Connection(Loop&, Descriptor socket, pid_t peer, Came came, Ended ended);
 
   pid_t peer() const { return peer_; }
+  // When it was made, while it has said nothing yet; then never.
+  std::uint64_t silent_since_ms() const { return silent_since_ms_; }
   void send(const Message&, Descriptor file = {});
   // Says why, as far as the peer listens; then it has ended.
   void refuse(const std::string& why);
+  void let_go();  // the loop tells of its end
 
  private:
   static constexpr std::size_t kMostWaiting = 64;  // messages for a peer that does not read
@@ -38,14 +41,14 @@ class Connection {
   void ready();
   bool flush();  // false: the peer has gone
   void end();
-  void let_go();
 
   const Descriptor socket_;
   const pid_t peer_;
   const Came came_;
   const Ended ended_;
   std::deque<Outgoing> waiting_;
-  bool over_ = false;
+  std::uint64_t silent_since_ms_;
+  bool over_ = false, let_go_ = false;
   Readiness watch_;
 };
 

@@ -53,6 +53,8 @@ Holder holder_of(const Json& job) {
                          .most = job.at("most").get<std::uint64_t>(),
                          .priority = job.at("priority").get<double>()},
                 .counted = job.at("counted").get<std::uint64_t>()};
+  if (holder.counted > Ledger::kMost || holder.need.least > Ledger::kMost)
+    throw Error("a job has more bytes than any machine");
   if (holder.process <= 0 || !(holder.need.priority > 0) || holder.need.most < holder.need.least)
     throw Error("a job's figures contradict each other");
   return holder;

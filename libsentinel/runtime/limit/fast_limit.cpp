@@ -142,8 +142,8 @@ void FastLimit::lift() {
   if (grant_ && grant_->admitted()) {
     voice_.say("this training leaves the broker: its memory is in nobody's account");
     grant_->leave();
-    grant_.reset();
   }
+  grant_.reset();
   engine_.set_budget(0);
 }
 

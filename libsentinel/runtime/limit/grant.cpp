@@ -34,8 +34,11 @@ namespace {
 constexpr std::size_t kHeldBytes = 4096;
 constexpr double kStartingS = 10;  // in which a broker that is being started has to listen
 constexpr double kShrinkS = 5;     // less than the broker waits for an answer
-constexpr int kTellMs = 1000;      // a shorter wait is not worth a line
-constexpr auto kAgain = std::chrono::milliseconds(250);  // between two tries to connect
+constexpr double kTellMs = 1000;   // a shorter wait is not worth a line
+constexpr double kNever = 1e9;     // in seconds
+constexpr double kAnswerS = 1;     // for a broker's first word, however short the wait
+constexpr std::chrono::milliseconds kAgain{250};  // between two tries to connect
+constexpr std::chrono::milliseconds kAgainAtMost{10'000};
 
 std::uint64_t most_of(const SessionOptions& options) {
   return options.fast.bytes != 0 ? options.fast.bytes : ~0ull;
@@ -93,8 +96,11 @@ Grant::Grant(const SessionOptions& options, Engine& engine, std::uint64_t least,
       most_(std::max(least, options.sharing.helper ? 2 * least : most_of(options))) {}
 
 Grant::~Grant() {
-  over_ = true;
-  if (socket_.is_ours()) shutdown(socket_.number(), SHUT_RDWR);
+  {
+    const std::lock_guard guard(lock_);
+    over_ = true;
+    if (socket_.is_ours()) shutdown(socket_.number(), SHUT_RDWR);
+  }
   if (thread_.joinable()) thread_.join();
   socket_.close();
 }
@@ -122,15 +128,17 @@ int Grant::connect(std::uint64_t holds) {
 
 void Grant::admit() {
   page_ = std::make_unique<Page>();
-  std::string waits_for = "no broker listens";
+  std::string waits_for = "no broker answers";
   const auto begin = Clock::now();
   auto lost = begin;  // when nobody has listened since
-  const double most_s = options_.sharing.wait_s == ~0u ? -1 : options_.sharing.wait_s;
-  bool told = true;  // there is nothing to tell yet
+  const double most_s =
+      options_.sharing.wait_s == ~0u ? kNever : static_cast<double>(options_.sharing.wait_s);
+  double until_s = std::max(most_s, kAnswerS);  // once it has answered: most_s
+  bool told = false;
   for (int code = -1; granted_ == 0;) {
     const double waited_s = seconds_since(begin);
     const bool nobody = code != 0;
-    if ((most_s >= 0 && waited_s >= most_s) || (nobody && seconds_since(lost) > kStartingS))
+    if (waited_s >= until_s || (nobody && seconds_since(lost) > kStartingS))
       throw Error(fmt::format("no memory was granted by the broker at {} within {:.0f} s: {}",
                               options_.sharing.broker, waited_s, waits_for));
     if (nobody && (code = connect(0)) != 0) {
@@ -138,27 +146,35 @@ void Grant::admit() {
       continue;
     }
     pollfd wait{.fd = socket_.number(), .events = POLLIN, .revents = 0};
-    const int left_ms = most_s < 0 ? kTellMs : static_cast<int>((most_s - waited_s) * 1e3) + 1;
-    if (await_or_signal(wait, std::min(left_ms, kTellMs)) < 0 && errno == EINTR)
-      throw Error("interrupted while waiting for memory from the broker", errno);
-    Packet packet;
-    if (wait.revents == 0) {
+    const double left_ms = (until_s - waited_s) * 1e3 + 1;
+    const int came = await_or_signal(wait, static_cast<int>(std::clamp(left_ms, 1.0, kTellMs)));
+    if (came < 0)
+      throw Error(errno == EINTR ? "interrupted while waiting for memory from the broker"
+                                 : "could not wait for the broker",
+                  errno);
+    if (came == 0) {
       if (!std::exchange(told, true))
         voice_.say("waiting for memory from the broker: " + waits_for);
       continue;
     }
+    Packet packet;
     code = receive_packet(socket_.number(), packet);
+    if (code != 0) {  // who takes connections and closes them is no broker
+      std::this_thread::sleep_for(kAgain);
+      continue;
+    }
     lost = Clock::now();
-    const auto message = code == 0 ? parse_message(packet.bytes) : std::nullopt;
-    if (code == 0 && !message) throw Error("the broker is of another version of Sentinel");
-    if (message && message->kind == MessageKind::refused)
+    until_s = most_s;
+    const auto message = parse_message(packet.bytes);
+    if (!message) throw Error("the broker is of another version of Sentinel");
+    if (message->kind == MessageKind::refused)
       throw Error(fmt::format("the broker at {} refuses: {}", options_.sharing.broker,
                               text_of(message->text)));
-    if (message && message->kind == MessageKind::waiting) {
+    if (message->kind == MessageKind::waiting) {
       waits_for = text_of(message->text);
       told = false;
     }
-    if (message && message->kind == MessageKind::grant) obey(*message);
+    if (message->kind == MessageKind::grant) obey(*message);
   }
   take();
   if (rank_of_process().rank.value_or(0) == 0)
@@ -173,15 +189,28 @@ bool Grant::take() {
   const std::unique_lock guard(lock_, std::try_to_lock);
   if (!guard || over_ || taken_ == bytes()) return false;
   taken_ = bytes();
-  if (held_ != taken_) engine_.set_budget(held_ = taken_);
-  return true;
+  return limit(taken_);
+}
+
+// What does not leave in time stays: the next border tries again.
+bool Grant::limit(std::uint64_t bytes) {
+  if (bytes >= held_) {
+    if (bytes != held_) engine_.set_budget(held_ = bytes);
+    return true;
+  }
+  if (engine_.shrink_budget(bytes, kShrinkS)) {
+    held_ = bytes;
+    return true;
+  }
+  engine_.set_budget(held_);
+  taken_ = 0;
+  return false;
 }
 
 void Grant::hold(std::uint64_t bytes) {
   const std::lock_guard guard(lock_);
   if (over_) return;
-  held_ = std::min(bytes, this->bytes());
-  engine_.set_budget(held_);
+  limit(std::min(bytes, this->bytes()));
 }
 
 // What cannot shrink keeps what it has, and says so.
@@ -208,8 +237,9 @@ void Grant::obey(const Message& order) {
     }
   granted_ = std::max(order.bytes, holds);
   page_->tell(engine_.counters().held_bytes);
-  send_message(socket_.number(),
-               {.kind = MessageKind::acknowledge, .number = order.number, .bytes = holds});
+  const int code = send_message(
+      socket_.number(), {.kind = MessageKind::acknowledge, .number = order.number, .bytes = holds});
+  if (code != 0) throw Error("an answer does not reach it", code);
 }
 
 bool Grant::attend_once() {
@@ -225,16 +255,23 @@ bool Grant::attend_once() {
   if (!message) return false;
   page_->tell(engine_.counters().held_bytes);
   if (message->kind == MessageKind::grant) obey(*message);
-  return true;
+  if (message->kind != MessageKind::refused) return true;
+  const std::lock_guard guard(lock_);
+  trace_.clear();  // it may be what is refused
+  throw Error("it refuses: " + text_of(message->text));
 }
 
 // Whatever fails is tried again later: this training goes on with what it has.
 void Grant::attend() noexcept {
   bool connected = true, told = false;
+  auto pause = kAgain;  // longer where it does not help
   while (!over_) try {
-      if (connected && attend_once()) continue;
+      if (connected && attend_once()) {
+        pause = kAgain;
+        continue;
+      }
       connected = false;
-      std::this_thread::sleep_for(kAgain);
+      rest(pause);
       const std::lock_guard guard(lock_);
       if (over_ || connect(granted_) != 0) continue;
       connected = true;
@@ -243,8 +280,14 @@ void Grant::attend() noexcept {
       connected = false;  // what was not acknowledged is asked again
       if (!std::exchange(told, true))
         voice_.say("the broker is not obeyed, and asked again: " + in_words(error));
-      std::this_thread::sleep_for(kAgain);
+      pause = std::min(2 * pause, kAgainAtMost);
     }
+}
+
+// In parts: the end does not wait for it.
+void Grant::rest(std::chrono::milliseconds pause) const {
+  for (auto left = pause; left.count() > 0 && !over_; left -= kAgain)
+    std::this_thread::sleep_for(std::min(left, kAgain));
 }
 
 void Grant::profiled(const Profile& profile, std::uint64_t most) {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -49,11 +50,12 @@ class Grant {
 
   Message hello(std::uint64_t holds) const;
   int connect(std::uint64_t holds);  // 0, or an errno
-  std::string await_grant();
   void attend() noexcept;
+  void rest(std::chrono::milliseconds) const;
   bool attend_once();  // false: the connection is lost
   void obey(const Message&);
   void say_needs();
+  bool limit(std::uint64_t bytes);  // with the lock held; false: not yet
 
   const SessionOptions& options_;
   Engine& engine_;

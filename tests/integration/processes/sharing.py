@@ -93,7 +93,7 @@ except AssertionError:
 
     def __init__(self, path, least=32 * MIB, most=1 << 40):
         self.process = subprocess.Popen(
-            ["/usr/bin/python3", "-c", self.SCRIPT, str(pathlib.Path(__file__).parent), str(path), str(least), str(most)],
+            ["setpriv", "--pdeathsig", "KILL", "/usr/bin/python3", "-c", self.SCRIPT, str(pathlib.Path(__file__).parent), str(path), str(least), str(most)],
             stdout=subprocess.PIPE, text=True)
 
     def granted(self):
@@ -110,7 +110,7 @@ class Broker:
     def __init__(self, sentinel, path, fast, *options, wait=True):
         self.path = pathlib.Path(path)
         self.process = subprocess.Popen(
-            [str(sentinel), "broker", "--fast", str(fast), "--socket", str(path), *map(str, options)],
+            ["setpriv", "--pdeathsig", "KILL", str(sentinel), "broker", "--fast", str(fast), "--socket", str(path), *map(str, options)],
             stderr=subprocess.PIPE, text=True)
         deadline = time.monotonic() + 20
         while wait and self.process.poll() is None and not self._listens():

@@ -82,6 +82,7 @@ def bad_packets():
     yield packet("hello", least=32 * MIB, since=1)  # another process of this number
     yield packet("hello", least=1 << 60, since=begun(os.getpid()))  # more than there is
     yield packet("hello", least=0, since=begun(os.getpid()))
+    yield packet("hello", amount=(1 << 64) - 1, least=32 * MIB, since=begun(os.getpid()))
 
 
 def test_garbage_ends_a_connection_and_nothing_else(start, job):
@@ -244,6 +245,31 @@ def test_a_killed_broker_comes_back_with_its_ledger(start, job):
     dead.kill()
     assert fresh.granted() == 312 * MIB
     again.close()
+
+
+def test_a_holder_that_an_empty_ledger_did_not_know_is_kept(start, job):
+    """It says what it holds to one broker; the next one has it from the first one's file."""
+    first = start()
+    holder = Peer(first.path).hello(holds=300 * MIB)
+    while [row["counted_bytes"] for row in first.jobs()["jobs"]] != [300 * MIB]:
+        time.sleep(0.02)
+    first.process.kill()
+    first.process.wait()
+    second = start()
+    job(second.path, least=400 * MIB)
+    while len(second.jobs()["jobs"]) < 2:
+        time.sleep(0.02)
+    listing = second.jobs()
+    assert listing["counted_bytes"] == 300 * MIB and listing["waits_for_absent_jobs"]
+    holder.close()
+
+
+def test_who_says_nothing_is_let_go(start):
+    broker = start()
+    silent = [Peer(broker.path) for _ in range(300)]
+    for peer in silent:
+        assert peer.receive()[0] == "refused" and peer.receive() is None
+    assert Peer(broker.path).hello().obey() == 512 * MIB
 
 
 def test_a_damaged_ledger_is_no_empty_one(start, tmp_path):

@@ -80,7 +80,7 @@ def begin(build, python, tmp_path):
         summary = tmp_path / f"summary-{number}.json"
         path = path or tmp_path / "broker.sock"
         process = subprocess.Popen(
-            [str(word) for word in (build / "bin" / "sentinel", "run", f"--broker={path}", *options, "--summary", summary,
+            [str(word) for word in ("setpriv", "--pdeathsig", "KILL", build / "bin" / "sentinel", "run", f"--broker={path}", *options, "--summary", summary,
                                     "--", python, *command)],
             stdout=open(tmp_path / f"out-{number}", "w"), stderr=open(tmp_path / f"err-{number}", "w"),
             stdin=subprocess.DEVNULL, start_new_session=True, env={**os.environ, "OMP_WAIT_POLICY": "passive"})
@@ -204,11 +204,16 @@ def test_an_order_of_too_little_ends_a_training_before_it_begins(granted, begin,
     listening.listen()
     listening.settimeout(60)  # a training that never asks fails the test
     process = begin(command=[SHARED, 1, 4])
-    peers = [listening.accept()[0] for _ in range(2)]  # of the command and of the training
-    peers[1].settimeout(60)
-    peers[1].recv(4096)
-    peers[1].send(packet("grant", number=1, amount=granted))
+    command = listening.accept()[0]
+    command.recv(4096)
+    command.send(packet("listing"))  # it listens, says that
+    trains = listening.accept()[0]
+    trains.settimeout(60)
+    trains.recv(4096)
+    trains.send(packet("grant", number=1, amount=granted))
     assert process.wait(60) == 125
+    for each in (listening, command, trains):
+        each.close()
     assert "less than the" in process.err.read_text() and "step 0" not in process.out.read_text()
 
 
