@@ -214,6 +214,7 @@ void Broker::hello(Connection& from, const Message& message, const Descriptor& p
   if (auto* before = std::exchange(member.connection, &from))
     before->refuse("its process has connected again");  // children have inherited it, say
   if (message.bytes == 0) {  // another program in the same process, which holds nothing
+    member.connection = nullptr;
     forget(member.id);
     return admit(from, message, page);
   }
