@@ -250,7 +250,7 @@ def test_a_killed_broker_comes_back_with_its_ledger(start, job):
 def test_a_holder_that_an_empty_ledger_did_not_know_is_kept(start, job):
     """It says what it holds to one broker; the next one has it from the first one's file."""
     first = start()
-    holder = Peer(first.path).hello(holds=300 * MIB)
+    holder = Peer(first.path).hello(most=300 * MIB, holds=300 * MIB)
     while [row["counted_bytes"] for row in first.jobs()["jobs"]] != [300 * MIB]:
         time.sleep(0.02)
     first.process.kill()

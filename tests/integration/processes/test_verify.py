@@ -5,7 +5,8 @@ import pathlib
 
 import pytest
 
-SCRIPT = pathlib.Path(__file__).parents[1] / "scripts" / "verified.py"
+SCRIPTS = pathlib.Path(__file__).parents[1] / "scripts"
+SCRIPT, CASES = SCRIPTS / "verified.py", SCRIPTS / "cases"
 
 
 @pytest.fixture
@@ -29,6 +30,20 @@ def test_one_bit_is_found(planted, tensor, verify):
     outcome = verify(planted)
     assert outcome.status == 1, outcome.err
     assert outcome.out == f"different: first at step 8 in {tensor}\n"
+
+
+def test_the_first_difference_for_programs(verify):
+    said = json.loads(verify("moment", "--json").out)
+    assert said["verdict"] == "different"
+    assert said["first"] == {"step": 8, "tensor": "exp_avg_sq of 2.weight", "process": "rank0"}, said
+
+
+def test_sharded_parameters(sentinel, python):
+    """FSDP2: of each rank its own parts."""
+    outcome = sentinel("verify", "--steps", "8", "--fast", "72M", "--json", "--", python, "-m", "torch.distributed.run",
+                       "--standalone", "--nproc-per-node", "2", CASES / "sharded_ranks.py", timeout=300)
+    assert outcome.status == 0, outcome.err + outcome.out
+    assert json.loads(outcome.out) == {"verdict": "same", "steps": 8, "tensors": 2 * 5 * 12}
 
 
 def test_what_differs_from_itself_is_not_compared(verify):

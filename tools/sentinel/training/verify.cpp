@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/terminal.h"
 #include "cli/verbs.h"
@@ -36,6 +37,7 @@ struct Verdict {
   std::uint64_t steps = 0;
   std::size_t tensors = 0;
   int command = 0;  // its status, where it failed
+  std::optional<Difference> first = {};
 };
 
 class Runs {
@@ -45,19 +47,27 @@ class Runs {
   Verdict compare() {
     const auto plain = run("plain", "without Sentinel", true);
     if (status_ != 0) return failed("without Sentinel");
-    if (plain.empty()) return {kNotComparable, "no step of a PyTorch optimizer was seen, and others cannot be compared"};
+    if (plain.empty())
+      return {kNotComparable,
+              "no step of a PyTorch optimizer was seen, and others cannot be compared"};
     const auto again = run("again", "without Sentinel, once more", true);
     if (status_ != 0) return failed("without Sentinel, the second time");
     if (const auto difference = first_difference(plain, again))
-      return {kNotComparable,
-              fmt::format("the program differs from itself without Sentinel, first at {}. Seed "
-                          "what it draws, and try one thread",
-                          in_words(*difference, several(plain)))};
+      return {
+          .status = kNotComparable,
+          .why = fmt::format("the program differs from itself without Sentinel, first at {}. Seed "
+                             "what it draws, and try one thread",
+                             in_words(*difference, several(plain))),
+          .first = difference};
     const auto tally = Tally::make();
     const auto under = run("under", "under Sentinel", false);
     if (status_ != 0) return failed("under Sentinel");
     if (const auto difference = first_difference(plain, under))
-      return {kDifferent, in_words(*difference, several(plain)), plain.steps(), plain.tensors()};
+      return {.status = kDifferent,
+              .why = in_words(*difference, several(plain)),
+              .steps = plain.steps(),
+              .tensors = plain.tensors(),
+              .first = difference};
     const auto missed = shortfall(tally.counts(), true, verification_.launch.command);
     if (!missed.empty())
       return {kNotComparable,
@@ -100,6 +110,10 @@ int tell(const Verdict& verdict, bool json) {
   if (json) {
     nlohmann::ordered_json object{{"verdict", word}};
     if (!verdict.why.empty()) object["why"] = verdict.why;
+    if (verdict.first)
+      object["first"] = {{"step", verdict.first->step},
+                         {"tensor", verdict.first->tensor},
+                         {"process", verdict.first->process}};
     object["steps"] = verdict.steps;
     object["tensors"] = verdict.tensors;
     print(object.dump(2) + "\n");
