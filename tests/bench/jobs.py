@@ -1,25 +1,34 @@
-"""TENSILE's measures, live: one, two and three trainings in one budget, divided by the broker and in fixed equal shares.
+#!/usr/bin/env python3
+"""TENSILE's measures, live: one, two and three trainings in one budget, divided by the broker, in fixed equal shares, and
+by Linux's swap in a memory cgroup of the same size.
 
   MSR  memory saved: 1 - peak / plain peak      EOR  extra time: time / plain time - 1      CBR  MSR / EOR
 
 The peaks are those of tensors in fast memory, of all jobs together as the broker sees them; the plain ones are sums of
-the jobs' peaks. The times are those of all steps of all jobs together, after the steps in which they are profiled. Plain
-jobs run at the same time, too, under Sentinel without a limit. With fixed shares each job has `--fast` of its own.
+the jobs' peaks. The times are those of all settled steps of all jobs together, and medians over the rounds. Plain jobs
+run at the same time, too, under Sentinel without a limit. With fixed shares each job has `--fast` of its own. Swap's
+cgroup holds the budget and what each training holds beside its tensors; what is in memory of these is not known, so swap
+has no MSR. With --rate a control group throttles the drive, which needs root, as swap does.
 
-  /usr/bin/python3 tests/bench/jobs.py --python PYTHON [--model NAME] [--budget PERCENT] [--steps N] [--jobs 1,2,3]
+  jobs.py --python PYTHON [--models resnet,dcgan,lstm] [--budget PERCENT] [--steps N] [--jobs 1,2,3] [--rate 0.3]
 """
-
 import argparse
+import contextlib
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
 
+import swap
+from throttle import Throttle
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("SENTINEL_BUILD", ROOT / "build"))
-sys.path.insert(0, str(ROOT / "tests/integration/processes"))
+sys.path[:0] = [str(ROOT / "tests/integration/processes"), str(ROOT / "tests/integration")]
+import cgroup  # noqa: E402
 from sharing import Broker  # noqa: E402
 
 MODELS = {
@@ -27,75 +36,171 @@ MODELS = {
     "lstm": ["lstm_lm.py", "--hidden", "384", "--batch", "20", "--vocab", "6000"],
     "dcgan": ["dcgan.py", "--batch", "32"],
     "mobilenet": ["mobilenet.py", "--batch", "64"],
+    "mobilenet2": ["mobilenet.py", "--version", "2", "--batch", "32"],
 }
 # Table 2 of the paper (arXiv:2105.13336): VGG on an RTX 2080 Ti.
 PAPER = {1: (0.2001, 0.0838, 2.5112), 2: (0.2295, 0.1016, 3.2256), 3: (0.2767, 0.2793, 1.0478)}
 MIB = 1 << 20
+SETTLED = 10  # steps before: they warm up, are profiled, and begin the plan
+SPARE = 16 * MIB  # of swap's cgroup
 
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", default=sys.executable, help="one that has PyTorch")
-    parser.add_argument("--model", choices=MODELS, default="resnet")
+    parser.add_argument("--models", default="resnet", help="of " + ", ".join(MODELS) + "; job i trains the ith, in turns")
     parser.add_argument("--budget", type=float, default=70, help="percent of the sum of the jobs' peaks")
     parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--jobs", default="1,2,3")
     parser.add_argument("--policy", default="sentinel")
+    parser.add_argument("--rate", type=float, help="of the drive, each way, in GB/s")
+    parser.add_argument("--slow", type=pathlib.Path, default=pathlib.Path("/var/tmp"))
+    parser.add_argument("--no-swap", action="store_true")
     parser.add_argument("--json", type=pathlib.Path)
-    return parser.parse_args()
+    parsed = parser.parse_args()
+    parsed.models = parsed.models.split(",")
+    if unknown := set(parsed.models) - set(MODELS):
+        parser.error(f"no model {', '.join(sorted(unknown))}")
+    if parsed.steps <= SETTLED:
+        parser.error(f"--steps: more than {SETTLED}")
+    return parsed
 
 
-def train(args, folder, count, flags):
-    """`count` jobs at the same time; their summaries. flags(i): of `sentinel run` for job i."""
-    running = []
-    for number in range(count):
-        script, *more = MODELS[args.model]
-        summary = folder / f"{number}.json"
-        words = [BUILD / "bin/sentinel", "run", "--quiet", "--policy", args.policy, *flags(number), "--summary", summary,
-                 "--", args.python, ROOT / "tests/workloads" / script, *more, "--steps", str(args.steps), "--threads", "1",
-                 "--seed", str(number + 1)]
-        running.append((summary, subprocess.Popen([str(word) for word in words], stdout=subprocess.DEVNULL)))
-    for summary, process in running:
-        if process.wait() != 0:
-            raise SystemExit(f"job {summary.stem} failed")
-    return [json.loads(summary.read_text()) for summary, _ in running]
+class Bench:
+    def __init__(self, args, folder, throttle):
+        self.args, self.folder, self.throttle = args, folder, throttle
+        self.machine = throttle.machine(BUILD / "bin/sentinel", folder, SENTINEL_DIR=str(args.slow))[0] if throttle else None
+
+    def script(self, number):
+        name, *more = MODELS[self.args.models[number % len(self.args.models)]]
+        return [ROOT / "tests/workloads" / name, *more]
+
+    def training(self, number):
+        return [self.args.python, *self.script(number), "--steps", str(self.args.steps), "--threads", "1", "--seed",
+                str(number + 1), "--json", self.folder / f"run-{number}.json"]
+
+    def together(self, count, launch):
+        """`count` jobs at the same time: launch(i) is what stands before the ith one's command. Their records, and
+        whether all of them ended well."""
+        running = []
+        for number in range(count):
+            words = [*launch(number), *self.training(number)]
+            if self.throttle:
+                words = self.throttle.inside(*words)
+            running.append(subprocess.Popen([str(word) for word in words], stdout=subprocess.DEVNULL))
+        if any([process.wait() for process in running]):
+            return None
+        return [json.loads((self.folder / f"run-{number}.json").read_text()) for number in range(count)]
+
+    def managed(self, count, flags):
+        """Under Sentinel; their records and summaries."""
+        def launch(number):
+            machine = ["--machine", self.machine] if self.machine else []
+            return [BUILD / "bin/sentinel", "run", "--quiet", "--slow", self.args.slow, *machine, "--policy",
+                    self.args.policy, *flags(number), "--summary", self.folder / f"{number}.json", "--"]
+        records = self.together(count, launch)
+        if records is None:
+            raise SystemExit("a job failed")
+        return records, [json.loads((self.folder / f"{number}.json").read_text()) for number in range(count)]
+
+    def swapped(self, count, budget):
+        """In one memory cgroup; their records, or why there are none."""
+        own = sum(self.own(number) for number in range(count))
+        try:
+            with contextlib.ExitStack() as stack:
+                group = stack.enter_context(cgroup.MemoryGroup(f"sentinel-jobs-{os.getpid()}"))
+                group.limit(budget + own + SPARE, swap=True)
+                return self.together(count, lambda _: group.inside()) or "killed: out of memory"
+        except cgroup.Unavailable as reason:
+            return str(reason)
+
+    def own(self, number):
+        return swap.own_memory([self.args.python, *self.script(number)])
+
+    def round(self, count):
+        """(how, bytes at the peak or none, ms, budget) of each way."""
+        records, plain = self.managed(count, lambda _: [])
+        peak = sum(one["peak_unlimited_bytes"] for one in plain)
+        budget = int(peak * self.args.budget / 100) // (2 * MIB) * 2 * MIB
+        yield "plain", peak, settled_ms(records), budget
+        same = losses(records)
+        each = budget // count // (2 * MIB) * 2 * MIB
+        records, summaries = self.managed(count, lambda _: ["--fast", str(each)])
+        require_same(same, records, "equal shares")
+        yield "equal shares", sum(one["peak_fast_bytes"] for one in summaries), settled_ms(records), budget
+        broker = Broker(BUILD / "bin/sentinel", self.folder / "broker.sock", budget, "--sample", "10")
+        records, _ = self.managed(count, lambda _: [f"--broker={broker.path}"])
+        require_same(same, records, "the broker")
+        held = broker.jobs()["most_held_bytes"]
+        broker.end()
+        if held > budget:
+            raise SystemExit(f"{held} bytes were held of a budget of {budget}")
+        yield "broker", held, settled_ms(records), budget
+        if not self.args.no_swap:
+            found = self.swapped(count, budget)
+            if not isinstance(found, str):
+                require_same(same, found, "swap")
+            yield "Linux's swap", None, found if isinstance(found, str) else settled_ms(found), budget
 
 
-def milliseconds(summaries):
-    return sum(step["ms"] for one in summaries for step in one["steps"] if step["phase"] == "steady")
+def losses(records):
+    return [[step["loss"] for step in record["steps"]] for record in records]
 
 
-def measures(peak, ms, plain_peak, plain_ms):
-    msr, eor = 1 - peak / plain_peak, ms / plain_ms - 1
-    return msr, eor, msr / eor if eor > 0 else None
+def require_same(expected, records, how):
+    if losses(records) != expected:
+        raise SystemExit(f"the losses differ: {how}")
+
+
+def settled_ms(records):
+    return sum(step["ms"] for record in records for step in record["steps"][SETTLED:])
+
+
+def rows_of(bench, count):
+    ways = {}
+    for _ in range(bench.args.rounds):
+        for how, held, ms, budget in bench.round(count):
+            ways.setdefault(how, []).append((held, ms, budget))
+    plain_peak = max(held for held, _, _ in ways["plain"])
+    plain_ms = statistics.median(ms for _, ms, _ in ways.pop("plain"))
+    for how, found in ways.items():
+        if failures := [ms for _, ms, _ in found if isinstance(ms, str)]:
+            yield {"jobs": count, "how": how, "failure": failures[0]}
+            continue
+        ms, budget = statistics.median(ms for _, ms, _ in found), found[0][2]
+        row = {"jobs": count, "how": how, "budget_bytes": budget, "ms": ms, "plain_ms": plain_ms, "eor": ms / plain_ms - 1}
+        if found[0][0] is not None:
+            row["peak_bytes"] = max(held for held, _, _ in found)
+            row["msr"] = 1 - row["peak_bytes"] / plain_peak
+            row["cbr"] = row["msr"] / row["eor"] if row["eor"] > 0 else None
+        yield row
+    msr, eor, cbr = PAPER[count]
+    yield {"jobs": count, "how": "TENSILE, its Table 2", "msr": msr, "eor": eor, "cbr": cbr}
+
+
+def line_of(row):
+    if "failure" in row:
+        return f"| {row['jobs']} | {row['how']} | {row['failure']} | | | |"
+    def cell(key, digits):
+        return f"{row[key]:.{digits}f}" if row.get(key) is not None else "-"
+    return f"| {row['jobs']} | {row['how']} | {cell('msr', 3)} | {cell('eor', 3)} | {cell('cbr', 2)} | {cell('ms', 0)} |"
 
 
 def main():
     args = options()
     rows = []
-    with tempfile.TemporaryDirectory(prefix="sentinel-jobs-") as name:
-        folder = pathlib.Path(name)
+    with contextlib.ExitStack() as stack:
+        folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sentinel-jobs-")))
+        throttle = stack.enter_context(Throttle(args.slow, args.rate * 1e9)) if args.rate else None
+        if not args.no_swap:
+            stack.enter_context(swap.swap_file(args.slow, 6 << 30))
+        bench = Bench(args, folder, throttle)
+        print("| jobs | memory divided by | MSR | EOR | CBR | ms |\n| --- | --- | --- | --- | --- | --- |", flush=True)
         for count in map(int, args.jobs.split(",")):
-            plain = train(args, folder, count, lambda _: [])
-            peak = sum(one["peak_unlimited_bytes"] for one in plain)
-            budget = int(peak * args.budget / 100) // (2 * MIB) * 2 * MIB
-            equal = train(args, folder, count, lambda _, each=budget // count: ["--fast", str(each)])
-            broker = Broker(BUILD / "bin/sentinel", folder / "broker.sock", budget, "--sample", "10")
-            shared = train(args, folder, count, lambda _, path=broker.path: [f"--broker={path}"])
-            held = broker.jobs()["most_held_bytes"]
-            broker.end()
-            for label, found, most in (
-                    ("broker", shared, held), ("equal shares", equal, sum(one["peak_fast_bytes"] for one in equal))):
-                msr, eor, cbr = measures(most, milliseconds(found), peak, milliseconds(plain))
-                rows.append({"jobs": count, "how": label, "msr": msr, "eor": eor, "cbr": cbr, "peak_bytes": most,
-                             "budget_bytes": budget, "ms": milliseconds(found), "plain_ms": milliseconds(plain)})
-            msr, eor, cbr = PAPER[count]
-            rows.append({"jobs": count, "how": "TENSILE, its Table 2", "msr": msr, "eor": eor, "cbr": cbr})
-    print(f"{args.model}, {args.budget:g} % of the peaks, {args.steps} steps\n")
-    print("| jobs | memory divided by | MSR | EOR | CBR |\n| --- | --- | --- | --- | --- |")
-    for row in rows:
-        cbr = "-" if row["cbr"] is None else f"{row['cbr']:.2f}"
-        print(f"| {row['jobs']} | {row['how']} | {row['msr']:.3f} | {row['eor']:.3f} | {cbr} |")
+            for row in rows_of(bench, count):
+                rows.append(row)
+                print(line_of(row), flush=True)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1) + "\n")
 

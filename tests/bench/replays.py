@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 
-from throttle import Throttle
+from throttle import TOLERANCE, Throttle
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The script, its options, and whether it has blocks for torch.utils.checkpoint.
@@ -31,7 +31,6 @@ MODELS = {
     "lstm": ("lstm_lm.py", ["--batch", "64"], False),
 }
 SETTLED = 8  # steps before: they warm up, are profiled, and begin the plan
-TOLERANCE = 0.2  # of the throttled rates, against what is measured of them
 KINDS = ("plain", "moves", "replays", "checkpoint", "checkpoint, all memory")
 
 
@@ -50,22 +49,11 @@ class Bench:
         return ran
 
     def measured(self):
-        """The machine with the throttled drive, as Sentinel measures it itself; it is not kept for other runs."""
-        cache = self.folder / "cache"
-        script = self.folder / "nothing.py"
-        script.write_text("")
-        self.finish([self.sentinel, "run", "--quiet", "--fast", "1G", "--", sys.executable, script],
-                    XDG_CACHE_HOME=str(cache))
-        text = (cache / "sentinel" / "local.toml").read_text()
-        rates = {way: max(float(line.split("=")[1]) for line in text.split("name = 'ssd'")[1].splitlines()
-                          if line.startswith(f"{way}_bw")) for way in ("read", "write")}
-        for way, rate in rates.items():
-            if abs(rate / self.throttle.rate - 1) > TOLERANCE:
-                sys.exit(f"the throttled drive's {way} rate was measured as {rate / 1e9:.3f} GB/s, not as "
-                         f"{self.throttle.rate / 1e9:.3f}")
+        machine, rates = self.throttle.machine(self.sentinel, self.folder, OMP_NUM_THREADS=str(self.args.threads),
+                                               SENTINEL_DIR=str(self.args.slow))
         print(f"The drive {self.throttle.drive} was measured with {rates['read'] / 1e9:.3f} GB/s to read and "
               f"{rates['write'] / 1e9:.3f} GB/s to write.\n", file=sys.stderr)
-        return cache / "sentinel" / "local.toml"
+        return machine
 
     def within(self, fast, recompute, summary, profile=None):
         return [self.sentinel, "run", "--quiet", "--machine", self.machine, "--policy", self.args.policy, "--fast", fast,

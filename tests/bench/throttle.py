@@ -3,7 +3,9 @@ the io controller of control groups: version 1 (blkio) or 2."""
 import os
 import pathlib
 import subprocess
+import sys
 
+TOLERANCE = 0.2  # of the rate, against what is measured of it
 V1, V2 = pathlib.Path("/sys/fs/cgroup/blkio"), pathlib.Path("/sys/fs/cgroup")
 
 
@@ -45,8 +47,28 @@ class Throttle:
 
     def run(self, command, **options):
         """The command and all that it starts, in the group."""
-        enter = 'echo $$ > "$0"/cgroup.procs && exec "$@"'
-        return subprocess.run(["sh", "-c", enter, self.group, *command], **options)
+        return subprocess.run(self.inside(*command), **options)
+
+    def inside(self, *command):
+        """The command, to be run in the group."""
+        return ["sh", "-c", 'echo $$ > "$0"/cgroup.procs && exec "$@"', self.group, *command]
+
+    def machine(self, sentinel, folder, **environment):
+        """The file that describes the machine with the throttled drive, as Sentinel measures it itself; it is made
+        below the folder, and not kept for other runs. Answers its rates beside: {"read": bytes a second, "write": …}."""
+        cache, script = folder / "cache", folder / "nothing.py"
+        script.write_text("")
+        self.run([sentinel, "run", "--quiet", "--fast", "1G", "--", sys.executable, script], check=True,
+                 env={**os.environ, **environment, "XDG_CACHE_HOME": str(cache)})
+        machine = cache / "sentinel" / "local.toml"
+        drive = machine.read_text().split("name = 'ssd'")[1].splitlines()
+        rates = {way: max(float(line.split("=")[1]) for line in drive if line.startswith(f"{way}_bw"))
+                 for way in ("read", "write")}
+        for way, rate in rates.items():
+            if abs(rate / self.rate - 1) > TOLERANCE:
+                sys.exit(f"the throttled drive's {way} rate was measured as {rate / 1e9:.3f} GB/s, not as "
+                         f"{self.rate / 1e9:.3f}")
+        return machine, rates
 
     def passed(self):
         """Bytes that were read and written so far, by the group's own account."""

@@ -21,7 +21,7 @@ import sys
 import tempfile
 
 from contenders import ROOT, WORKLOADS
-from live import own_memory, say, settled
+from live import say, settled, swap
 
 sys.path.insert(0, str(ROOT / "tests" / "integration"))
 import cgroup  # noqa: E402
@@ -74,7 +74,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="sentinel-larger-") as name:
         folder = pathlib.Path(name)
         say("a small batch is profiled")
-        own = own_memory(MODEL)
+        own = swap.own_memory([sys.executable, *MODEL])
         budget = args.limit - own - SPARE
         if budget < SPARE:
             raise SystemExit(f"--limit: {own + 2 * SPARE} bytes or more")

@@ -25,8 +25,9 @@ import fio
 from contenders import MODELS, ROOT, WORKLOADS, Absent, command, contenders, environment
 from limits import Step
 
-sys.path.insert(0, str(ROOT / "tests" / "integration"))
+sys.path[:0] = [str(ROOT / "tests" / "integration"), str(ROOT / "tests" / "bench")]
 import cgroup  # noqa: E402
+import swap  # noqa: E402
 
 ABSENT = 77  # a workload's status where a library that it needs is missing
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -88,33 +89,6 @@ def profiled(model, args, folder):
     trace = folder / "step.jsonl.gz"
     subprocess.run([args.build / "bin" / "sentinel", "export", profile, "-o", trace], check=True, capture_output=True)
     return Step(trace), profile
-
-
-def own_memory(training):
-    """Bytes that a training, a script and its arguments, holds in steps of the smallest batch: interpreter,
-    framework and what it keeps to work with, weights, gradients, optimizer state."""
-    with cgroup.MemoryGroup(f"sentinel-live-{os.getpid()}") as group:
-        subprocess.run(group.inside(sys.executable, *training, "--batch", "2", "--steps", "2"), check=True,
-                       capture_output=True)
-        return group.peak()
-
-
-@contextlib.contextmanager
-def swap_file(args, size):
-    """Swap on the same disk, for as long as the comparison lasts."""
-    path = args.disk / f"sentinel-live-{os.getpid()}.swap"
-    try:
-        with open(path, "wb") as file:
-            os.posix_fallocate(file.fileno(), 0, size)
-        path.chmod(0o600)
-        for program in ("mkswap", "swapon"):
-            done = subprocess.run([program, path], capture_output=True, text=True)
-            if done.returncode != 0:
-                raise Absent(f"no swap here: {done.stderr.strip()}")
-        yield
-    finally:
-        subprocess.run(["swapoff", path], capture_output=True)
-        path.unlink(missing_ok=True)
 
 
 # ---------------------------------------------------------------- one training
@@ -322,14 +296,14 @@ def compare(model, args, figures, folder):
               if not args.only or any(part in one.label for part in args.only)]
     limited = [one for one in chosen if one.limited]
     script, *arguments = MODELS[model]
-    base = own_memory([str(WORKLOADS / script), *arguments]) if limited else 0
+    base = swap.own_memory([sys.executable, str(WORKLOADS / script), *arguments]) if limited else 0
     records = {one: [] for one in chosen}
     with contextlib.ExitStack() as stack:
         swappers = [one for one in chosen if one.kind == "swap"]
         try:
             if swappers:
-                stack.enter_context(swap_file(args, 3 * step.peak + (1 << 30)))
-        except Absent as reason:
+                stack.enter_context(swap.swap_file(args.disk, 3 * step.peak + (1 << 30)))
+        except (Absent, swap.NoSwap) as reason:
             records.update({one: [{"failure": str(reason)}] for one in swappers})
         for number in range(args.rounds):
             for one in chosen:
