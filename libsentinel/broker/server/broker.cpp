@@ -14,7 +14,9 @@
 #include <exception>
 #include <utility>
 
+#include "base/exposition.h"
 #include "base/failure.h"
+#include "base/output.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "broker/server/gains.h"
@@ -31,6 +33,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kMostConnections = 256;
 constexpr std::size_t kLongestProfile = 256u << 20;
 constexpr std::uint64_t kCheckMs = 1000;  // that the socket's file is there
+constexpr std::uint64_t kMetricsMs = 1000;
 constexpr std::uint64_t kFirstWordMs = 10'000;
 
 std::string ledger_path(const std::string& socket) { return socket + ".ledger"; }
@@ -374,6 +377,42 @@ void Broker::sample() {
   for (const auto& [id, member] : members_)
     seen_.held += member.page ? member.page->bytes().value_or(0) : 0;
   seen_.most = std::max(seen_.most, seen_.held);
+  if (loop_.now_ms() - seen_.metrics_ms >= kMetricsMs) write_metrics();
+}
+
+// What cannot be written is said once, and tried no more.
+void Broker::write_metrics() noexcept try {
+  seen_.metrics_ms = loop_.now_ms();
+  if (options_.metrics.empty()) return;
+  write_file(options_.metrics, metrics(),
+             fmt::format("cannot write metrics to {}", options_.metrics), Readers::everybody);
+} catch (const std::exception& error) {
+  if (options_.say) options_.say(in_words(error));
+  options_.metrics.clear();
+}
+
+std::string Broker::metrics() const {
+  std::map<std::string_view, std::size_t> states;
+  for (const auto& [id, job] : ledger_.jobs()) ++states[print(job.state)];
+  Exposition page(label_of("socket", options_.path));
+  page.family("sentinel_broker_total_bytes", "gauge", "Fast memory for all jobs together.");
+  page.sample(ledger_.total());
+  page.family("sentinel_broker_counted_bytes", "gauge", "What jobs may hold at most.");
+  page.sample(ledger_.counted());
+  page.family("sentinel_broker_held_bytes", "gauge", "What jobs hold now.");
+  page.sample(seen_.held);
+  page.family("sentinel_broker_most_held_bytes", "gauge", "The most that jobs have held.");
+  page.sample(seen_.most);
+  page.family("sentinel_broker_jobs", "gauge", "Jobs by what they do.");
+  for (const auto state : {Ledger::State::waiting, Ledger::State::settled, Ledger::State::ordered,
+                           Ledger::State::silent, Ledger::State::absent})
+    page.sample(states[print(state)], label_of("state", print(state)));
+  page.family("sentinel_broker_job_granted_bytes", "gauge", "What a job may hold.");
+  for (const auto& [id, member] : members_)
+    page.sample(ledger_.jobs().at(id).ordered,
+                fmt::format("{},{}", label_of("pid", std::to_string(member.process)),
+                            label_of("job", member.name)));
+  return page.take();
 }
 
 // A socket's file that somebody removed is made again.

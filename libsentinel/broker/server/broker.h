@@ -28,6 +28,7 @@ struct BrokerOptions {
   Descriptor listening = {};            // a socket that listens there already: systemd's
   std::uint32_t sample_ms = 1000;       // between two looks at what is held
   std::optional<std::uint32_t> idle_s;  // ends when there was no job for so long
+  std::string metrics;                  // a file for node_exporter; empty: none
   std::function<void(const std::string&)> say;
 };
 
@@ -59,6 +60,8 @@ class Broker {
   void study();
   void sample();  // what is held
   void look();    // at the socket's file, and whether anybody is here
+  void write_metrics() noexcept;
+  std::string metrics() const;
   std::string listing() const;
 
   BrokerOptions options_;
@@ -73,8 +76,9 @@ class Broker {
   struct Seen {
     std::uint64_t held = 0, most = 0;  // of all jobs together
     std::uint64_t idle_since_ms = 0;
-    std::set<uid_t> strangers;  // users that were refused, and told of
-    ino_t inode = 0;            // the socket's file; 0: it is somebody else's
+    std::set<uid_t> strangers;     // users that were refused, and told of
+    std::uint64_t metrics_ms = 0;  // when they were written last
+    ino_t inode = 0;               // the socket's file; 0: it is somebody else's
     bool studying = false, study_again = false, closing = false;
   } seen_;
   std::string failure_;  // why the loop ends; empty: it was asked to

@@ -4,10 +4,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <iterator>
 #include <utility>
 
+#include "base/exposition.h"
 #include "base/output.h"
 #include "engine/host/ranks.h"
 #include "sentinel/error.h"
@@ -16,38 +15,6 @@ namespace sentinel {
 namespace {
 
 constexpr double kEveryUs = 1e6;
-
-// A label's value between quotation marks.
-std::string escaped(const std::string& value) {
-  std::string text;
-  for (const char c : value) {
-    if (c == '\\' || c == '"') text += '\\';
-    c == '\n' ? text += "\\n" : text += c;
-  }
-  return text;
-}
-
-// Every sample has the process and its rank, so that the files of several can be read together.
-class Page {
- public:
-  Page()
-      : who_(fmt::format("pid=\"{}\",rank=\"{}\"", getpid(), rank_of_process().rank.value_or(0))) {}
-
-  void family(const char* name, const char* type, const char* help) {
-    name_ = name;
-    fmt::format_to(std::back_inserter(text_), "# HELP {} {}\n# TYPE {} {}\n", name, help, name,
-                   type);
-  }
-  template <class Value>
-  void sample(Value value, const std::string& labels = "") {
-    fmt::format_to(std::back_inserter(text_), "{}{{{}{}{}}} {}\n", name_, labels,
-                   labels.empty() ? "" : ",", who_, value);
-  }
-  std::string take() { return std::move(text_); }
-
- private:
-  std::string who_, name_, text_;
-};
 
 }  // namespace
 
@@ -75,14 +42,15 @@ void Metrics::end() {
 
 std::string Metrics::text(const std::string& framework, const Summary& summary,
                           std::uint64_t fast_bytes) const {
-  const auto slow = escaped(summary.tiers ? summary.tiers->slow : "ssd");
   const auto moved = [&](const char* direction) {
-    return fmt::format("direction=\"{}\",tier=\"{}\"", direction, slow);
+    return fmt::format("{},{}", label_of("direction", direction),
+                       label_of("tier", summary.tiers ? summary.tiers->slow : "ssd"));
   };
-  Page page;
+  Exposition page(
+      fmt::format("pid=\"{}\",rank=\"{}\"", getpid(), rank_of_process().rank.value_or(0)));
   page.family("sentinel_info", "gauge", "What trains, and the policy that plans; always 1.");
-  page.sample(1, fmt::format("framework=\"{}\",policy=\"{}\"", escaped(framework),
-                             escaped(summary.policy)));
+  page.sample(1, fmt::format("{},{}", label_of("framework", framework),
+                             label_of("policy", summary.policy)));
   page.family("sentinel_steps_total", "counter", "Training steps that have ended.");
   page.sample(totals_.steps);
   page.family("sentinel_step_seconds", "gauge", "Duration of the last step.");

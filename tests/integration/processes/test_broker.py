@@ -347,5 +347,22 @@ def test_jobs_for_people(start, sentinel, job):
     assert outcome.status == 1 and "no broker listens" in outcome.err
 
 
+def test_figures_for_prometheus(start, job, tmp_path):
+    file = tmp_path / "broker.prom"
+    broker = start(512 * MIB, "--metrics", file)
+    one = job(broker.path)
+    assert one.granted() == 512 * MIB
+    deadline = time.monotonic() + 20
+    while f'pid="{one.process.pid}"' not in (file.read_text() if file.exists() else ""):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    text, who = file.read_text(), f'socket="{broker.path}"'
+    assert f"sentinel_broker_counted_bytes{{{who}}} {512 * MIB}\n" in text
+    assert f'sentinel_broker_jobs{{state="waiting",{who}}} 0\n' in text
+    checked = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True)
+    assert checked.returncode == 0 and not checked.stderr, checked.stderr
+    assert file.stat().st_mode & 0o777 == 0o644
+
+
 def test_the_message_is_512_bytes():
     assert LAYOUT.size == 512

@@ -2,6 +2,7 @@
 more than there is."""
 import contextlib
 import itertools
+import json
 import os
 import pathlib
 import signal
@@ -215,6 +216,16 @@ def test_an_order_of_too_little_ends_a_training_before_it_begins(granted, begin,
     for each in (listening, command, trains):
         each.close()
     assert "less than the" in process.err.read_text() and "step 0" not in process.out.read_text()
+
+
+def test_jobs_says_what_moves(begin, broker, sentinel, tmp_path):
+    broker(64 * MIB)
+    process = begin(command=[SHARED, 1, 60])
+    until_step(process, 20)
+    listed = sentinel("jobs", "--socket", tmp_path / "broker.sock", "--json")
+    job, = json.loads(listed.out)["jobs"]
+    assert job["step_ms"] > 0 and job["in_bytes_per_s"] > 0 and job["out_bytes_per_s"] > 0, job
+    assert "comes in" in sentinel("jobs", "--socket", tmp_path / "broker.sock").out
 
 
 def test_who_never_fits_is_refused_at_once(begin, broker):

@@ -23,7 +23,7 @@ namespace {
 struct Settings {
   std::string fast, socket;
   std::uint64_t sample_ms = 1000;
-  std::string idle;
+  std::string idle, metrics;
 };
 
 bool is_listening(int descriptor, int option, int wanted) {
@@ -53,6 +53,7 @@ int broker(const Settings& s) {
                         .path = path,
                         .listening = activated(),
                         .sample_ms = static_cast<std::uint32_t>(s.sample_ms),
+                        .metrics = s.metrics,
                         .say = [](const std::string& text) { say(text); }};
   if (!s.idle.empty()) options.idle_s = static_cast<std::uint32_t>(std::stoul(s.idle));
   Broker broker(std::move(options));
@@ -70,6 +71,7 @@ Action declare_broker(Form& form) {
       {"--socket", "PATH", "where jobs connect; below $XDG_RUNTIME_DIR if absent", &s->socket},
       {"--sample", "MS", "time between two looks at what jobs hold", &s->sample_ms},
       {"--idle", "SECONDS", "end once there was no job for so long", &s->idle},
+      written({"--metrics", "FILE", "who has how much, for Prometheus, each second", &s->metrics}),
   };
   return [s] {
     if (s->idle.find_first_not_of("0123456789") != s->idle.npos || s->idle.size() > 8)
