@@ -13,6 +13,7 @@ KINDS = ("hello waiting grant acknowledge needs refused bye list listing").split
 LAYOUT = struct.Struct("=IHHQQQQQIIQ64s64s128s192s")
 MAGIC, VERSION = 0x42544E53, 1
 MIB = 1 << 20
+DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL")  # whoever starts such a command
 
 
 def begun(process):
@@ -93,7 +94,7 @@ except AssertionError:
 
     def __init__(self, path, least=32 * MIB, most=1 << 40):
         self.process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", "/usr/bin/python3", "-c", self.SCRIPT, str(pathlib.Path(__file__).parent), str(path), str(least), str(most)],
+            [*DIES_WITH_US, "/usr/bin/python3", "-c", self.SCRIPT, str(pathlib.Path(__file__).parent), str(path), str(least), str(most)],
             stdout=subprocess.PIPE, text=True)
 
     def granted(self):
@@ -110,7 +111,7 @@ class Broker:
     def __init__(self, sentinel, path, fast, *options, wait=True):
         self.path = pathlib.Path(path)
         self.process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", str(sentinel), "broker", "--fast", str(fast), "--socket", str(path), *map(str, options)],
+            [*DIES_WITH_US, str(sentinel), "broker", "--fast", str(fast), "--socket", str(path), *map(str, options)],
             stderr=subprocess.PIPE, text=True)
         deadline = time.monotonic() + 20
         while wait and self.process.poll() is None and not self._listens():

@@ -14,7 +14,7 @@ import time
 import pytest
 
 import training
-from sharing import MIB, Broker, Peer, packet
+from sharing import DIES_WITH_US, MIB, Broker, Peer, packet
 
 CASES = pathlib.Path(__file__).resolve().parents[1] / "scripts" / "cases"
 SHARED = CASES / "shared.py"
@@ -81,8 +81,8 @@ def begin(build, python, tmp_path):
         summary = tmp_path / f"summary-{number}.json"
         path = path or tmp_path / "broker.sock"
         process = subprocess.Popen(
-            [str(word) for word in ("setpriv", "--pdeathsig", "KILL", build / "bin" / "sentinel", "run", f"--broker={path}", *options, "--summary", summary,
-                                    "--", python, *command)],
+            [str(word) for word in (*DIES_WITH_US, build / "bin" / "sentinel", "run", f"--broker={path}", *options,
+                                    "--summary", summary, "--", python, *command)],
             stdout=open(tmp_path / f"out-{number}", "w"), stderr=open(tmp_path / f"err-{number}", "w"),
             stdin=subprocess.DEVNULL, start_new_session=True, env={**os.environ, "OMP_WAIT_POLICY": "passive"})
         process.out, process.err, process.summary = tmp_path / f"out-{number}", tmp_path / f"err-{number}", summary

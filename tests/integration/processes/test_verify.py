@@ -46,8 +46,9 @@ def test_sharded_parameters(sentinel, python):
     assert json.loads(outcome.out) == {"verdict": "same", "steps": 8, "tensors": 2 * 5 * 12}
 
 
-def test_what_differs_from_itself_is_not_compared(verify):
-    outcome = verify("random")
+@pytest.mark.parametrize("how", ["random", "threads"])
+def test_what_differs_from_itself_is_not_compared(how, verify):
+    outcome = verify(how)
     assert outcome.status == 3 and outcome.out.startswith("not comparable: the program differs from itself"), outcome.err
 
 
