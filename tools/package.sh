@@ -1,22 +1,23 @@
 #!/usr/bin/env bash
-# package.sh bookworm|trixie [FOLDER]
-# Makes a .deb for that release of Debian in dist/: in a root file system of its own that debootstrap makes in FOLDER
-# (default /var/tmp/sentinel-roots), with the packages that the build asks for. Needs root, debootstrap, and a mirror
-# of Debian, which SENTINEL_MIRROR names. DEBEMAIL is the maintainer's address (default: git's).
+# package.sh bookworm|trixie|noble [FOLDER]
+# Makes a .deb for that release of Debian, or for Ubuntu 24.04, in dist/: in a root file system of its own that debootstrap makes in FOLDER
+# (default /var/tmp/sentinel-roots), with the packages that the build asks for. Needs root, debootstrap, and a mirror,
+# which SENTINEL_MIRROR names. DEBEMAIL is the maintainer's address (default: git's).
 # tools/package/check.sh tries the result in a clean root.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-suite=${1:?bookworm or trixie}
+suite=${1:?bookworm, trixie or noble}
 roots=${2:-/var/tmp/sentinel-roots}
 # shellcheck source=tools/package/roots.sh
 source "$root/tools/package/roots.sh"
 
 case $suite in
-  bookworm) number=12 solvers="coinor-libcbc3, coinor-libclp1" ;;
-  trixie) number=13 solvers="coinor-libcbc3.1, coinor-libclp1" ;;
-  *) echo "no package is made for $suite: bookworm or trixie" >&2; exit 64 ;;
+  bookworm) release=deb12 solvers="coinor-libcbc3, coinor-libclp1" torch="libtorch-dev, python3-torch," ;;
+  trixie) release=deb13 solvers="coinor-libcbc3.1, coinor-libclp1" torch="libtorch-dev, python3-torch," ;;
+  noble) release=ubuntu24.04 solvers="coinor-libcbc3.1, coinor-libclp1, g++" torch= ;;  # it has no PyTorch of its own
+  *) echo "no package is made for $suite: bookworm, trixie or noble" >&2; exit 64 ;;
 esac
-version=$(sed -n 's/^project(sentinel VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")+deb$number
+version=$(sed -n 's/^project(sentinel VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")+$release
 
 place=$roots/$suite-build
 trap 'leave_root "$place"' EXIT
@@ -28,7 +29,7 @@ git -C "$root" ls-files -z -- . ':!tests' ':!docs' ':!kernel/patches' | (cd "$ro
 cp -r "$root/tools/package/debian" "$tree/debian"
 # The project has no address of its own: a package is from who builds it.
 mail=${DEBEMAIL:-$(git -C "$root" config user.email)}
-sed -i -e "s/@SOLVERS@/$solvers/" -e "s/@MAIL@/$mail/" "$tree/debian/control"
+sed -i -e "s/@SOLVERS@/$solvers/" -e "s/@TORCH@/$torch/" -e "s/@MAIL@/$mail/" "$tree/debian/control"
 sed -e "s/@MAIL@/$mail/" -e "s/@VERSION@/$version/" -e "s/@SUITE@/$suite/" -e "s/@DATE@/$(git -C "$root" log -1 --format=%aD)/" \
   "$tree/debian/changelog.in" >"$tree/debian/changelog"
 rm "$tree/debian/changelog.in"

@@ -1,5 +1,18 @@
 # shellcheck shell=bash
-# Sourced by package.sh and check.sh: root file systems of Debian, made once as an archive and unpacked for each use.
+# Sourced by package.sh and check.sh: root file systems of Debian and Ubuntu, made once as an archive and unpacked for each use.
+
+# make_root SUITE PLACE. SENTINEL_MIRROR is another mirror.
+make_root() {
+  local suite=$1 place=$2 scripts=/usr/share/debootstrap/scripts
+  case $suite in
+    noble)
+      local how=()
+      [ -e $scripts/noble ] || how=($scripts/gutsy)  # an older debootstrap knows the newer release by none
+      debootstrap --variant=minbase --components=main,universe "$suite" "$place" \
+        "${SENTINEL_MIRROR:-http://archive.ubuntu.com/ubuntu}" "${how[@]}" >&2 ;;
+    *) debootstrap --variant=minbase "$suite" "$place" "${SENTINEL_MIRROR:-http://deb.debian.org/debian}" >&2 ;;
+  esac
+}
 
 # enter_root SUITE PLACE: a root file system in PLACE, as it was left or a clean one, ready for in_root.
 enter_root() {
@@ -8,7 +21,7 @@ enter_root() {
   if [ ! -e "$archive" ]; then
     mkdir -p "$(dirname "$place")"
     rm -rf "$place.new"
-    debootstrap --variant=minbase "$suite" "$place.new" "${SENTINEL_MIRROR:-http://deb.debian.org/debian}" >&2
+    make_root "$suite" "$place.new"
     tar -C "$place.new" -cf "$archive.new" .
     mv "$archive.new" "$archive"
     rm -rf "$place.new"

@@ -91,10 +91,31 @@ try:
 except AssertionError:
     signal.pause()  # without a broker it goes on with what it has
 """
+    RETURNS = """
+import random, sys, time
+sys.path.insert(0, sys.argv[1])
+import sharing
+has, chance = 0, random.Random(int(sys.argv[5]))
+least, most = map(int, sys.argv[3:5])
+while True:
+    try:
+        peer = sharing.Peer(sys.argv[2], timeout=None)
+        peer.hello(least=least, most=most, holds=has)
+        while True:
+            has = peer.obey()
+            if chance.random() < 0.3:
+                peer.send("needs", least=least, most=chance.randrange(least, 2 * most))
+    except (AssertionError, OSError):
+        time.sleep(0.05)
+"""
 
-    def __init__(self, path, least=32 * MIB, most=1 << 40):
+    def __init__(self, path, least=32 * MIB, most=1 << 40, returns=None):
+        """`returns`: it connects again, and now and then needs something else, by that seed."""
+        script = self.SCRIPT if returns is None else self.RETURNS
+        self.least = least
         self.process = subprocess.Popen(
-            [*DIES_WITH_US, "/usr/bin/python3", "-c", self.SCRIPT, str(pathlib.Path(__file__).parent), str(path), str(least), str(most)],
+            [*DIES_WITH_US, "/usr/bin/python3", "-c", script, str(pathlib.Path(__file__).parent),
+             *map(str, (path, least, most, returns))],
             stdout=subprocess.PIPE, text=True)
 
     def granted(self):

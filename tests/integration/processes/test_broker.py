@@ -331,6 +331,37 @@ def test_a_socket_that_systemd_listens_at(build, tmp_path, start):
         assert process.wait(20) == 0
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_random_lives_are_never_over_and_never_stuck(seed, start, job):
+    """Joins, deaths, stops, other needs, and brokers that are killed, by real processes over real sockets."""
+    chance, total = random.Random(seed), 512 * MIB
+    broker, alive, number = start(total, "--sample", "10"), [], 0
+    for _ in range(40):
+        what = chance.random()
+        if what < 0.5 or not alive:
+            number += 1
+            least = chance.randrange(4, 160) * MIB
+            alive.append(job(broker.path, least=least, most=least * chance.randrange(1, 6), returns=number))
+        elif what < 0.8:
+            alive.pop(chance.randrange(len(alive))).kill()
+        elif what < 0.9:
+            alive[chance.randrange(len(alive))].kill(chance.choice([signal.SIGSTOP, signal.SIGCONT]))
+        elif what < 0.95:
+            broker.process.kill()
+            broker.process.wait()
+            broker = start(total, "--sample", "10")
+        time.sleep(chance.random() / 20)
+        assert broker.jobs()["counted_bytes"] <= total
+    while sum(one.least for one in alive) > total:
+        alive.pop().kill()
+    for one in alive:
+        one.kill(signal.SIGCONT)
+    settled = broker.await_jobs(lambda list: len(list["jobs"]) == len(alive) and all(
+        one["state"] == "settled" for one in list["jobs"]), timeout=60)
+    assert settled["counted_bytes"] <= total
+    assert all(one["granted_bytes"] >= one["least_bytes"] for one in settled["jobs"])
+
+
 def test_jobs_for_people(start, sentinel, job):
     broker = start()
     outcome = sentinel("jobs", "--socket", broker.path)
