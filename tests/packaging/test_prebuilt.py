@@ -43,12 +43,12 @@ def make(modules, monkeypatch, tmp_path):
     monkeypatch.setenv("CXX", str(compiler))
     monkeypatch.setenv("HEADERS", str(headers))
 
-    def build(release):
-        return attach.Build(f"Frame {release}", f"frame-{release}", "frame", f"{release}.1", release, "cxx11",
+    def build(release, abi="cxx11"):
+        return attach.Build(f"Frame {release}", f"frame-{release}", "frame", f"{release}.1", release, abi,
                             prebuilt.Headers(headers), "", ["a.cpp"], lambda source: [])
     build.home, build.folder = str(home), home / "adaptors"
-    build.fitting = lambda release: prebuilt.fitting(build(release), build(release)._digest(build.home, ""),
-                                                     str(build.folder))
+    build.fitting = lambda *which: prebuilt.fitting(build(*which), build(*which)._digest(build.home, ""),
+                                                    str(build.folder))
     return build
 
 
@@ -59,6 +59,13 @@ def test_many_at_a_time_are_all_there(make):
     assert all(make.fitting(release) for release in releases)
     assert len(list(make.folder.iterdir())) == 2 * len(releases)
     assert [path.name for path in make.folder.parent.parent.iterdir()] == ["sentinel"]
+
+
+def test_another_release_abi_or_header_does_not_fit(make, tmp_path):
+    make("1.0").prebuild(make.home)
+    assert make.fitting("1.0", "cxx11") and not make.fitting("1.0", "cxx98") and not make.fitting("1.1", "cxx11")
+    (tmp_path / "headers/ATen/a.h").write_text("another layout")
+    assert not make.fitting("1.0", "cxx11")
 
 
 def test_an_adaptor_is_never_there_without_its_description(make, monkeypatch):
