@@ -11,12 +11,13 @@ REPOSITORY = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
 @pytest.fixture
-def attach():
-    """The module itself, without a framework."""
-    spec = importlib.util.spec_from_file_location("_attach", REPOSITORY / "libsentinel/python/sentinel/_attach.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def attach(monkeypatch):
+    """The module itself, without a framework, as a process of its own runs it."""
+    monkeypatch.syspath_prepend(str(REPOSITORY / "libsentinel/python/sentinel"))
+    import _attach
+    yield _attach
+    for name in ("_attach", "_prebuilt"):
+        sys.modules.pop(name)
 
 
 class Updater:
