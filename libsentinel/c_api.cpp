@@ -10,6 +10,7 @@
 
 #include "base/cache.h"
 #include "base/failure.h"
+#include "runtime/replay/remaking.h"
 #include "runtime/session.h"
 #include "sentinel/adaptor.h"
 #include "sentinel/error.h"
@@ -146,6 +147,7 @@ void* sentinel_malloc(size_t bytes) {
     return nullptr;
   }
   void* memory = current()->allocate(bytes);
+  sentinel::Remaking::soil(memory, bytes);
   if (memory == nullptr && bytes != 0) {
     failed(current()->why_full(bytes), ENOMEM);
     errno = ENOMEM;

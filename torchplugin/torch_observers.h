@@ -135,7 +135,7 @@ Frame start_op(const at::RecordFunction& fn) {
   }
   const auto& kind = kind_of(fn);
   if (kind.node) return start_node_mark();
-  if (kind.foreign) reach_inputs(fn);
+  if (kind.foreign) reach_inputs(fn, kind.collective);
   if (kind.graph) follow_graph(fn, kind);
   if (!kind.op || !trains()) return Frame::transparent;
   follow_passes(fn, kind);

@@ -95,6 +95,35 @@ const Kind& kind_of(const at::RecordFunction& fn) {
   return entry;
 }
 
+// What a kernel does with a tensor that it is given.
+enum class Use : char {
+  read,
+  updated,    // in place
+  statistic,  // updated for later steps: what the op makes does not depend on it
+  ignored,    // given, and neither read nor written
+};
+
+using Inputs = c10::ArrayRef<const c10::IValue>;
+
+// Whether a normalisation computes its statistics, and only updates the running ones that it is
+// given. The schema does not say that it updates them; of one that does nothing else the name does.
+bool trains(const c10::FunctionSchema& schema, Inputs inputs) {
+  const auto& formals = schema.arguments();
+  for (std::size_t i = 0; i < formals.size(); ++i)
+    if (formals[i].name() == "training" || formals[i].name() == "train")
+      return inputs[i].isBool() && inputs[i].toBool();
+  return schema.name().find("update_stats") != std::string::npos;
+}
+
+Use use_of(const c10::FunctionSchema& schema, const c10::Argument& formal, Inputs inputs) {
+  if (formal.name() == "running_mean" || formal.name() == "running_var") {
+    if (!trains(schema, inputs)) return Use::read;
+    return schema.name().find("backward") == std::string::npos ? Use::statistic : Use::ignored;
+  }
+  const auto* alias = formal.alias_info();
+  return alias != nullptr && alias->isWrite() ? Use::updated : Use::read;
+}
+
 void name_tensor(const at::Tensor& tensor, int access) {
   if (!tensor.defined() || !tensor.has_storage() || !managed(tensor)) return;
   const auto& storage = tensor.storage();
@@ -139,15 +168,18 @@ void name_tensors(const c10::IValue& value, int access) {
   }
 }
 
-// What the op's schema says it writes is written; the rest is read.
+// What the op's schema says it writes is written; the rest is read. Statistics that it updates are
+// told where a plan replays ops: what another op has read of them is made again before.
 void name_inputs(const at::RecordFunction& fn) {
   const auto op = fn.operator_name() ? c10::Dispatcher::singleton().findSchema(*fn.operator_name())
                                      : c10::nullopt;
   std::size_t i = 0;
   for (const auto& input : fn.inputs()) {
     bool written = false;
-    if (op && op->hasSchema() && i < op->schema().arguments().size())
-      if (const auto* alias = op->schema().arguments()[i].alias_info()) written = alias->isWrite();
+    if (op && op->hasSchema() && i < op->schema().arguments().size()) {
+      const auto use = use_of(op->schema(), op->schema().arguments()[i], fn.inputs());
+      written = use == Use::updated || (use == Use::statistic && sentinel_wants_recipes() != 0);
+    }
     name_tensors(input, written ? SENTINEL_READ | SENTINEL_WRITE : SENTINEL_READ);
     ++i;
   }

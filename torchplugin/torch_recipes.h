@@ -38,14 +38,6 @@
 
 namespace {
 
-// What a kernel does with a tensor that it is given.
-enum class Use : char {
-  read,
-  updated,    // in place
-  statistic,  // updated for later steps: what the op makes does not depend on it
-  ignored,    // given, and neither read nor written
-};
-
 // A tensor as an op was given it: where its storage lies, and how it lies in it.
 struct Described {
   std::uint64_t number = 0;  // of the storage's; 0: `value` has its bytes
@@ -159,27 +151,6 @@ std::optional<Described> described(const at::Tensor& tensor) {
   return result;
 }
 
-using Inputs = c10::ArrayRef<const c10::IValue>;
-
-// Whether a normalisation computes its statistics, and only updates the running ones that it is
-// given. The schema does not say that it updates them.
-bool trains(const c10::FunctionSchema& schema, Inputs inputs) {
-  const auto& formals = schema.arguments();
-  for (std::size_t i = 0; i < formals.size(); ++i)
-    if (formals[i].name() == "training" || formals[i].name() == "train")
-      return inputs[i].isBool() && inputs[i].toBool();
-  return false;
-}
-
-Use use_of(const c10::FunctionSchema& schema, const c10::Argument& formal, Inputs inputs) {
-  if (formal.name() == "running_mean" || formal.name() == "running_var") {
-    if (!trains(schema, inputs)) return Use::read;
-    return schema.name().find("backward") == std::string::npos ? Use::statistic : Use::ignored;
-  }
-  const auto* alias = formal.alias_info();
-  return alias != nullptr && alias->isWrite() ? Use::updated : Use::read;
-}
-
 bool describe(const c10::IValue& value, Use use, Argument& argument) {
   const auto add = [&](const at::Tensor& tensor) {
     auto& entry = argument.tensors.emplace_back();
@@ -200,7 +171,8 @@ bool describe(const c10::IValue& value, Use use, Argument& argument) {
       if (!add(tensor ? *tensor : at::Tensor())) return false;
     return true;
   }
-  argument.plain = value;
+  argument.plain =
+      value.isList() ? value.deepcopy() : value;  // a script may go on to change its own
   return value.isNone() || value.isInt() || value.isDouble() || value.isBool() ||
          value.isString() || value.isIntList() || value.isDoubleList() || value.isBoolList() ||
          value.isScalar() || value.isDevice();
@@ -251,20 +223,23 @@ void for_tensors(const c10::IValue& value, F&& f) {
   }
 }
 
-// Its threads add to the same numbers in any order.
+// Its threads write to the same numbers in any order, where an index names one twice.
+constexpr const char* kRacing[] = {"index_put", "index_copy", "put_", "scatter"};
 bool races(const c10::OperatorHandle& op) {
   const auto& name = op.operator_name().name;
   return at::get_num_threads() > 1 && !at::globalContext().deterministicAlgorithms() &&
-         name.find("index_put") != std::string::npos;
+         std::any_of(std::begin(kRacing), std::end(kRacing),
+                     [&name](const char* part) { return name.find(part) != std::string::npos; });
 }
 
 // What the program's own operator is given it may write to, whatever its schema says.
-void reach_inputs(const at::RecordFunction& fn) {
+// `lasting`: later than its end, too.
+void reach_inputs(const at::RecordFunction& fn, bool lasting) {
   if (sentinel_wants_recipes() == 0) return;
   for (const c10::IValue& input : fn.inputs())
-    for_tensors(input, [](const at::Tensor& tensor) {
+    for_tensors(input, [lasting](const at::Tensor& tensor) {
       if (tensor.defined() && tensor.has_storage() && managed(tensor))
-        sentinel_reached(tensor.storage().data(), 0);
+        sentinel_reached(tensor.storage().data(), lasting ? 1 : 0);
     });
 }
 

@@ -75,9 +75,14 @@ void Session::op_start(const char* name, Phase phase, const char* layer) noexcep
 
 void Session::op_tensor(const void* storage, std::size_t bytes, int access) noexcept {
   if (in_child_ || Remaking::replays_here() || storage == nullptr || this_thread().still) return;
-  const Guard guard(lock_);
+  Guard guard(lock_);
   auto& worker = here();
-  if (!trains(worker)) return;
+  if (!trains(worker)) {  // beside the training: what it writes at any time is no chain's input
+    guard.unlock();
+    if ((access & SENTINEL_WRITE) != 0 && replays_.remaking().follows())
+      replays_.reached(storage, false);
+    return;
+  }
   auto* tensor = training_.space().find(storage);
   if (!engine_->guarded() && engine_->contains(storage)) need(worker, tensor, storage, bytes);
   if (tensor != nullptr && (training_.limit().bytes() != 0 || !engine_->guarded()))

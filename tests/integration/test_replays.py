@@ -120,7 +120,8 @@ def test_a_plan_made_beforehand_replays_as_explained(sentinel, slow_machine, tmp
 
 
 WAYS = ["in-place+dropout+batch-norm+tied+views+adam+rrelu", "autocast+random-like+dropout",
-        "numpy+dlpack+address+requires-grad+threads", "fork+workers+dropout", "batch-norm-eval+two-passes"]
+        "numpy+dlpack+address+requires-grad+threads", "fork+workers+dropout", "batch-norm-eval+two-passes",
+        "eval-then-train", "statistics+scripted+beside", "stored"]
 
 
 @pytest.mark.parametrize("ways", WAYS)

@@ -16,7 +16,12 @@ void Voice::say(const std::string& text) const {
 
 void refuse(const std::exception& error) {
   std::fprintf(stderr, "sentinel: %s\n", in_words(error).c_str());
-  std::fflush(nullptr);
+  // A thread that holds a stream's lock may wait for memory that never comes.
+  for (auto* stream : {stdout, stderr})
+    if (ftrylockfile(stream) == 0) {
+      fflush_unlocked(stream);
+      funlockfile(stream);
+    }
   _exit(125);
 }
 

@@ -18,7 +18,7 @@
 namespace sentinel {
 namespace {
 
-thread_local bool replaying = false;
+thread_local bool replaying = false, trying = false;
 
 constexpr std::uintptr_t kPage = 4096;
 
@@ -56,6 +56,11 @@ void Remaking::use(const sentinel_replayer& replayer) {
 }
 
 bool Remaking::replays_here() { return replaying; }
+
+// Two runs of an op that leaves some of what it makes as it was agree by luck on fresh memory.
+void Remaking::soil(void* memory, std::size_t bytes) {
+  if (trying && memory != nullptr) std::memset(memory, 0xa5, bytes);
+}
 
 LiveTensor* Remaking::living(const LiveTensor& tensor) {
   auto* now = space_.find(pointer(tensor));
@@ -135,10 +140,17 @@ void Remaking::note(void* recipe, Op& op, Replays::Numbers read, Replays::Number
 
 // ---------------------------------------------------------------- contents given up
 
+struct Input {  // of a trial
+  std::span<const std::byte> bytes;
+  ContentHash hash;  // before
+};
+
 struct Remaking::Delivery {
   Remaking& remaking;
   const std::vector<Replays::Run::Target> targets;
-  bool trial = false;                                      // the bytes are compared, and go nowhere
+  bool trial = false;              // the bytes are compared, and go nowhere
+  std::vector<Input> inputs = {};  // then
+  bool inputs_stay = true;
   std::size_t given = 0;                                   // as they were
   std::vector<std::pair<TensorNumber, ContentHash>> made;  // in a trial
 };
@@ -184,8 +196,15 @@ void Remaking::try_out(Op& op) {
   const auto recipe = std::exchange(op.untried, nullptr);
   auto run = replays_.trial_of(*recipe);
   if (!run) return;
-  Delivery delivery{*this, run->targets, true};
+  std::vector<Input> inputs;
+  for (const auto number : run->inputs) inputs.push_back({replays_.contents(number), {}});
+  Delivery delivery{*this, run->targets, true, std::move(inputs)};
   const int code = this->run(guard, std::move(*run), delivery);
+  if (!delivery.inputs_stay)
+    refuse(Error(
+        fmt::format("{} writes to what it only reads, by its own description: what it was given "
+                    "has changed. Train without replays: --no-recompute",
+                    op.name)));
   recipe->trusted = code == 0 && delivery.given == delivery.targets.size();
   recipe->tried = std::move(delivery.made);
   tried_[op.role] = recipe->trusted;
@@ -299,9 +318,12 @@ int Remaking::run(Guard& guard, Replays::Run run, Delivery& delivery) {
   replays_.begin(run);
   guard.unlock();
   const auto since = now_us();
-  replaying = true;
+  for (auto& [bytes, hash] : delivery.inputs) hash = hash_of(bytes.data(), bytes.size());
+  replaying = true, trying = delivery.trial;
   const int code = replayer_.load()->replay(recipes.data(), recipes.size(), give, &delivery);
-  replaying = false;
+  replaying = trying = false;
+  for (const auto& [bytes, hash] : delivery.inputs)
+    delivery.inputs_stay = delivery.inputs_stay && hash == hash_of(bytes.data(), bytes.size());
   guard.lock();
   counters_.us += now_us() - since;
   counters_.replays += run.recipes.size();
@@ -313,7 +335,8 @@ int Remaking::run(Guard& guard, Replays::Run run, Delivery& delivery) {
 // A difference: what it read, or what it made, was written by what Sentinel does not see; or it
 // does not make the same twice.
 void Remaking::give(void* context, std::uint64_t number, const void* bytes, std::size_t size) {
-  auto& [remaking, targets, trial, given, made] = *static_cast<Delivery*>(context);
+  auto& [remaking, targets, trial, inputs, inputs_stay, given, made] =
+      *static_cast<Delivery*>(context);
   const auto target = std::ranges::find(targets, number, &Replays::Run::Target::number);
   if (target == targets.end()) return;
   std::vector<unsigned char> spoiled;

@@ -47,7 +47,8 @@ class Remaking final : public Remaker {
   bool possible() const { return replayer_.load() != nullptr; }
   // The plan in use replays ops: they have to name what they use. Takes no lock.
   bool follows() const { return follows_.load(std::memory_order_relaxed); }
-  static bool replays_here();  // the calling thread does now
+  static bool replays_here();                         // the calling thread does now
+  static void soil(void* memory, std::size_t bytes);  // that a trial was given just now
 
   struct Discard {
     LiveTensor tensor;

@@ -314,6 +314,12 @@ std::optional<Replays::Run> Replays::run_for(Numbers targets) const {
   return run;
 }
 
+std::span<const std::byte> Replays::contents(TensorNumber number) const {
+  const auto& known = known_.at(number);
+  // NOLINTNEXTLINE(performance-no-int-to-ptr)
+  return {reinterpret_cast<const std::byte*>(known.address), known.bytes};
+}
+
 std::optional<Replays::Run> Replays::trial_of(const Recipe& recipe) const {
   Run run;
   std::vector<TensorNumber> made;

@@ -47,6 +47,8 @@ class Replays {
   // That tensor lives, and may be of a recipe.
   void know(TensorNumber, std::uintptr_t address, std::uint64_t bytes);
   bool knows(TensorNumber number) const { return known_.contains(number); }
+  // Its bytes where they lie. It is known.
+  std::span<const std::byte> contents(TensorNumber) const;
   // The running op writes it. Counted once an op.
   void writes(TensorNumber);
   // The running op has a recipe. What it writes without having made it, it reads too. Null: with

@@ -8,6 +8,8 @@ import argparse
 import ctypes
 import hashlib
 import os
+import threading
+from typing import List
 
 import numpy
 import torch
@@ -21,7 +23,7 @@ class Block(torch.nn.Module):
     def __init__(self, ways):
         super().__init__()
         self.linear = torch.nn.Linear(WIDTH, WIDTH)
-        normal = torch.nn.BatchNorm1d if ways & {"batch-norm", "batch-norm-eval"} else torch.nn.LayerNorm
+        normal = torch.nn.BatchNorm1d if ways & {"batch-norm", "batch-norm-eval", "eval-then-train"} else torch.nn.LayerNorm
         layers = [torch.nn.GELU(), normal(WIDTH)]
         if "in-place" in ways:
             layers.append(torch.nn.ReLU(inplace=True))
@@ -32,6 +34,8 @@ class Block(torch.nn.Module):
         if "dropout" in ways:
             layers.append(torch.nn.Dropout(0.1))
         self.layers = torch.nn.Sequential(*layers)
+        self.register_buffer("mean", torch.zeros(WIDTH))
+        self.register_buffer("variance", torch.ones(WIDTH))
         self.ways = ways
 
     def forward(self, rows):
@@ -43,7 +47,23 @@ class Block(torch.nn.Module):
             made = torch.cat([made[:, 7:], made[:, :7]], 1)
         if "random-like" in self.ways:
             made = made + torch.rand_like(made) * 0.01 + torch.randn(WIDTH) * 0.01
+        if "statistics" in self.ways:  # by hand: what updates the running ones says it only reads them
+            with torch.no_grad():
+                torch.batch_norm_update_stats(made, self.mean, self.variance, 0.1)
+            made = made - self.mean
+        if "scripted" in self.ways:
+            made = halves(made)
         return rows + self.layers(made)
+
+
+@torch.jit.script
+def halves(rows):
+    """Its list of numbers goes on to change after the op."""
+    shape: List[int] = [rows.size(0) * 2, rows.size(1) // 2]
+    split = torch.nn.functional.gelu(rows.reshape(shape)).reshape(shape)
+    shape.append(1)
+    shape[0] = 1
+    return split.reshape(rows.shape)
 
 
 class Model(torch.nn.Module):
@@ -148,8 +168,8 @@ def train(ways, steps, count, touched):
     addresses = []
 
     def note(module, inputs, made):
-        storage = made.untyped_storage() if hasattr(made, "untyped_storage") else made.storage()
-        addresses.append((storage.data_ptr(), made.numel()))
+        storage = made.untyped_storage() if hasattr(made, "untyped_storage") else made.storage()._storage
+        addresses.append((torch._C.StorageBase.data_ptr(storage), made.numel()))  # as an extension in C++ has it
 
     for module in model.modules() if touched else []:
         if isinstance(module, (torch.nn.Linear, torch.nn.GELU)):
@@ -162,7 +182,19 @@ def train(ways, steps, count, touched):
         for part in batch.chunk(2) if "accumulation" in ways else [batch]:
             with hooks(ways), autocast(ways):
                 addresses.clear()
-                made = model(part)
+                if "eval-then-train" in ways:  # in one step: the statistics change between both
+                    model.eval()
+                    first = model(part)
+                    model.train()
+                    made = model(part + 0.1) - first
+                else:
+                    made = model(part)
+                if "beside" in ways:  # another thread's op, in the middle of the step
+                    other = threading.Thread(target=lambda: model.blocks[0].mean.add_(1))
+                    other.start(), other.join()
+                if "stored" in ways:
+                    storage = part.untyped_storage() if hasattr(part, "untyped_storage") else part.storage()
+                    ctypes.memset(storage.data_ptr() + 4 * step, 0, 64)
                 if touched:
                     touch(addresses, touched)
                 loss = made.float().square().mean()
@@ -183,7 +215,8 @@ def train(ways, steps, count, touched):
 
 WAYS = ["plain", "adam", "batch-norm", "batch-norm-eval", "dropout", "rrelu", "random-like", "in-place", "relu6", "tied", "views",
         "accumulation", "checkpoint", "checkpoint-reentrant", "saved-tensor-hooks", "two-passes", "autocast", "numpy",
-        "dlpack", "address", "requires-grad", "threads", "precision", "fork", "workers"]
+        "dlpack", "address", "requires-grad", "threads", "precision", "fork", "workers",
+        "statistics", "scripted", "eval-then-train", "beside", "stored"]
 
 
 def main():

@@ -5,12 +5,12 @@ import functools
 
 # They give an address away: for good, or to be used at once.
 _LASTING = ("numpy", "__dlpack__")
-_AT_ONCE = ("data_ptr",)
+_AT_ONCE = ("data_ptr", "apply_", "map_")
 # By what they change, any op may give other bytes.
 _SETTINGS = ("set_num_threads", "set_flush_denormal")
 _OWN_SETTINGS = ("_set_default_dtype", "_set_default_tensor_type", "_set_deterministic_algorithms",
                  "_set_float32_matmul_precision", "_set_fp32_precision_setter", "_set_mkldnn_deterministic",
-                 "_set_mkldnn_enabled", "_set_onednn_allow_tf32")
+                 "_set_mkldnn_enabled", "_set_nnpack_enabled", "_set_onednn_allow_tf32")
 
 
 def tell(torch, adaptor):
@@ -18,12 +18,15 @@ def tell(torch, adaptor):
     adaptor.sentinel_torch_reached.argtypes = [ctypes.c_void_p, ctypes.c_int]
     storage_of = getattr(torch.Tensor, "untyped_storage", None) or torch.Tensor.storage
 
+    def address_in(storage):  # past what is told below
+        return torch._C.StorageBase.data_ptr(getattr(storage, "_storage", storage))
+
     as_plain = getattr(torch._C, "DisableTorchFunctionSubclass", None) or torch._C.DisableTorchFunction
 
     def reached(tensor, lasting):
         try:
             with as_plain():  # a subclass need not hear of it
-                address = storage_of(tensor).data_ptr() if tensor.device.type == "cpu" else None
+                address = address_in(storage_of(tensor)) if tensor.device.type == "cpu" else None
         except (RuntimeError, NotImplementedError):  # it has no storage: the call that is told says so
             return
         if address:
@@ -41,6 +44,19 @@ def tell(torch, adaptor):
         setattr(torch.Tensor, name, telling(getattr(torch.Tensor, name), True))
     for name in _AT_ONCE:
         setattr(torch.Tensor, name, telling(getattr(torch.Tensor, name), False))
+
+    untyped = getattr(torch, "UntypedStorage", None)
+    if untyped is not None:
+        address_of = untyped.data_ptr
+
+        @functools.wraps(address_of)
+        def told_of_storage(storage):
+            address = address_of(storage)
+            if address and storage.device.type == "cpu":
+                adaptor.sentinel_torch_reached(address, False)
+            return address
+        untyped.data_ptr = told_of_storage
+
     for module in (torch, torch.utils.dlpack):
         if hasattr(module, "to_dlpack"):
             module.to_dlpack = telling(module.to_dlpack, True)
