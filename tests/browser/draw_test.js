@@ -68,6 +68,11 @@ test('the band of phases is the ops\', also within a layer', () => {
   O.phase[4] = was;
   draw();
 });
+test('a few pixels of another phase part no run', () => {
+  const runs = [{phase: 0, a: 0, b: 50}, {phase: 1, a: 50, b: 52}, {phase: 0, a: 52, b: 90}, {phase: 2, a: 90, b: 99}];
+  equal(longRuns(runs), [{phase: 0, a: 0, b: 90}, {phase: 2, a: 90, b: 99}]);
+  equal(runs[0].b, 50);
+});
 test('the cursor, the selection and a drag are marked', () => {
   shown();
   const pictures = new Set([canvas.toDataURL()]);

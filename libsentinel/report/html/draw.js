@@ -122,34 +122,50 @@ function drawLayerAxis() {
     free = x + Math.max(46, ctx.measureText(text).width + 16);
   }
 }
-// The ops' own phases: a layer may have ops of several.
-function drawPhases() {
-  const colours = [palette.fwd, palette.bwd, palette.opt];
-  ctx.font = '600 ' + fontOf(11.5);
-  ctx.textAlign = 'center';
-  ctx.textBaseline = 'middle';
+// The ops' own phases, from pixel a to b: a layer may have ops of several.
+function phaseRuns() {
+  const runs = [];
   for (let i = 0; i < opCount;) {
     let end = i;
     while (end < opCount && O.phase[end] === O.phase[i]) end++;
     const a = Math.max(box.left, xOf(opEdges[i]));
     const b = Math.min(box.left + box.width, xOf(opEdges[end]));
-    if (b > a) {
-      ctx.fillStyle = colours[O.phase[i]];
-      ctx.globalAlpha = 0.16;
-      ctx.fillRect(a, box.phaseTop, Math.max(1, b - a - 1), 18);
-      ctx.globalAlpha = 1;
-      ctx.fillRect(a, box.phaseTop + 16, Math.max(1, b - a - 1), 2);
-      const name = PHASES[O.phase[i]];
-      if (ctx.measureText(name).width + 8 < b - a)
-        ctx.fillText(name, (a + b) / 2, box.phaseTop + 8);
-    }
-    if (i > 0 && a > box.left) {
-      ctx.fillStyle = palette.faint;
-      ctx.globalAlpha = 0.5;
-      ctx.fillRect(a - 1, box.memoryTop, 1, box.top + box.height - box.memoryTop);
-      ctx.globalAlpha = 1;
-    }
+    if (b > a) runs.push({phase: O.phase[i], a, b});
     i = end;
+  }
+  return runs;
+}
+// Without those of a few pixels, which would part one that has a name into several without.
+function longRuns(runs) {
+  const long = [];
+  for (const run of runs) {
+    const before = long[long.length - 1];
+    if (run.b - run.a < 4) continue;
+    if (before && before.phase === run.phase) before.b = run.b; else long.push({...run});
+  }
+  return long;
+}
+function drawPhases() {
+  const colours = [palette.fwd, palette.bwd, palette.opt], runs = phaseRuns();
+  ctx.font = '600 ' + fontOf(11.5);
+  ctx.textAlign = 'center';
+  ctx.textBaseline = 'middle';
+  for (const {phase, a, b} of runs) {
+    ctx.fillStyle = colours[phase];
+    ctx.globalAlpha = 0.16;
+    ctx.fillRect(a, box.phaseTop, Math.max(1, b - a - 1), 18);
+    ctx.globalAlpha = 1;
+    ctx.fillRect(a, box.phaseTop + 16, Math.max(1, b - a - 1), 2);
+  }
+  for (const {phase, a, b} of longRuns(runs)) {
+    ctx.fillStyle = colours[phase];
+    if (ctx.measureText(PHASES[phase]).width + 8 < b - a)
+      ctx.fillText(PHASES[phase], (a + b) / 2, box.phaseTop + 8);
+    if (a <= box.left) continue;
+    ctx.fillStyle = palette.faint;
+    ctx.globalAlpha = 0.5;
+    ctx.fillRect(a - 1, box.memoryTop, 1, box.top + box.height - box.memoryTop);
+    ctx.globalAlpha = 1;
   }
 }
 

@@ -19,7 +19,7 @@ constexpr std::size_t kWide = 100;          // columns, for what is left out els
 constexpr std::size_t kMostGraphRows = 14;  // of the memory over the step
 constexpr std::size_t kRateSteps = 10;      // that the present rate is of
 constexpr double kMostOfUsual = 2;          // of the usual step's time, that a full column is
-constexpr std::size_t kScale = 13;          // columns of what a full column is
+constexpr std::size_t kScale = 17;          // columns of what a full column is
 constexpr double kQuietUs = 5e6;            // without a step's end, to be worth a word
 
 std::string plural(std::uint64_t count, const char* word) {
@@ -305,12 +305,15 @@ class Screen {
       waits.push_back(step.stall_us);
     }
     const auto most = full_column(times);
+    const bool longer = std::ranges::any_of(times, [&](double us) { return us > most; });
     const auto row = next(), second = next();
     canvas_.put(row, 1, "  time", Ink::dim);
     canvas_.put(second, 1, "  waited", Ink::dim);
     draw_columns(canvas_, {row, kLabel + 1, 1, room}, times, most, Ink::held, view_.blocks);
-    canvas_.put(row, kLabel + 2 + shown.size(),
-                fmt::format("{} = {}", view_.blocks ? "█" : "#", step_time(most)), Ink::dim);
+    canvas_.put(
+        row, kLabel + 2 + shown.size(),
+        fmt::format("{} {} {}", view_.blocks ? "█" : "#", longer ? "from" : "=", step_time(most)),
+        Ink::dim);
     if (std::ranges::any_of(waits, [](double us) { return us > 0; }))
       draw_columns(canvas_, {second, kLabel + 1, 1, room}, waits, most, Ink::warning, view_.blocks);
     else
@@ -397,7 +400,11 @@ class Screen {
       canvas_.put(row, 8, "none: all fits");
       return;
     }
-    canvas_.put(row, 8, plural(status.plan.moved_tensors, "tensor") + " in each step");
+    const auto tell = [&](const char* more) {
+      const auto text = plural(status.plan.moved_tensors, "tensor") + " a step" + more;
+      canvas_.put(row, 8, clip(text, figures - 4));
+    };
+    tell("");
     canvas_.put(row, figures, fmt::format("{:>10}{:>12}{:>16}", "bytes", "after op", "back for"),
                 Ink::dim);
     const auto shown = std::min<std::size_t>(status.plan.tensors, left());
@@ -410,9 +417,7 @@ class Screen {
       if (one.remade != 0) canvas_.put(line, figures + kFigures - 2, "*", Ink::limit);
       if (one.remade != 0) remade_ = true;
     }
-    if (remade_)
-      canvas_.put(row, 8,
-                  plural(status.plan.moved_tensors, "tensor") + " in each step; *: made again");
+    if (remade_) tell("; *: made again");
   }
 
   Canvas& canvas_;
