@@ -40,8 +40,11 @@ test('the name of a series shows it alone', () => {
   key.dispatchEvent(new Event('pointerenter'));
   equal([svg.classList.contains('one'), texts(svg, '.on title')[0]], [true, 'lru']);
   that(group.classList.contains('on'), 'another is shown');
+  equal(svg.lastChild, group);  // above all others
+  key.dispatchEvent(new Event('focus'));
   key.dispatchEvent(new Event('pointerleave'));
   equal([svg.classList.contains('one'), svg.querySelectorAll('.on').length], [false, 0]);
+  equal(svg.querySelectorAll('.series')[1], group);
 });
 test('the curve is drawn anew for another width, with text of one size', async () => {
   const size = () => getComputedStyle($('chart').querySelector('text')).fontSize;

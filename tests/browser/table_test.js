@@ -52,6 +52,14 @@ test('what is shown is not the caller\'s list', () => {
   equal([items, names(table)], [[3, 1, 2], ['n39', 'n24', 'n11']]);
   table.root.remove();
 });
+test('a table is as wide as its columns at least', () => {
+  const row = tensorTable.root.querySelector('.head'), last = row.lastChild.getBoundingClientRect();
+  tensorTable.root.style.width = '300px';
+  that(row.lastChild.getBoundingClientRect().right <= row.getBoundingClientRect().right, 'the last column is cut');
+  that(row.getBoundingClientRect().width > 900, row.getBoundingClientRect().width + ' px');
+  tensorTable.root.style.width = '';
+  equal(row.lastChild.getBoundingClientRect().width, last.width);
+});
 test('a column may say what it is', () => {
   const head = label => tensorTable.heads.find(h => h.textContent.startsWith(label)).firstChild;
   that(head('Accesses per page').title.includes('pages of the tensor'), head('Accesses per page').title);

@@ -76,8 +76,13 @@ function keyOf(name, style, group) {
   mark.append(shape('line', {x1: 0, x2: 26, y1: 2, y2: 2, 'stroke-width': 3, ...style}));
   key.prepend(mark);
   key.tabIndex = 0;
+  let next = null;  // where the series stands when it is not above all others
   const light = on => {
-    group.parentNode.classList.toggle('one', on);
+    const chart = group.parentNode;
+    if (on === group.classList.contains('on')) return;
+    if (on) next = group.nextSibling;
+    chart.insertBefore(group, on ? null : next);
+    chart.classList.toggle('one', on);
     group.classList.toggle('on', on);
   };
   for (const event of ['pointerenter', 'focus']) key.addEventListener(event, () => light(true));

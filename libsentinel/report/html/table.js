@@ -11,7 +11,8 @@ class VirtualTable {
     this.root.setAttribute('aria-label', label);
     this.root.tabIndex = 0;
     this.root.style.setProperty('--cols', columns.map(c => c.width).join(' '));
-    this.root.style.setProperty('--min', columns.length * 92 + 180 + 'px');
+    const least = columns.reduce((sum, c) => sum + parseInt((c.width.match(/\d+(?=px)/) || [0])[0]), 0);
+    this.root.style.setProperty('--min', least + 14 * (columns.length - 1) + 24 + 'px');
     this.body = el('div', 'body');
     this.body.setAttribute('role', 'rowgroup');
     this.root.append(this.head(), this.body);
