@@ -3,10 +3,12 @@ test('heat is accesses per page', () => {
   equal([heat(0, 200), heat(2, 20)], [100, 20]);
   equal(unit, 'accesses per page');
 });
-test('the range is whole decades below and the hottest cell above', () => {
+test('the range is that of the cells', () => {
   equal(range, {low: 1, high: 100});
   equal([0.1, 1, 1000].map(share), [0, 0, 1]);
   near(share(10), 0.5);
+  equal([1, 1.0001, 2].map(unitOf), ['access per page', 'access per page', 'accesses per page']);
+  equal(untouched, 'alive, not accessed');
 });
 test('levels go with the logarithm', () => {
   equal(levels.map(l => [...l]), [[255, 217, 2], [2, 2, 2], [167], [2, 2], []]);

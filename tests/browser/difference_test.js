@@ -1,8 +1,9 @@
 const cells = (id, row) => texts($(id).querySelectorAll('tr')[row], 'td');
 test('changes in words, with their direction', () => {
-  equal([changeOf(null, 1), changeOf(1, null), changeOf(2, 2)], [['new', 'up'], ['gone', 'down'], ['', '']]);
+  equal([changeOf(null, 1), changeOf(1, null), changeOf(2, 2)], [['new', ''], ['gone', ''], ['', '']]);
   equal([changeOf(100, 150), changeOf(200, 100), changeOf(0, 5)],
         [['+50.0 %', 'up'], ['−50.0 %', 'down'], ['from 0', 'up']]);
+  equal([changeOf(100, 101.9), changeOf(100, 97)], [['+1.9 %', 'muted'], ['−3.0 %', 'down']]);
 });
 test('the header has the verdict and both files as texts', () => {
   equal($('verdict').textContent, 'The steps differ: <b>much</b>.');
@@ -21,6 +22,10 @@ test('tensors: sizes, change, accesses', () => {
         ['conv <b>:0', 'intermediate', '', '1.00 MiB', '2.00 MiB', '+100.0 %', '10 → 20']);
   equal(cells('tensors', 2).slice(3), ['–', '4.00 KiB', 'new', '– → 0']);
   equal(cells('tensors', 3).slice(3), ['4.00 KiB', '–', 'gone', '3 → –']);
+});
+test('where accesses are not comparable there is no column of them', () => {
+  equal(texts(rowOf(['a', 'forward', 1, 2, 3, 4], micros, null, 2), 'td').length, 6);
+  equal($('note').hidden, true);
 });
 test('bars are shares of the largest value', () => {
   const widths = [...$('tensors').querySelectorAll('tr')[1].querySelectorAll('.bars i')].map(i => i.style.width);

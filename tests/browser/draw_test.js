@@ -47,14 +47,31 @@ test('a drawn page shows them at their place', () => {
   that(colours(canvas, box.left, box.top + box.height + 1, box.width, 20) > 1, 'no layers');
   that(colours(canvas, box.left, box.phaseTop, box.width, 18) > 3, 'no phases');
 });
-test('a name is cut at its front to the room there is', () => {
+test('a name loses its middle where it has no room', () => {
   ctx.font = fontOf(11, true);
   equal(cut('short', 1000), 'short');
   const name = 'a.rather.long.name.of.a.weight', short = cut(name, 90);
-  that(short.startsWith('…') && name.endsWith(short.slice(1)), short);
+  const [head, tail] = short.split('…');
+  that(name.startsWith(head) && name.endsWith(tail) && head.length > 1 && tail.length > 1, short);
   that(ctx.measureText(short).width <= 90, short + ' is too wide');
   that(short.length > 4, short + ' is too short');
   equal(cut(name, 0), '…');
+});
+test('the band of phases is the ops\', also within a layer', () => {
+  shown();
+  const was = O.phase[4], at = () => pixel(canvas, xOf((opEdges[4] + opEdges[5]) / 2), box.phaseTop + 17);
+  const backward = at();
+  equal(backward, [...rgb(css('--bwd')), 255]);
+  O.phase[4] = 2;
+  draw();
+  equal(at(), [...rgb(css('--opt')), 255]);
+  O.phase[4] = was;
+  draw();
+});
+test('a few pixels of another phase part no run', () => {
+  const runs = [{phase: 0, a: 0, b: 50}, {phase: 1, a: 50, b: 52}, {phase: 0, a: 52, b: 90}, {phase: 2, a: 90, b: 99}];
+  equal(longRuns(runs), [{phase: 0, a: 0, b: 90}, {phase: 2, a: 90, b: 99}]);
+  equal(runs[0].b, 50);
 });
 test('the cursor, the selection and a drag are marked', () => {
   shown();

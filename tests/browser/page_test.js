@@ -13,6 +13,12 @@ test('observations are tables', () => {
   equal(texts(card, 'td'), ['hot bytesof all', '1 %', '2 %']);
   equal(texts(card, '.note'), ['A note.']);
 });
+test('marks of the scale: its ends, and between them what has room', () => {
+  equal(marksOf(1, 1000), [1, 10, 100, 1000]);
+  equal(marksOf(0.9, 2.4), [0.9, 2, 2.4]);
+  equal(marksOf(0.9, 2.1), [0.9, 2.1]);
+  equal(marksOf(1, 8), [1, 2, 5, 8]);
+});
 test('the scale has its ends and the decades between', () => {
   equal([$('scale').textContent, texts($('ticks'), 'span')], ['Accesses per page', ['1', '10', '100']]);
   equal([...$('ticks').children].map(n => n.style.left), ['0%', '50%', '100%']);
@@ -21,7 +27,7 @@ test('a box less is a kind less, in the heatmap and the table', () => {
   equal(texts($('kinds'), 'label'), KINDS);
   $('kinds').querySelectorAll('input')[2].click();
   equal(rows, [1, 0, 3]);
-  equal(tensorTable.items, rows);
+  equal(tensorTable.items, [1, 3, 0]);  // by bytes
   that($('shown').textContent.startsWith('3 of 5 tensors'), $('shown').textContent);
   $('kinds').querySelectorAll('input')[2].click();
   that($('shown').textContent.startsWith('All 5 tensors'), $('shown').textContent);
@@ -55,4 +61,9 @@ test('buttons zoom', () => {
   $('in').click();
   $('reset').click();
   equal(view, {x0: 0, x1: 1, y0: 0, y1: 5});
+});
+test('what the page says of counts goes with how they were made', () => {
+  that($('subtitle').textContent.startsWith('How often each page'), $('subtitle').textContent);
+  equal([$('untouched').textContent, $('hot').textContent],
+        ['alive, not accessed', 'hot tensors (over 100 accesses per page)']);
 });

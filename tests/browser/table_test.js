@@ -52,6 +52,19 @@ test('what is shown is not the caller\'s list', () => {
   equal([items, names(table)], [[3, 1, 2], ['n39', 'n24', 'n11']]);
   table.root.remove();
 });
+test('a table is as wide as its columns at least', () => {
+  const row = tensorTable.root.querySelector('.head'), last = row.lastChild.getBoundingClientRect();
+  tensorTable.root.style.width = '300px';
+  that(row.lastChild.getBoundingClientRect().right <= row.getBoundingClientRect().right, 'the last column is cut');
+  that(row.getBoundingClientRect().width > 900, row.getBoundingClientRect().width + ' px');
+  tensorTable.root.style.width = '';
+  equal(row.lastChild.getBoundingClientRect().width, last.width);
+});
+test('a column may say what it is', () => {
+  const head = label => tensorTable.heads.find(h => h.textContent.startsWith(label)).firstChild;
+  that(head('Accesses per page').title.includes('pages of the tensor'), head('Accesses per page').title);
+  equal(head('Kind').title, '');
+});
 test('a lifetime is a bar over the layers', () => {
   const bar = lifeBar(3);
   equal([bar.firstChild.style.left, bar.firstChild.style.width, bar.title],
@@ -59,7 +72,8 @@ test('a lifetime is a bar over the layers', () => {
 });
 test('tensors and layers have tables', () => {
   filtered();
-  equal(texts(tensorTable.body, '.row')[1],
+  equal(texts(tensorTable.body, '.row')[2],  // by bytes
+       
         'weight' + 'global' + '8.00 KiB' + '4' + '300' + '2' + '151');
   equal(texts(layerTable.body, '.row')[2],
         '2' + 'fc' + 'backward' + '2' + '40 µs' + '1.02 MiB' + '3' + '1.02 MiB' + '360');

@@ -17,6 +17,9 @@ test('what is told of a tensor', () => {
                          ['reads', '512'], ['writes', '256']]);
   equal(tensorPairs(4).slice(6), [['counted', 'one page in 8'], ['memory', 'foreign, never moved']]);
 });
+test('one is not many', () => {
+  equal([plural(1, 'read'), plural(0, 'write'), plural(1234, 'read')], ['1 read', '0 writes', '1,234 reads']);
+});
 test('the selected tensor has a panel', () => {
   select(-1);
   equal(texts($('selected'), 'p'), ['Click a cell or a table row to keep a tensor here.']);

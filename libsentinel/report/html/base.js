@@ -8,8 +8,10 @@ const PHASES = ['forward', 'backward', 'optimizer'];
 const pages = t => Math.max(1, Math.ceil(T.bytes[t] / D.page));
 const heat = (t, openings) => D.counted ? openings / pages(t) : openings;
 const unit = D.counted ? 'accesses per page' : 'ops that name it';
+const unitOf = h => number(h) !== '1' ? unit : D.counted ? 'access per page' : 'op that names it';
+const untouched = D.counted ? 'alive, not accessed' : 'alive, not named by an op';
 
-// Levels: 0 absent, 1 alive, 2 to 255 the logarithm of hotness over its range.
+// Levels: 0 absent, 1 alive, 2 to 255 the logarithm of hotness over the range that occurs.
 const range = (() => {
   let low = Infinity, high = 0;
   for (let t = 0; t < tensorCount; t++)
@@ -17,8 +19,8 @@ const range = (() => {
       const h = heat(t, cells[c + 1] + cells[c + 2]);
       if (h > 0) { low = Math.min(low, h); high = Math.max(high, h); }
     }
-  low = 10 ** Math.floor(Math.log10(Math.max(0.01, Math.min(1, low))) + 1e-9);
-  return {low, high: Math.max(high, low * 10)};
+  if (!high) return {low: 1, high: 10};
+  return {low: low < high ? low : high / 10, high};
 })();
 const share = h => Math.min(1, Math.max(0,
     Math.log(h / range.low) / Math.log(range.high / range.low)));

@@ -82,7 +82,8 @@ Json row_json(const ComparisonRow& row, const std::vector<Lane>& lanes) {
 Json figures_of(const Comparison& c) {
   const auto lanes = lanes_of(c.machine);
   Json names = Json::array(), rows = Json::array();
-  for (const auto& lane : lanes) names.push_back({{"name", lane.name}, {"inward", lane.inward}});
+  for (const auto& lane : lanes)
+    names.push_back({{"name", lane.name}, {"inward", lane.inward}, {"bps", lane.bw}});
   for (const auto& row : c.rows) rows.push_back(row_json(row, lanes));
   return {{"model", c.profile.meta.model.empty() ? "the step" : c.profile.meta.model},
           {"batch", c.profile.meta.batch},
@@ -104,8 +105,10 @@ Json figures_of(const Comparison& c) {
 void comparison_html(const Comparison& comparison, std::ostream& out) {
   html_open("Sentinel comparison", out);
   out << embedded::comparison_body_html;
-  html_close(figures_of(comparison),
-             {embedded::formats_js, embedded::strips_js, embedded::comparison_js}, out);
+  html_close(
+      figures_of(comparison),
+      {embedded::formats_js, embedded::strips_js, embedded::curve_js, embedded::comparison_js},
+      out);
 }
 
 }  // namespace sentinel

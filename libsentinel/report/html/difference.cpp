@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <ostream>
 
 #include "embedded/sentinel_report_html.h"
@@ -22,20 +23,36 @@ Json rows_of(const std::vector<DifferenceRow>& rows) {
   return list;
 }
 
+std::string printed(Unit unit, double value) {
+  return unit == Unit::count ? grouped(static_cast<std::uint64_t>(value)) : print(unit, value);
+}
+
+// With a minus sign, as the page's script writes it.
+std::string changed(const FigurePair& figure) {
+  auto text = print_change(figure);
+  if (figure.unit == Unit::count && !text.empty())
+    text =
+        text.front() + grouped(static_cast<std::uint64_t>(std::abs(figure.after - figure.before)));
+  if (text.starts_with('-')) text.replace(0, 1, "−");
+  return text;
+}
+
 Json figures_of(const DifferenceScene& scene) {
   const auto& difference = scene.difference;
   Json facts = Json::array(), figures = Json::array();
   for (const auto& fact : difference.facts) facts.push_back({fact.label, fact.before, fact.after});
   for (const auto& figure : difference.figures)
     figures.push_back({{"label", figure.label},
-                       {"before", print(figure.unit, figure.before)},
-                       {"after", print(figure.unit, figure.after)},
-                       {"change", print_change(figure)},
+                       {"before", printed(figure.unit, figure.before)},
+                       {"after", printed(figure.unit, figure.after)},
+                       {"change", changed(figure)},
                        {"up", figure.after > figure.before}});
   return {{"before", scene.before},
           {"after", scene.after},
           {"verdict", difference.verdict},
           {"counted", difference.counted},
+          {"comparable", difference.comparable},
+          {"note", difference.note()},
           {"facts", facts},
           {"figures", figures},
           {"tensors", rows_of(difference.tensors)},

@@ -1,14 +1,15 @@
 // Two profiles beside one another: tiles, facts, and a table each of tensors, ops and layers.
 const FIRST = 100;  // rows of a table, before more are asked for
+const SMALL = 2;  // percent, of a change that times differ by anyway
 const NAME = 0, DETAIL = 1, BEFORE = 2, AFTER = 3, OTHER_BEFORE = 4, OTHER_AFTER = 5;
 const shown = (format, value) => value === null ? '–' : format(value);
 function changeOf(before, after) {
-  if (before === null) return ['new', 'up'];
-  if (after === null) return ['gone', 'down'];
+  if (before === null) return ['new', ''];
+  if (after === null) return ['gone', ''];
   if (before === after) return ['', ''];
   const by = before ? (after - before) / before * 100 : Infinity;
   const text = isFinite(by) ? (by > 0 ? '+' : '−') + Math.abs(by).toFixed(1) + ' %' : 'from 0';
-  return [text, after > before ? 'up' : 'down'];
+  return [text, Math.abs(by) < SMALL ? 'muted' : after > before ? 'up' : 'down'];
 }
 function barsOf(row, most) {
   const bars = el('div', 'bars');
@@ -19,17 +20,18 @@ function barsOf(row, most) {
   }
   return bars;
 }
+// `other`: the format of the second figure; null: there is none.
 function rowOf(row, format, other, most) {
   const line = el('tr'), name = el('td', 'mono', row[NAME]);
   name.title = row[NAME];
   const [text, cls] = changeOf(row[BEFORE], row[AFTER]);
   const bars = el('td');
   bars.append(barsOf(row, most));
-  const [a, b] = [shown(other, row[OTHER_BEFORE]), shown(other, row[OTHER_AFTER])];
+  const [a, b] = other ? [shown(other, row[OTHER_BEFORE]), shown(other, row[OTHER_AFTER])] : [];
   line.append(
       name, el('td', 'muted', row[DETAIL]), bars, el('td', '', shown(format, row[BEFORE])),
-      el('td', '', shown(format, row[AFTER])), el('td', cls, text),
-      el('td', 'muted', a === b ? a : a + ' → ' + b));
+      el('td', '', shown(format, row[AFTER])), el('td', cls, text));
+  if (other) line.append(el('td', 'muted', a === b ? a : a + ' → ' + b));
   return line;
 }
 function fillTable(id, rows, labels, format, other) {
@@ -56,6 +58,8 @@ function fillTable(id, rows, labels, format, other) {
 }
 function fillHeader() {
   $('verdict').textContent = D.verdict;
+  $('note').textContent = D.note;
+  $('note').hidden = !D.note;
   document.title = D.before + ' and ' + D.after + ' – Sentinel';
   for (const [label, value] of [['before', D.before], ['after', D.after]]) {
     const span = el('span', 'mono', value);
@@ -84,8 +88,9 @@ function fillFacts() {
 fillHeader();
 fillFacts();
 fillTable(
-    'tensors', D.tensors, ['tensor', 'kind', '', 'before', 'after', 'change', D.counted ? 'accesses' : 'uses'],
-    bytes, number);
+    'tensors', D.tensors,
+    ['tensor', 'kind', '', 'before', 'after', 'change', ...(D.comparable ? [D.counted ? 'accesses' : 'uses'] : [])],
+    bytes, D.comparable ? number : null);
 fillTable(
     'ops', D.ops, ['op', 'phase', '', 'before', 'after', 'change', 'calls'], micros, number);
 fillTable(

@@ -69,14 +69,16 @@ function paintCells() {
   image.getContext('2d').putImageData(pixels, 0, 0);
 }
 
+// Without its middle, where that has no room: both ends of a name tell it from its neighbours.
 function cut(text, width) {
   if (ctx.measureText(text).width <= width) return text;
+  const kept = n => text.slice(0, n >> 1) + '…' + text.slice(text.length - (n + 1 >> 1));
   let low = 0, high = text.length;
   while (low < high) {
     const mid = (low + high + 1) >> 1;
-    if (ctx.measureText('…' + text.slice(-mid)).width <= width) low = mid; else high = mid - 1;
+    if (ctx.measureText(kept(mid)).width <= width) low = mid; else high = mid - 1;
   }
-  return '…' + (low ? text.slice(-low) : '');
+  return kept(low);
 }
 // Names where a row is tall enough; else every sixteen pixels the biggest tensor that lies there.
 function drawNames() {
@@ -95,21 +97,24 @@ function drawNames() {
     const chosen = selected >= 0 && rows.slice(r, end).includes(selected);
     const more = end - r - 1 ? ' +' + (end - r - 1) : '';
     ctx.fillStyle = chosen ? palette.accent : step === 1 ? palette.ink : palette.muted;
-    const name = T.name[chosen ? selected : rows[big]];
+    const name = T.name[chosen ? selected : rows[big]].replaceAll('aten::', '');
     ctx.fillText(cut(name, box.left - 18 - ctx.measureText(more).width) + more, box.left - 10, y);
   }
 }
 function drawLayerAxis() {
   ctx.font = fontOf(11);
-  ctx.textAlign = 'left';
   ctx.textBaseline = 'top';
+  ctx.textAlign = 'right';
+  ctx.fillStyle = palette.muted;
+  ctx.fillText('layer', box.left - 10, box.top + box.height + 6);
+  ctx.textAlign = 'left';
   let free = -Infinity;
   for (let l = indexAt(edges, layerCount, view.x0); l < layerCount; l++) {
     const x = Math.max(box.left, xOf(edges[l]));
     if (x < free) continue;
     const room = Math.min(140, box.left + box.width - x);
     if (room < 60) break;
-    const text = cut(l + ' ' + L.name[l], room - 8);
+    const text = l + ' ' + cut(L.name[l], room - 8 - ctx.measureText(l + ' ').width);
     ctx.fillStyle = palette.faint;
     ctx.fillRect(x, box.top + box.height, 1, 5);
     ctx.fillStyle = palette.muted;
@@ -117,33 +122,50 @@ function drawLayerAxis() {
     free = x + Math.max(46, ctx.measureText(text).width + 16);
   }
 }
+// The ops' own phases, from pixel a to b: a layer may have ops of several.
+function phaseRuns() {
+  const runs = [];
+  for (let i = 0; i < opCount;) {
+    let end = i;
+    while (end < opCount && O.phase[end] === O.phase[i]) end++;
+    const a = Math.max(box.left, xOf(opEdges[i]));
+    const b = Math.min(box.left + box.width, xOf(opEdges[end]));
+    if (b > a) runs.push({phase: O.phase[i], a, b});
+    i = end;
+  }
+  return runs;
+}
+// Without those of a few pixels, which would part one that has a name into several without.
+function longRuns(runs) {
+  const long = [];
+  for (const run of runs) {
+    const before = long[long.length - 1];
+    if (run.b - run.a < 4) continue;
+    if (before && before.phase === run.phase) before.b = run.b; else long.push({...run});
+  }
+  return long;
+}
 function drawPhases() {
-  const colours = [palette.fwd, palette.bwd, palette.opt];
+  const colours = [palette.fwd, palette.bwd, palette.opt], runs = phaseRuns();
   ctx.font = '600 ' + fontOf(11.5);
   ctx.textAlign = 'center';
   ctx.textBaseline = 'middle';
-  for (let l = 0; l < layerCount;) {
-    let end = l;
-    while (end < layerCount && L.phase[end] === L.phase[l]) end++;
-    const a = Math.max(box.left, xOf(edges[l]));
-    const b = Math.min(box.left + box.width, xOf(edges[end]));
-    if (b > a) {
-      ctx.fillStyle = colours[L.phase[l]];
-      ctx.globalAlpha = 0.16;
-      ctx.fillRect(a, box.phaseTop, b - a - 1, 18);
-      ctx.globalAlpha = 1;
-      ctx.fillRect(a, box.phaseTop + 16, b - a - 1, 2);
-      const name = PHASES[L.phase[l]];
-      if (ctx.measureText(name).width + 8 < b - a)
-        ctx.fillText(name, (a + b) / 2, box.phaseTop + 8);
-    }
-    if (l > 0 && a > box.left) {
-      ctx.fillStyle = palette.faint;
-      ctx.globalAlpha = 0.5;
-      ctx.fillRect(a - 1, box.memoryTop, 1, box.top + box.height - box.memoryTop);
-      ctx.globalAlpha = 1;
-    }
-    l = end;
+  for (const {phase, a, b} of runs) {
+    ctx.fillStyle = colours[phase];
+    ctx.globalAlpha = 0.16;
+    ctx.fillRect(a, box.phaseTop, Math.max(1, b - a - 1), 18);
+    ctx.globalAlpha = 1;
+    ctx.fillRect(a, box.phaseTop + 16, Math.max(1, b - a - 1), 2);
+  }
+  for (const {phase, a, b} of longRuns(runs)) {
+    ctx.fillStyle = colours[phase];
+    if (ctx.measureText(PHASES[phase]).width + 8 < b - a)
+      ctx.fillText(PHASES[phase], (a + b) / 2, box.phaseTop + 8);
+    if (a <= box.left) continue;
+    ctx.fillStyle = palette.faint;
+    ctx.globalAlpha = 0.5;
+    ctx.fillRect(a - 1, box.memoryTop, 1, box.top + box.height - box.memoryTop);
+    ctx.globalAlpha = 1;
   }
 }
 

@@ -1,4 +1,6 @@
 // Writes a profile's figures as JSON that the page's scripts draw.
+#include "report/view/figures.h"
+
 #include <fmt/format.h>
 
 #include "base/units.h"
@@ -17,6 +19,10 @@ std::string ratio(double part, double whole) {
   return whole > 0 ? print_percent(part / whole) : "–";
 }
 
+std::string many(std::size_t count, const char* word) {
+  return fmt::format("{} {}{}", grouped(count), word, count == 1 ? "" : "s");
+}
+
 Json tiles_of(const StepView& step, const Observations& seen) {
   const auto& meta = step.profile.meta;
   const double ideal = step.profile.ops.empty() ? 0 : ideal_us(step.profile);
@@ -27,20 +33,23 @@ Json tiles_of(const StepView& step, const Observations& seen) {
   Json tiles = Json::array();
   tiles.push_back(tile("Step", us > 0 ? print_us(us) : "–",
                        meta.step_us > 0 ? "a normal step" : "sum of op times"));
-  tiles.push_back(tile("Peak live memory", print_bytes(step.peak_live()),
-                       step.live.empty() ? "" : fmt::format("at op {}", step.peak_op().index())));
   tiles.push_back(
-      tile("Tensors", fmt::format("{}", step.profile.tensors.size()),
-           fmt::format("{} ops, {} layers", step.profile.ops.size(), step.layers.size())));
+      tile("Peak live memory", print_bytes(step.peak_live()),
+           step.live.empty() ? "" : fmt::format("at op {}", grouped(step.peak_op().index()))));
+  tiles.push_back(
+      tile("Tensors", grouped(step.profile.tensors.size()),
+           many(step.profile.ops.size(), "op") + ", " + many(step.layers.size(), "layer")));
   tiles.push_back(
       tile("Short-lived tensors",
            ratio(static_cast<double>(seen.short_lived), static_cast<double>(seen.tensors)),
-           fmt::format("peak {}", print_bytes(seen.short_lived_peak_bytes))));
-  tiles.push_back(tile(
-      "Hot bytes", ratio(static_cast<double>(hot.bytes), bytes),
-      fmt::format("{} over 100 {}", print_bytes(hot.bytes), step.counted ? "accesses" : "ops")));
-  tiles.push_back(tile("Never accessed", ratio(static_cast<double>(never.bytes), bytes),
-                       print_bytes(never.bytes)));
+           fmt::format("of tensors; peak {}", print_bytes(seen.short_lived_peak_bytes))));
+  tiles.push_back(
+      tile("Hot bytes", ratio(static_cast<double>(hot.bytes), bytes),
+           fmt::format("of bytes: {} {}", print_bytes(hot.bytes),
+                       step.counted ? "over 100 accesses per page" : "named by over 100 ops")));
+  tiles.push_back(tile(step.counted ? "Never accessed" : "Named by no op",
+                       ratio(static_cast<double>(never.bytes), bytes),
+                       fmt::format("of bytes: {}", print_bytes(never.bytes))));
   return tiles;
 }
 
@@ -102,11 +111,12 @@ Json layers_of(const StepView& step) {
 
 Json ops_of(const StepView& step) {
   Json columns = {{"live", step.live}, {"hot", step.hot_live}, {"need", step.working_set}};
-  for (const char* name : {"name", "layer", "us"}) columns[name] = Json::array();
+  for (const char* name : {"name", "layer", "us", "phase"}) columns[name] = Json::array();
   for (const auto& op : step.profile.ops) {
     columns["name"].push_back(op.name);
     columns["layer"].push_back(op.layer.value);
     columns["us"].push_back(op.us);
+    columns["phase"].push_back(static_cast<int>(op.phase));
   }
   return columns;
 }

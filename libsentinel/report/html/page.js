@@ -38,12 +38,23 @@ function fillObservations() {
     $('observations').append(card);
   }
 }
+// The ends of the scale, and between them powers of ten, or 1, 2 and 5 times these, that have room.
+function marksOf(low, high) {
+  const marks = [low], whole = Math.log10(high / low), room = whole > 1.5 ? [1] : [1, 2, 5];
+  for (let power = 10 ** Math.floor(Math.log10(low)); power < high; power *= 10)
+    for (const h of room.map(f => f * power))
+      if (Math.log10(h / marks[marks.length - 1]) > 0.15 * whole && Math.log10(high / h) > 0.15 * whole)
+        marks.push(h);
+  return [...marks, high];
+}
 function fillTicks() {
   $('scale').textContent = D.counted ? 'Accesses per page' : 'Ops that name it';
-  const marks = [range.low];
-  for (let h = range.low * 10; share(h) < 0.84; h *= 10) marks.push(h);
-  marks.push(range.high);
-  for (const h of marks) {
+  $('subtitle').textContent = D.counted
+      ? 'How often each page of a tensor is accessed, layer by layer; memory above.'
+      : 'How many ops of a layer name a tensor, as accesses were not counted; memory above.';
+  $('untouched').textContent = untouched;
+  $('hot').textContent = 'hot tensors (over 100 ' + unit + ')';
+  for (const h of marksOf(range.low, range.high)) {
     const tick = el('span', '', number(h));
     tick.style.left = share(h) * 100 + '%';
     $('ticks').append(tick);
@@ -91,6 +102,7 @@ fillChoices($('kinds'), KINDS, filter.kinds);
 fillChoices($('lives'), LIVES, filter.lives);
 layOut(false);
 showSelected();
+tensorTable.sortBy(2);
 layerTable.show(Array.from({length: layerCount}, (_, l) => l));
 filtered();
 bind();

@@ -1,12 +1,23 @@
 // The memory timelines of policies, above one another on one time axis.
-const LEFT = 190, RIGHT = 12, MEMORY = 76, LANE = 17, MARKS = 9, AXIS = 20;
+const RIGHT = 12, MEMORY = 76, GAP = 6, LANE = 17, MARKS = 9, AXIS = 20;
 const named = row => row.variant ? row.policy + ' ' + row.variant : row.policy;
 const strips = D.rows.filter(r => r.result && r.strip);
 const longest = strips.reduce((most, r) => Math.max(most, r.result.step_us), 0);
-const highest = strips.reduce((most, r) => Math.max(most, r.strip.most), D.fast_bytes) || 1;
+// The scale of memory is the budget's: what ignores it, as the ideal does, is cut off there.
+const highest = strips.reduce((most, r) => Math.max(most, r.fast_bytes), 0) || D.fast_bytes || 1;
 const usedLanes = [...new Set(strips.flatMap(r => r.strip.moved.map(m => m.lane)))]
     .sort((a, b) => a - b);
-const heightOf = MEMORY + MARKS + usedLanes.length * LANE + AXIS;
+const heightOf = MEMORY + GAP + MARKS + usedLanes.length * LANE + AXIS;
+const laneWords = lane => D.lanes[lane].name +
+    (D.lanes[lane].bps ? ', ' + Number((D.lanes[lane].bps / 1e9).toPrecision(3)) + ' GB/s' : '');
+const FONT = '11px system-ui,sans-serif';
+// The width of the longest label, and of the space around it.
+const LEFT = (() => {
+  const ctx = el('canvas').getContext('2d');
+  ctx.font = FONT;
+  const words = ['resident', 'stalled', bytes(highest), ...usedLanes.map(laneWords)];
+  return 16 + Math.ceil(Math.max(...words.map(text => ctx.measureText(text).width)));
+})();
 let axis = 'one';
 const span = row => axis === 'one' ? longest : row.result.step_us;
 
@@ -22,7 +33,7 @@ function surface(row) {
   row.canvas.style.height = heightOf + 'px';
   const ctx = row.canvas.getContext('2d');
   ctx.setTransform(scale, 0, 0, scale, 0, 0);
-  ctx.font = '11px system-ui,sans-serif';
+  ctx.font = FONT;
   ctx.textBaseline = 'middle';
   return {ctx, width: width - LEFT - RIGHT};
 }
@@ -53,7 +64,7 @@ function drawMemory(ctx, row, width, drawn, top) {
   label(ctx, '0', floor, css('--muted'));
   ctx.fillStyle = css('--live');
   ctx.globalAlpha = 0.55;
-  bars(ctx, row.strip.held.map(v => v / D.full * row.strip.most / highest), LEFT, drawn, floor,
+  bars(ctx, row.strip.held.map(v => Math.min(1, v / D.full * row.strip.most / highest)), LEFT, drawn, floor,
        height);
   ctx.globalAlpha = 1;
   ctx.fillStyle = css('--line');
@@ -62,7 +73,7 @@ function drawMemory(ctx, row, width, drawn, top) {
   ctx.fillRect(LEFT, floor - Math.min(1, row.fast_bytes / highest) * height, width, 1);
 }
 function drawLane(ctx, row, lane, width, drawn, floor) {
-  label(ctx, D.lanes[lane].name, floor - LANE / 2 + 2, css('--muted'));
+  label(ctx, laneWords(lane), floor - LANE / 2 + 2, css('--muted'));
   ctx.fillStyle = css('--line');
   ctx.fillRect(LEFT, floor, width, 1);
   const moved = row.strip.moved.find(m => m.lane === lane);
@@ -81,12 +92,11 @@ function drawStrip(row) {
   const {ctx, width} = surface(row);
   const drawn = width * row.result.step_us / span(row);
   drawMemory(ctx, row, width, drawn, 0);
-  label(ctx, 'stalled', MEMORY + MARKS / 2, css('--muted'));
+  const marks = MEMORY + GAP + MARKS;
+  label(ctx, 'stalled', marks - MARKS / 2, css('--muted'));
   ctx.fillStyle = css('--hot');
-  bars(ctx, row.strip.stalled.map(v => v > 0 ? 0.35 + 0.65 * v / D.full : 0), LEFT, drawn,
-       MEMORY + MARKS, MARKS);
-  usedLanes.forEach((lane, i) =>
-      drawLane(ctx, row, lane, width, drawn, MEMORY + MARKS + (i + 1) * LANE));
+  bars(ctx, row.strip.stalled.map(v => v / D.full), LEFT, drawn, marks, MARKS);
+  usedLanes.forEach((lane, i) => drawLane(ctx, row, lane, width, drawn, marks + (i + 1) * LANE));
   drawAxis(ctx, row, width, heightOf - AXIS / 2 + 2);
 }
 function drawStrips() { strips.forEach(drawStrip); }
@@ -127,6 +137,8 @@ function addStrip(row) {
   const share = row.result.throughput;
   title.append(el('span', '', micros(row.result.step_us) + (share === null ? '' :
       ', ' + digits3(share * 100) + ' % of the ideal throughput')));
+  if (row.strip.most > highest)
+    title.append(el('span', '', 'up to ' + bytes(row.strip.most) + ' resident, cut off at ' + bytes(highest)));
   row.canvas = el('canvas');
   row.canvas.setAttribute('role', 'img');
   row.canvas.setAttribute('aria-label', 'Memory over the step of ' + named(row) + ': at most ' +

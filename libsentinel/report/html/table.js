@@ -2,7 +2,7 @@
 const tables = [];
 const ROW = 30, HEAD = 36;
 
-// columns: {label, width, num, text(i), node(i), key(i)}; onPick(i); isOn(i).
+// columns: {label, title, width, num, text(i), node(i), key(i)}; onPick(i); isOn(i).
 class VirtualTable {
   constructor(host, label, columns, onPick, isOn) {
     Object.assign(this, {columns, onPick, isOn, items: [], sort: -1, down: true});
@@ -11,7 +11,8 @@ class VirtualTable {
     this.root.setAttribute('aria-label', label);
     this.root.tabIndex = 0;
     this.root.style.setProperty('--cols', columns.map(c => c.width).join(' '));
-    this.root.style.setProperty('--min', columns.length * 92 + 180 + 'px');
+    const least = columns.reduce((sum, c) => sum + parseInt((c.width.match(/\d+(?=px)/) || [0])[0]), 0);
+    this.root.style.setProperty('--min', least + 14 * (columns.length - 1) + 24 + 'px');
     this.body = el('div', 'body');
     this.body.setAttribute('role', 'rowgroup');
     this.root.append(this.head(), this.body);
@@ -26,6 +27,7 @@ class VirtualTable {
       const cell = el('div', column.num ? 'num' : '');
       const button = el('button', '', column.label);
       button.type = 'button';
+      if (column.title) button.title = column.title;
       cell.setAttribute('role', 'columnheader');
       button.addEventListener('click', () => this.sortBy(i));
       cell.append(button);
@@ -111,10 +113,19 @@ const tensorTable = new VirtualTable($('tensor-table'), 'Tensors', [
   {label: 'Bytes', width: '92px', num: true, text: t => bytes(T.bytes[t]), key: t => T.bytes[t]},
   {label: 'Lifetime', width: 'minmax(110px,1.4fr)', node: lifeBar, key: t => T.first[t]},
   {label: 'Layers', width: '70px', num: true, text: t => number(lifeOf(t)), key: lifeOf},
-  {label: 'Reads', width: '92px', num: true, text: t => number(T.reads[t]), key: t => T.reads[t]},
-  {label: 'Writes', width: '92px', num: true, text: t => number(T.writes[t]),
+  {label: 'Reads', width: '92px', num: true,
+   title: D.counted ? 'Accesses of all pages that read'
+                    : 'Ops that read it',
+   text: t => number(T.reads[t]), key: t => T.reads[t]},
+  {label: 'Writes', width: '92px', num: true,
+   title: D.counted ? 'Accesses of all pages that write'
+                    : 'Ops that write it',
+   text: t => number(T.writes[t]),
    key: t => T.writes[t]},
-  {label: 'Hotness', width: '92px', num: true, text: t => number(T.hotness[t]),
+  {label: D.counted ? 'Accesses per page' : 'Ops that name it', width: '136px', num: true,
+   title: D.counted ? 'Accesses of the whole step, over the pages of the tensor'
+                    : 'Ops of the step that name the tensor',
+   text: t => number(T.hotness[t]),
    key: t => T.hotness[t]},
 ], pickTensor, t => t === selected);
 
@@ -131,9 +142,14 @@ const layerTable = new VirtualTable($('layer-table'), 'Layers', [
   {label: 'Peak live', width: '92px', num: true, text: l => bytes(L.live[l]), key: l => L.live[l]},
   {label: 'Tensors', width: '76px', num: true, text: l => number(L.tensors[l]),
    key: l => L.tensors[l]},
-  {label: 'Touched', width: '92px', num: true, text: l => bytes(L.touched[l]),
+  {label: 'Bytes touched', width: '104px', num: true,
+   title: 'Bytes of the tensors that the layer accesses',
+   text: l => bytes(L.touched[l]),
    key: l => L.touched[l]},
-  {label: 'Openings', width: '100px', num: true, text: l => number(L.reads[l] + L.writes[l]),
+  {label: D.counted ? 'Accesses' : 'Uses', width: '100px', num: true,
+   title: D.counted ? 'Accesses of pages, reads and writes, in the layer'
+                    : 'How often an op of the layer names a tensor',
+   text: l => number(L.reads[l] + L.writes[l]),
    key: l => L.reads[l] + L.writes[l]},
 ], l => {
   const mid = (edges[l] + edges[l + 1]) / 2, half = Math.max(8 / layerCount, 2 * (edges[l + 1] - edges[l]));

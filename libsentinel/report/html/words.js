@@ -6,6 +6,7 @@ function list(pairs) {
   for (const [key, value] of pairs) { dl.append(el('dt', '', key), el('dd', '', value)); }
   return dl;
 }
+const plural = (n, word) => number(n) + ' ' + word + (n === 1 ? '' : 's');
 const lifetimeWords = t => (T.flags[t] & 1) ? 'persistent'
     : lifeOf(t) === 1 ? 'short, layer ' + T.first[t]
     : lifeOf(t) + ' layers, ' + T.first[t] + ' to ' + T.last[t];
@@ -13,13 +14,14 @@ const layerWords = l => l + ' ' + L.name[l] + ', ' + PHASES[L.phase[l]];
 function openingWords(t, layer) {
   const cell = cellAt(t, layer);
   if (!alive(t, layer) && !cell) return 'absent';
-  if (!cell || !(cell.reads + cell.writes)) return 'alive, not accessed';
-  return number(heat(t, cell.reads + cell.writes)) + ' ' + unit + ' (' + number(cell.reads) +
-         ' reads, ' + number(cell.writes) + ' writes)';
+  if (!cell || !(cell.reads + cell.writes)) return untouched;
+  const h = heat(t, cell.reads + cell.writes);
+  return number(h) + ' ' + unitOf(h) + ' (' + plural(cell.reads, 'read') + ', ' +
+         plural(cell.writes, 'write') + ')';
 }
 function tensorPairs(t) {
   const pairs = [['size', bytes(T.bytes[t])], ['kind', KINDS[T.kind[t]]],
-                 ['lives', lifetimeWords(t)], ['hotness', number(T.hotness[t]) + ' ' + unit],
+                 ['lives', lifetimeWords(t)], ['hotness', number(T.hotness[t]) + ' ' + unitOf(T.hotness[t])],
                  ['reads', number(T.reads[t])], ['writes', number(T.writes[t])]];
   if (T.stride[t] > 1) pairs.push(['counted', 'one page in ' + T.stride[t]]);
   if (T.flags[t] & 2) pairs.push(['memory', 'foreign, never moved']);
@@ -55,7 +57,7 @@ function tellTensor(p, layer, at) {
   tip.replaceChildren(el('div', 'name mono', T.name[t]),
       list([['size', bytes(T.bytes[t]) + ', ' + KINDS[T.kind[t]]], ['lives', lifetimeWords(t)],
             ['layer', layerWords(layer)], ['there', openingWords(t, layer)],
-            ['whole step', number(T.hotness[t]) + ' ' + unit]]));
+            ['whole step', number(T.hotness[t]) + ' ' + unitOf(T.hotness[t])]]));
   if (at.more > 0)
     tip.append(el('div', 'more', 'the hottest of ' + (at.more + 1) + ' tensors here; zoom in for the rest'));
   place(p);

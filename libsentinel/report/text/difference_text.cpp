@@ -12,14 +12,15 @@ namespace sentinel {
 namespace {
 
 struct Titles {
-  const char *title, *name, *other;  // other: the second figure
+  const char *title, *name, *other;  // other: the second figure; empty: there is none
   Unit unit, other_unit;
 };
 constexpr Titles kLayers{"Layers", "layer", "peak live", Unit::us, Unit::bytes};
 constexpr Titles kOps{"Ops, by name", "op", "calls", Unit::us, Unit::count};
 Titles tensors_of(const Difference& difference) {
-  return {"Tensors that are new, gone, or of another size", "tensor",
-          difference.counted ? "accesses" : "uses", Unit::bytes, Unit::count};
+  const char* other = !difference.comparable ? "" : difference.counted ? "accesses" : "uses";
+  return {"Tensors that are new, gone, or of another size", "tensor", other, Unit::bytes,
+          Unit::count};
 }
 
 std::string shown(Unit unit, const std::optional<double>& value) {
@@ -66,9 +67,9 @@ void print_rows(const DifferenceScene& scene, const Titles& titles,
   const auto count = scene.rows == 0 ? rows.size() : std::min(scene.rows, rows.size());
   for (std::size_t i = 0; i < count; ++i) {
     const auto& row = rows[i];
+    const auto other = titles.other[0] == 0 ? "" : both(titles.other_unit, row.other);
     grid.row({printable(row.name), row.detail, shown(titles.unit, row.value.before),
-              shown(titles.unit, row.value.after), print_change(titles.unit, row.value),
-              both(titles.other_unit, row.other)});
+              shown(titles.unit, row.value.after), print_change(titles.unit, row.value), other});
   }
   grid.print(out, 2, width_of(scene));
   if (count < rows.size()) out << fmt::format("  … and {} more\n", rows.size() - count);
@@ -99,6 +100,7 @@ void difference_text(const DifferenceScene& scene, std::ostream& out) {
     out << bold(line, scene.style.colour) << '\n';
   out << '\n';
   print_figures(scene, out);
+  for (const auto& line : wrapped(difference.note(), width_of(scene))) out << line << '\n';
   if (!difference.facts.empty())
     out << '\n' << bold("Facts that differ", scene.style.colour) << '\n';
   print_facts(scene, out);

@@ -73,7 +73,7 @@ std::vector<std::size_t> live_levels(const Heatmap& map) {
 
 // Entries of the legend, in as many lines as the terminal's width asks for.
 void print_legend(const Scene& scene, std::ostream& out) {
-  const std::string title = scene.step.counted ? "accesses a page:" : "ops that name it:";
+  const std::string title = scene.step.counted ? "accesses per page:" : "ops that name it:";
   const auto width = static_cast<std::size_t>(std::max(scene.style.width, 60));
   std::size_t used = title.size();
   out << title;

@@ -66,7 +66,7 @@ void add_op(const StepView& step, std::size_t i, double at, double us, EventList
     events.add({{"ph", "C"}, {"pid", 1}, {"name", name}, {"ts", at}, {"args", {{"bytes", bytes}}}});
   };
   counter("live bytes", step.live[i]);
-  counter("hot bytes (over 100 accesses a page)", step.hot_live[i]);
+  counter("hot bytes (over 100 accesses per page)", step.hot_live[i]);
   counter("working set bytes", step.working_set[i]);
 }
 

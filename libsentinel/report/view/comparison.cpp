@@ -18,6 +18,8 @@ std::string lane_name(const Machine& machine, const LinkSpec& link, std::uint32_
   if (link.tiers.size() != 1)
     return fmt::format("{}: {} fast memory", link.name, to < from ? "towards" : "away from");
   const bool into = machine.tiers[to].name == link.tiers.front();
+  if (link.name == link.tiers.front())
+    return fmt::format("{} memory, {}", link.name, into ? "writing" : "reading");
   return fmt::format("{}: {} {}", link.name, into ? "into" : "out of", link.tiers.front());
 }
 

@@ -147,6 +147,9 @@ Difference::Difference(const StepView& before, const StepView& after)
   const auto of_ops = count(ops, &DifferenceRow::other),
              of_tensors = count(tensors, &DifferenceRow::value);
   counted = before.counted && after.counted;
+  comparable = before.counted == after.counted;
+  if (!comparable)
+    for (auto& row : tensors) row.other = {};
   same_step = of_ops.none() && of_tensors.none();
   const auto first = in_words(of_ops, "kinds of op", "are called another number of times"),
              second = in_words(of_tensors, "tensors", "have another size");
@@ -157,6 +160,11 @@ Difference::Difference(const StepView& before, const StepView& after)
   std::erase_if(tensors, [](const DifferenceRow& row) {
     return row.value.before && row.value.after && *row.value.before == *row.value.after;
   });
+}
+
+std::string Difference::note() const {
+  if (comparable) return "";
+  return "Accesses are left out: only one of the two profiles has counted them.";
 }
 
 std::string print_change(const FigurePair& pair) {

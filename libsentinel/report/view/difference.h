@@ -45,8 +45,10 @@ struct Difference {
   std::vector<DifferenceRow> ops;      // by name: time together; how many
   std::vector<DifferenceRow> tensors;  // bytes; accesses
   bool counted = false;                // accesses of both are counts, else uses by ops
+  bool comparable = true;              // no: they were counted in one alone, and are left out
   bool same_step = false;              // the same ops, and tensors of the same sizes
   std::string verdict;                 // in a sentence
+  std::string note() const;            // on what is left out; empty: nothing is
 };
 
 std::string print_change(const FigurePair&);    // "+12.3 %", "-3", "" where nothing has changed

@@ -41,7 +41,7 @@ std::vector<StepFigure> figures_of(std::span<const StepView* const> steps) {
       figures.push_back({label, unit, std::move(values)});
   };
   using S = const StepView&;
-  const bool counted = std::ranges::all_of(steps, [](const auto* step) { return step->counted; });
+  const auto counted = std::ranges::count_if(steps, [](const auto* step) { return step->counted; });
   add("step", Unit::us, [](S s) { return s.profile.meta.step_us; });
   add("all ops", Unit::us, [](S s) { return ideal_us(s.profile); });
   add("peak live memory", Unit::bytes, [](S s) { return static_cast<double>(s.peak_live()); });
@@ -50,12 +50,19 @@ std::vector<StepFigure> figures_of(std::span<const StepView* const> steps) {
   add("tensors", Unit::count, [](S s) { return static_cast<double>(s.profile.tensors.size()); });
   add("ops", Unit::count, [](S s) { return static_cast<double>(s.profile.ops.size()); });
   add("layers", Unit::count, [](S s) { return static_cast<double>(s.layers.size()); });
-  add(counted ? "page accesses" : "uses by ops", Unit::count, accesses_of);
+  if (counted == std::ssize(steps)) add("page accesses", Unit::count, accesses_of);
+  if (counted == 0) add("uses by ops", Unit::count, accesses_of);
   return figures;
 }
 
 bool told_by_figures(std::string_view label) {
   return label == "step" || label == "contents" || label == "peak";
+}
+
+std::string grouped(std::uint64_t number) {
+  auto digits = fmt::format("{}", number);
+  for (auto at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, ",");
+  return digits;
 }
 
 std::string print(Unit unit, double value) {

@@ -45,7 +45,7 @@ Figure band_figure(const Observations& seen, HeatBand band, std::string label, s
 
 ObservationTable second(const StepView& step, const Observations& seen) {
   ObservationTable table{.title = "Observation 2: hot and cold are spread unevenly"};
-  const std::string unit = step.counted ? " accesses a page" : " ops that name it";
+  const std::string unit = step.counted ? " accesses per page" : " ops that name it";
   table.figures = {band_figure(seen, HeatBand::hot, "over 100" + unit, "0.2 % (4 MB)"),
                    band_figure(seen, HeatBand::warm, "10 to 100", ""),
                    band_figure(seen, HeatBand::cold, "1 to 10", "54 % below 10 (907 MB)"),

@@ -299,6 +299,14 @@ class Sweeps(Compared):
         by_interval = self.steps("interval=1,24", "--policy", "sentinel")
         self.assertEqual(len(by_interval), 2)
 
+    def test_the_first_line_tells_the_budgets(self):
+        def first(*options):
+            result = self.run_it("simulate", "chain.jsonl", "--machine", "m.toml", "--policy", "lru", *options)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            return result.stdout.splitlines()[0]
+        self.assertIn(": 6.00 MiB of fast memory,", first("--fast", "6M"))
+        self.assertIn(": 5.00 MiB to 8.00 MiB of fast memory,", first("--sweep", "fast=5M,8M,6M"))
+
     def test_csv_and_the_curve(self):
         result = self.run_it("simulate", "chain.jsonl", "--machine", "m.toml", "--policy",
                              "lru,g10", "--sweep", "fast=40%..100%", "--csv", "--html", "c.html")

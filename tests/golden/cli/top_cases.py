@@ -199,6 +199,49 @@ class Top(Tops):
         # A child's ancestors are this process, and those above it.
         self.assertEqual(once(str(os.getppid())), all_of_them)
 
+    def once(self, figures):
+        self.session(figures)
+        self.environment["LC_ALL"] = "C.UTF-8"
+        result = self.run_it("top", "--once")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        return result.stdout
+
+    def test_the_budget_stands_over_memory_that_is_elsewhere(self):
+        figures = status.of_training()
+        for point in figures.plan.memory:
+            point.needed, point.held = 6 << 30, 1 << 28
+        text = self.once(figures)
+        line, = [line for line in text.splitlines() if line.startswith("  1.25 GiB")]
+        self.assertRegex(line, "^  1.25 GiB ─+$")
+        self.assertIn("░", text)
+        self.assertIn("planned in fast memory", text)
+        self.assertRegex(text, r"op 0 +op 639\n")
+
+    def test_moves_into_the_next_step(self):
+        figures = status.of_training()
+        figures.plan.moves[0].returns = 3
+        text = self.once(figures)
+        self.assertRegex(text, r"20 +3 \(next step\)\n")
+        self.assertEqual(text.count("(next step)"), 1)
+
+    def test_steps_beside_a_long_first_one(self):
+        figures = status.of_training()
+        figures.steps = 3
+        for step, us in zip(figures.history, (60e6, 1e6, 0.5e6)):
+            step.us, step.stall_us = us, 0
+        text = self.once(figures)
+        self.assertIn("time     █▄▂ █ from 2.00 s", text)
+        self.assertIn("waited   none", text)
+        self.assertIn("steps/s (last 3)", text)
+
+    def test_before_the_first_step_has_ended(self):
+        figures = status.of_training()
+        figures.steps = 0
+        text = self.once(figures)
+        for line in (" Last step  -", " All steps  -"):
+            self.assertIn(line + "\n", text)
+        self.assertRegex(text, r"\n   in +- +1.20 GiB +2.75 GiB/s +-\n")
+
     def test_json(self):
         self.session()
         result = self.run_it("top", "--json")

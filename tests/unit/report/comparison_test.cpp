@@ -9,8 +9,10 @@
 namespace sentinel {
 namespace {
 
+using ::testing::Contains;
 using ::testing::DoubleNear;
 using ::testing::ElementsAre;
+using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::Pair;
@@ -49,6 +51,14 @@ TEST(Lanes, OfPortsAndOfTiersThatNoLinkJoins) {
   EXPECT_EQ(lanes[2].name, "host to ssd");
   EXPECT_EQ(lanes[3].name, "ssd to host");
   EXPECT_EQ(lanes[3].bw, 2e9);
+}
+
+TEST(Lanes, OfAPortThatHasItsTiersName) {
+  auto machine = ports();
+  machine.links = {{.name = "host", .bw = 16e9, .tiers = {"host"}}};
+  const auto lanes = lanes_of(machine);
+  EXPECT_THAT(lanes, Contains(Field(&Lane::name, "host memory, writing")));
+  EXPECT_THAT(lanes, Contains(Field(&Lane::name, "host memory, reading")));
 }
 
 // Ten microseconds in five parts of two. 400 bytes in four microseconds from 1 on: 100 in the first

@@ -131,6 +131,27 @@ TEST(Difference, JsonHoldsWhatTheTextSays) {
   EXPECT_EQ(json["figures"][0]["label"], "step");
 }
 
+TEST(Difference, CountsAndUsesAreNotCompared) {
+  auto uncounted = small_profile();
+  uncounted.accesses.clear();
+  uncounted.meta.source = "ops";
+  uncounted.tensors[0].bytes *= 2;
+  const auto difference = between(small_profile(), uncounted);
+  EXPECT_FALSE(difference.comparable);
+  for (const auto& figure : difference.figures) {
+    EXPECT_NE(std::string(figure.label), "page accesses");
+    EXPECT_NE(std::string(figure.label), "uses by ops");
+  }
+  EXPECT_FALSE(difference.tensors.front().other.before);
+  const auto text = text_of(difference);
+  EXPECT_THAT(text, HasSubstr("only one of the two profiles has counted them"));
+  EXPECT_THAT(text, Not(HasSubstr("uses")));
+  std::ostringstream page;
+  difference_html({.difference = difference, .before = "a", .after = "b", .style = {}}, page);
+  EXPECT_THAT(page.str(), HasSubstr("\"comparable\":false"));
+  EXPECT_EQ(between(uncounted, uncounted).note(), "");
+}
+
 TEST(Difference, OfStepsWithoutAnything) {
   const Profile none;
   const auto difference = between(none, small_profile());

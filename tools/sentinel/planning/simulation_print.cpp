@@ -50,6 +50,14 @@ std::string row(const PolicyTrial& trial, std::size_t width) {
       print_bytes(r.peak_fast_bytes), r.demand_faults, print_us(1e3 * trial.plan_ms));
 }
 
+// One budget, or from where to where a sweep's go.
+std::string budgets(const Scenario& s, const std::vector<PolicyTrial>& trials) {
+  if (trials.empty()) return print_bytes(s.plan.fast_bytes);
+  const auto [least, most] = std::ranges::minmax_element(trials, {}, &PolicyTrial::fast_bytes);
+  const auto from = print_bytes(least->fast_bytes), to = print_bytes(most->fast_bytes);
+  return from == to ? to : fmt::format("{} to {}", from, to);
+}
+
 Json traffic_json(const sim::SimResult& result) {
   Json list = Json::array();
   for (const auto& traffic : result.traffic)
@@ -112,10 +120,9 @@ std::string trials_text(const Scenario& s, const std::vector<PolicyTrial>& trial
       "{} on {}: {} of fast memory, unlimited peak {}, ideal step {}\n\n"
       "{:<{}}  {:>9}  {:>10}  {:>5}  {:>8}  {:>9}  {:>9}  {:>9}  {:>7}  {:>9}\n",
       s.profile.meta.model.empty() ? "the step" : printable(s.profile.meta.model),
-      printable(s.machine.name), print_bytes(s.plan.fast_bytes),
-      print_bytes(peak_live_bytes(s.profile)), print_us(ideal_us(s.profile)), "policy", width,
-      "step", "throughput", "bound", "swapping", "stalled", "moved", "peak fast", "faults",
-      "planning");
+      printable(s.machine.name), budgets(s, trials), print_bytes(peak_live_bytes(s.profile)),
+      print_us(ideal_us(s.profile)), "policy", width, "step", "throughput", "bound", "swapping",
+      "stalled", "moved", "peak fast", "faults", "planning");
   for (const auto& trial : trials) text += row(trial, width);
   if (ideal_us(s.profile) <= 0)
     return text +

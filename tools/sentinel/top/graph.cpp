@@ -13,7 +13,6 @@ namespace {
 
 constexpr std::array<const char*, 9> kUp{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 constexpr std::array<const char*, 9> kRight{" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"};
-constexpr std::size_t kAxisColumns = 10;
 constexpr double kLeastSeen = 0.01;  // of the whole, of a small column
 
 std::size_t eighths(double share, std::size_t cells) {
@@ -91,10 +90,10 @@ void draw_memory(Canvas& canvas, const Box& box, std::span<const StatusPoint> po
       const auto row = box.row + r;
       if (in_held > (blocks ? 0u : 3u))
         canvas.put(row, column, blocks ? kUp[in_held] : "#", Ink::held);
-      else if (in_needed > 3)
-        canvas.put(row, column, blocks ? "░" : ":", Ink::needed);
       else if (r == limit_row)
         canvas.put(row, column, blocks ? "─" : "-", Ink::limit);
+      else if (in_needed > 3)
+        canvas.put(row, column, blocks ? "░" : ":", Ink::needed);
     }
   }
   canvas.put(box.row, box.column, lead(print_bytes(most), kAxisColumns - 1), Ink::dim);

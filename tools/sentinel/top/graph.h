@@ -23,8 +23,10 @@ void draw_bar(Canvas&, const Box&, double value, double mark, double whole, bool
 void draw_columns(Canvas&, const Box&, std::span<const double> values, double most, Ink,
                   bool blocks);
 
-// The memory that a step needs, that of it which is held, and the limit across. The first column
-// has the axis' figures.
+constexpr std::size_t kAxisColumns = 10;  // of draw_memory(), before the curve
+
+// The memory that a step needs, that of it which is held, and the limit across. The first columns
+// have the axis' figures.
 void draw_memory(Canvas&, const Box&, std::span<const StatusPoint>, std::uint64_t limit_bytes,
                  bool blocks);
 

@@ -18,6 +18,8 @@ constexpr std::size_t kLabel = 11;          // columns of the figures' names
 constexpr std::size_t kWide = 100;          // columns, for what is left out elsewhere
 constexpr std::size_t kMostGraphRows = 14;  // of the memory over the step
 constexpr std::size_t kRateSteps = 10;      // that the present rate is of
+constexpr double kMostOfUsual = 2;          // of the usual step's time, that a full column is
+constexpr std::size_t kScale = 17;          // columns of what a full column is
 constexpr double kQuietUs = 5e6;            // without a step's end, to be worth a word
 
 std::string plural(std::uint64_t count, const char* word) {
@@ -61,6 +63,16 @@ double recent_us(const std::vector<StatusStep>& steps) {
   double us = 0;
   for (auto i = steps.size() - count; i < steps.size(); ++i) us += steps[i].us;
   return count > 0 ? us / static_cast<double>(count) : 0;
+}
+
+// The longest step, but no more than twice the usual one: a first step of many times the others'
+// length leaves these to be seen.
+double full_column(std::vector<double> times) {
+  std::erase_if(times, [](double us) { return !std::isfinite(us); });
+  if (times.empty()) return 0;
+  std::ranges::sort(times);
+  const auto usual = times[times.size() / 2];
+  return usual > 0 ? std::min(times.back(), kMostOfUsual * usual) : times.back();
 }
 
 std::string guide(const Status& status) {
@@ -228,11 +240,15 @@ class Screen {
     const auto planned = [&](std::uint64_t bytes) {
       return status.guide == StatusGuide::plan ? print_bytes(bytes) : "-";
     };
+    const auto moved = [&](std::uint64_t bytes) {
+      return status.steps == 0 ? "-" : print_bytes(bytes);
+    };
     table_head();
-    direction("in", status.last.in_bytes, planned(status.plan.in_bytes),
-              bandwidth(status.last.read_bytes, status.last.read_us), status.total.in_bytes);
-    direction("out", status.last.out_bytes, planned(status.plan.out_bytes),
-              bandwidth(status.last.written_bytes, status.last.written_us), status.total.out_bytes);
+    direction("in", moved(status.last.in_bytes), planned(status.plan.in_bytes),
+              bandwidth(status.last.read_bytes, status.last.read_us), moved(status.total.in_bytes));
+    direction("out", moved(status.last.out_bytes), planned(status.plan.out_bytes),
+              bandwidth(status.last.written_bytes, status.last.written_us),
+              moved(status.total.out_bytes));
     ++row_;
   }
 
@@ -272,7 +288,8 @@ class Screen {
     const auto second = next();
     const bool planned = status.guide == StatusGuide::plan && status.plan.us > 0;
     canvas_.put(second, kLabel + 1,
-                fmt::format("{} steps/s{}", rate(recent_us(all)),
+                fmt::format("{} steps/s (last {}){}", rate(recent_us(all)),
+                            std::min(all.size(), kRateSteps),
                             planned ? fmt::format(" of {} planned ({} a step)",
                                                   rate(status.plan.us), step_time(status.plan.us))
                                     : ""));
@@ -280,20 +297,27 @@ class Screen {
   }
 
   void columns_of_steps(const std::vector<StatusStep>& all) {
+    const auto room = canvas_.columns() - kLabel - 2 - kScale;
+    const auto shown = std::span(all).last(std::min(all.size(), room));
     std::vector<double> times, waits;
-    double most = 0;
-    for (const auto& step : all) {
+    for (const auto& step : shown) {
       times.push_back(step.us);
       waits.push_back(step.stall_us);
     }
-    const auto room = canvas_.columns() - kLabel - 2;
-    for (std::size_t i = times.size() - std::min(times.size(), room); i < times.size(); ++i)
-      most = std::max(most, times[i]);
+    const auto most = full_column(times);
+    const bool longer = std::ranges::any_of(times, [&](double us) { return us > most; });
     const auto row = next(), second = next();
     canvas_.put(row, 1, "  time", Ink::dim);
     canvas_.put(second, 1, "  waited", Ink::dim);
     draw_columns(canvas_, {row, kLabel + 1, 1, room}, times, most, Ink::held, view_.blocks);
-    draw_columns(canvas_, {second, kLabel + 1, 1, room}, waits, most, Ink::warning, view_.blocks);
+    canvas_.put(
+        row, kLabel + 2 + shown.size(),
+        fmt::format("{} {} {}", view_.blocks ? "█" : "#", longer ? "from" : "=", step_time(most)),
+        Ink::dim);
+    if (std::ranges::any_of(waits, [](double us) { return us > 0; }))
+      draw_columns(canvas_, {second, kLabel + 1, 1, room}, waits, most, Ink::warning, view_.blocks);
+    else
+      canvas_.put(second, kLabel + 1, "none", Ink::dim);
   }
 
   void waits(const Status& status) {
@@ -301,10 +325,10 @@ class Screen {
     const auto& total = status.total;
     auto row = next();
     label(row, "Last step");
-    canvas_.put(row, kLabel + 1, cost(last));
+    canvas_.put(row, kLabel + 1, status.steps == 0 ? "-" : cost(last));
     row = next();
     label(row, "All steps");
-    canvas_.put(row, kLabel + 1, cost(total));
+    canvas_.put(row, kLabel + 1, status.steps == 0 ? "-" : cost(total));
   }
 
   static std::string cost(const StatusFigures& figures) {
@@ -329,12 +353,11 @@ class Screen {
     label(row, "Moved");
     cells(row, {"last step", "planned", "while moving", "all steps"}, Ink::dim);
   }
-  void direction(const char* name, std::uint64_t last, const std::string& planned,
-                 const std::string& speed, std::uint64_t total) {
+  void direction(const char* name, const std::string& last, const std::string& planned,
+                 const std::string& speed, const std::string& total) {
     const auto row = next();
     canvas_.put(row, 3, name);
-    cells(row, {print_bytes(last), planned, speed.empty() ? "-" : speed, print_bytes(total)},
-          Ink::plain);
+    cells(row, {last, planned, speed.empty() ? "-" : speed, total}, Ink::plain);
   }
 
   void memory(const Status& status) {
@@ -345,9 +368,9 @@ class Screen {
     if (rows < 3) return;
     const auto row = next();
     label(row, "Memory over a step");
-    auto column = canvas_.put(row, 20, fmt::format("({} ops), as planned:  ", status.plan.ops));
+    auto column = canvas_.put(row, 20, fmt::format("({} ops):  ", status.plan.ops));
     column = canvas_.put(row, column, view_.blocks ? "█" : "#", Ink::held);
-    column = canvas_.put(row, column, " held  ");
+    column = canvas_.put(row, column, " planned in fast memory  ");
     column = canvas_.put(row, column, view_.blocks ? "░" : ":", Ink::needed);
     column = canvas_.put(row, column, " elsewhere  ");
     column = canvas_.put(row, column, view_.blocks ? "─" : "-", Ink::limit);
@@ -355,10 +378,19 @@ class Screen {
     draw_memory(canvas_, {row_, 1, rows, canvas_.columns() - 2},
                 std::span(status.plan.memory).first(status.plan.points), status.memory.limit_bytes,
                 view_.blocks);
-    row_ += rows + 1;
+    row_ += rows;
+    const auto axis = next();
+    canvas_.put(axis, 1 + kAxisColumns, "op 0", Ink::dim);
+    if (status.plan.ops > 1)
+      canvas_.put_right(axis, fmt::format("op {} ", status.plan.ops - 1), Ink::dim);
+    if (left() > for_moves) ++row_;
   }
 
-  static constexpr std::size_t kFigures = 37, kFiguresAt = 72;  // columns of the tensors' figures
+  static std::string back(const StatusTensor& one) {
+    return fmt::format("{}{}", one.returns, one.returns < one.leaves ? " (next step)" : "");
+  }
+
+  static constexpr std::size_t kFigures = 41, kFiguresAt = 72;  // columns of the tensors' figures
   void moves(const Status& status) {
     if (status.guide != StatusGuide::plan || left() < 2) return;
     const auto row = next();
@@ -368,23 +400,24 @@ class Screen {
       canvas_.put(row, 8, "none: all fits");
       return;
     }
-    canvas_.put(row, 8, plural(status.plan.moved_tensors, "tensor") + " in each step");
-    canvas_.put(row, figures, fmt::format("{:>10}{:>12}{:>12}", "bytes", "after op", "back for"),
+    const auto tell = [&](const char* more) {
+      const auto text = plural(status.plan.moved_tensors, "tensor") + " a step" + more;
+      canvas_.put(row, 8, clip(text, figures - 4));
+    };
+    tell("");
+    canvas_.put(row, figures, fmt::format("{:>10}{:>12}{:>16}", "bytes", "after op", "back for"),
                 Ink::dim);
     const auto shown = std::min<std::size_t>(status.plan.tensors, left());
     for (std::size_t i = 0; i < shown; ++i) {
       const auto& one = status.plan.moves[i];
       const auto line = next();
       canvas_.put(line, 3, clip(printable(one.name.view()), figures - 4));
-      canvas_.put(
-          line, figures,
-          fmt::format("{:>10}{:>12}{:>12}", print_bytes(one.bytes), one.leaves, one.returns));
+      canvas_.put(line, figures,
+                  fmt::format("{:>10}{:>12}{:>16}", print_bytes(one.bytes), one.leaves, back(one)));
       if (one.remade != 0) canvas_.put(line, figures + kFigures - 2, "*", Ink::limit);
       if (one.remade != 0) remade_ = true;
     }
-    if (remade_)
-      canvas_.put(row, 8,
-                  plural(status.plan.moved_tensors, "tensor") + " in each step; *: made again");
+    if (remade_) tell("; *: made again");
   }
 
   Canvas& canvas_;
