@@ -86,9 +86,7 @@ void remove_dead(const Descriptor& folder) {
     const auto* each = readdir(files.get());
     if (each == nullptr) return;
     const std::string name = each->d_name;
-    const bool finished = name.ends_with(kStatusSuffix),
-               begun = name.ends_with(std::string(kStatusSuffix) + ".new");
-    if (!(finished || begun) || name.ends_with(ours)) continue;
+    if (!name.ends_with(kStatusSuffix) || name.ends_with(ours)) continue;
     const Descriptor file(openat(folder.get(), name.c_str(),
                                  O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
     if (file && lock(file.get()) && has_magic(file) && names(folder, name, file))
