@@ -102,7 +102,7 @@ Plan Planner::planned(PlannedPolicy& policy, const Profile& profile,
 
 // A search takes no longer than fifty steps wait under the plan that it would replace.
 std::optional<Plan> Planner::better(const Plan& plan, const Profile& profile,
-                                    PlanOptions options) const {
+                                    PlanOptions options) const try {
   constexpr double kGain = 0.05, kSteps = 50;
   const double most_us = (1 - kGain) * plan.predicted_step_us, least_us = ideal_us(profile);
   if (plan.moves.empty() || least_us > most_us) return std::nullopt;
@@ -112,6 +112,8 @@ std::optional<Plan> Planner::better(const Plan& plan, const Profile& profile,
   auto other = planned(dynamic_cast<PlannedPolicy&>(*policy), profile, options);
   if (other.predicted_step_us > most_us) return std::nullopt;
   return other;
+} catch (const Error&) {  // it has found none in that time
+  return std::nullopt;
 }
 
 // Of the profile such a policy needs the peak, for a share of it, and how much a kernel uses.

@@ -1,7 +1,7 @@
 // Reads what sessions publish. Folders and files are the user's own; root reads anybody's in the
 // folder that SENTINEL_STATUS names. A file may still be anything: torn, cut, of another version,
-// or made to harm. It is copied by read() (a mapping that somebody cuts would end the reader), looked at only
-// once it is whole, and no number in it is followed further than its array goes.
+// or made to harm. It is copied by read() (a mapping that somebody cuts would end the reader),
+// looked at only once it is whole, and no number in it is followed further than its array goes.
 #pragma once
 
 #include <sys/types.h>
