@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # package.sh bookworm|trixie|noble [FOLDER]
-# Makes a .deb for that release of Debian, or for Ubuntu 24.04, in dist/: in a root file system of its own that debootstrap makes in FOLDER
-# (default /var/tmp/sentinel-roots), with the packages that the build asks for. Needs root, debootstrap, and a mirror,
-# which SENTINEL_MIRROR names. DEBEMAIL is the maintainer's address (default: git's).
+# Makes a .deb for that release of Debian, or for Ubuntu 24.04, in dist/: in a root file system of its own that
+# debootstrap makes in FOLDER (default /var/tmp/sentinel-roots), with the packages that the build asks for. Needs root,
+# debootstrap, and a mirror; SENTINEL_MIRROR names another one. DEBEMAIL is the maintainer's address (default: git's).
 # tools/package/check.sh tries the result in a clean root.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

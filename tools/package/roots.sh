@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# Sourced by package.sh and check.sh: root file systems of Debian and Ubuntu, made once as an archive and unpacked for each use.
+# Sourced by package.sh and check.sh: root file systems of Debian and Ubuntu, made once as an archive and unpacked for
+# each use.
 
 # make_root SUITE PLACE. SENTINEL_MIRROR is another mirror.
 make_root() {

@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/clock.h"
 #include "broker/wire/socket.h"
 #include "cli/terminal.h"
 #include "sentinel/error.h"
@@ -20,7 +21,7 @@ namespace sentinel::cli {
 namespace {
 
 constexpr auto kLook = std::chrono::milliseconds(20);
-constexpr int kLooks = 250;  // 5 s, in which a broker begins
+constexpr double kBeginsS = 5;  // in which a broker begins
 constexpr int kPatienceMs = 5000;
 
 // What a person's terminal or a pipe waits for is not held open by a broker that outlives us.
@@ -75,7 +76,8 @@ Descriptor ensure_broker(const SessionOptions& options) {
   int status = 0;
   if (waitpid(starter, &status, 0) != starter || status != 0)
     throw Error("could not start a broker");
-  for (int look = 0; look < kLooks; ++look, std::this_thread::sleep_for(kLook))
+  for (const auto begin = Clock::now(); seconds_since(begin) < kBeginsS;
+       std::this_thread::sleep_for(kLook))
     if (auto connection = answering(path)) return connection;
   throw Error(
       fmt::format("a broker was started and does not listen at {}; try: sentinel broker "
