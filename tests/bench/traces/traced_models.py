@@ -11,7 +11,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "workloads"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "workloads"))
 
 
 def language(make, length, vocab):

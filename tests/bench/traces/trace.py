@@ -133,7 +133,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", choices=("models", "g10", "home", "all"), default="all")
     parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--build", type=pathlib.Path, default=HERE.parents[1] / "build")
+    parser.add_argument("--build", type=pathlib.Path, default=HERE.parents[2] / "build")
     parser.add_argument("--only", default="", help="models, by commas")
     parser.add_argument("--policy", default="sentinel", help="of the smallest budgets")
     parser.add_argument("--time-limit", default=10, help="seconds that a policy may plan, each time")
