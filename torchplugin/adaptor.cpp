@@ -95,7 +95,7 @@ EXPORT int sentinel_torch_launch_begin(const char* name, void* const* storages,
       sentinel_op_tensor(storages[i], bytes[i], SENTINEL_READ | SENTINEL_WRITE);
   };
   thread.frames.push_back(!tells              ? Frame::transparent
-                          : thread.inside > 0 ? begin_part(name_operands)
+                          : thread.inside > 0 ? begin_part(true, name_operands)
                                               : begin_op(name, name_operands));
   return 0;
 }

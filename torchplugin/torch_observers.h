@@ -61,15 +61,22 @@ Frame start_node_mark() {
   return Frame::backward;
 }
 
-// A part of the op that runs. On a GPU what that does not name has to be there, too.
+// A part of the op that runs, whose operands have to be there too: on a GPU each part's, which the
+// op may not name.
 template <class NameOperands>
-Frame begin_part(NameOperands&& name_operands) {
+Frame begin_part(bool named, NameOperands&& name_operands) {
   ++thread.inside;
-  if (gpu < 0) return Frame::inner;
+  if (!named) return Frame::inner;
   name_stream();
   name_operands();
   sentinel_op_run();
   return Frame::inner;
+}
+
+// On the processor a part may write to what the op does not name: a transform or a subclass wraps
+// it, or the program's own operator reaches it. What was made from it is made again before.
+bool writes_unnamed(const at::RecordFunction& fn) {
+  return kind_of(fn).writes && sentinel_wants_recipes() != 0;
 }
 
 template <class NameOperands>
@@ -131,7 +138,7 @@ Frame start_op(const at::RecordFunction& fn) {
   if (gpu >= 0 && kind_of(fn).collective) refuse_collective(fn);
   if (thread.inside > 0) {
     if (recording.on()) recording.begin_call(fn);
-    return begin_part([&] { name_inputs(fn); });
+    return begin_part(gpu >= 0 || writes_unnamed(fn), [&] { name_inputs(fn); });
   }
   const auto& kind = kind_of(fn);
   if (kind.node) return start_node_mark();

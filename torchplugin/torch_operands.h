@@ -8,6 +8,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <cstdint>
@@ -27,6 +28,7 @@ struct Kind {
   bool node = false;      // the mark of all that autograd does for a node, and not only its kernels
   bool computes = false;  // makes something new, and is no look at a value
   bool fills = false;     // writes its first operand whole, whatever that held
+  bool writes = false;    // some operand, by its schema
   bool collective = false;        // between processes
   bool kernel = false;            // of compiled code, which names no operands
   bool foreign = false;           // the program's own operator
@@ -37,13 +39,20 @@ struct Kind {
 constexpr char kCollective[] = "c10d::";
 constexpr char kNode[] = "autograd::engine::evaluate_function";  // behind it the node's name
 
+bool is_written(const c10::Argument& formal) {
+  return formal.alias_info() != nullptr && formal.alias_info()->isWrite();
+}
+
+bool writes_operand(const c10::OperatorHandle& op) {
+  if (!op.hasSchema()) return false;
+  const auto& formals = op.schema().arguments();
+  return std::any_of(formals.begin(), formals.end(), is_written);
+}
+
 bool makes_something(const c10::OperatorHandle& op) {
   const auto& name = op.operator_name().name;
   if (name == "aten::detach" || name == "aten::_local_scalar_dense") return false;
-  if (!op.hasSchema()) return true;
-  for (const auto& argument : op.schema().arguments())
-    if (argument.alias_info() != nullptr && argument.alias_info()->isWrite()) return false;
-  return true;
+  return !writes_operand(op);
 }
 
 // A fused kernel ("graph_0_cpp_fused_add_1"), or what a wrapper in C++ calls of PyTorch.
@@ -82,6 +91,7 @@ const Kind& kind_of(const at::RecordFunction& fn) {
                  (gpu >= 0 && op->hasKernelForDispatchKey(kGpuKernel));
       entry.fills = name->name == "aten::zero_";
       entry.foreign = name->name.rfind("aten::", 0) != 0;
+      entry.writes = writes_operand(*op);
       entry.computes = entry.op && makes_something(*op);
     }
   if (!entry.op && fn.scope() == at::RecordScope::FUNCTION && !fn.operator_name()) {
@@ -120,8 +130,7 @@ Use use_of(const c10::FunctionSchema& schema, const c10::Argument& formal, Input
     if (!trains(schema, inputs)) return Use::read;
     return schema.name().find("backward") == std::string::npos ? Use::statistic : Use::ignored;
   }
-  const auto* alias = formal.alias_info();
-  return alias != nullptr && alias->isWrite() ? Use::updated : Use::read;
+  return is_written(formal) ? Use::updated : Use::read;
 }
 
 void name_tensor(const at::Tensor& tensor, int access) {

@@ -1,5 +1,6 @@
 """Tensors that a plan drops and makes again behind the same address: the training gives the same bits, or stops with a
 sentence before a wrong number exists. The drive is described as slow, so that replays are worth their time."""
+import functools
 import pathlib
 import subprocess
 
@@ -29,11 +30,22 @@ for parameter in net.parameters():
 """
 
 
+@pytest.fixture(scope="session")
+def script(tmp_path_factory):
+    path = tmp_path_factory.mktemp("replays") / "model.py"
+    path.write_text(MODEL)
+    return path
+
+
+@pytest.fixture(scope="session")
+def without():
+    """without(command): the outcome of it without Sentinel, run only once."""
+    return functools.cache(lambda *command: training.finish(command))
+
+
 @pytest.fixture
-def replayed(sentinel, slow_machine, tmp_path):
+def replayed(sentinel, slow_machine, script, without, tmp_path):
     """replayed(interpreter, policy, **environment): the outcome of the training within 40 % of its memory."""
-    script = tmp_path / "model.py"
-    script.write_text(MODEL)
 
     def run(interpreter, policy="home", command=None, **environment):
         summary = tmp_path / "summary.json"
@@ -41,7 +53,7 @@ def replayed(sentinel, slow_machine, tmp_path):
         asked = ["--policy", policy] if policy else []
         outcome = sentinel("run", "--machine", slow_machine, *asked, "--fast", "40%", "--summary", summary, "--",
                            *command, env=environment)
-        outcome.plain = training.finish(command)
+        outcome.plain = without(*command)
         if outcome.status == 0:
             outcome.summary = training.read_json(summary)
         return outcome
@@ -103,9 +115,7 @@ def test_who_asks_with_a_policy_that_plans_none_is_told(replayed, python):
     assert outcome.err.count("nothing was made again: policy sentinel has planned none") == 1
 
 
-def test_a_plan_made_beforehand_replays_as_explained(sentinel, slow_machine, tmp_path, python):
-    script = tmp_path / "model.py"
-    script.write_text(MODEL)
+def test_a_plan_made_beforehand_replays_as_explained(sentinel, slow_machine, script, without, tmp_path, python):
     profile, plan, summary = (tmp_path / name for name in ("p.sentinel", "plan.json", "s.json"))
     assert sentinel("record", "-o", profile, "--", python, script).status == 0
     made = sentinel("plan", profile, "-o", plan, "--machine", slow_machine, "--policy", "home", "--fast", "40%")
@@ -115,19 +125,27 @@ def test_a_plan_made_beforehand_replays_as_explained(sentinel, slow_machine, tmp
     refused = sentinel("run", "--no-recompute", "--plan", plan, "--", python, script)
     assert refused.status == 125 and "recomputation is off" in refused.err and not refused.out
     ran = sentinel("run", "--machine", slow_machine, "--plan", plan, "--summary", summary, "--", python, script)
-    assert ran.status == 0 and ran.out == training.finish([python, script]).out, ran.err
+    assert ran.status == 0 and ran.out == without(python, script).out, ran.err
     assert training.read_json(summary)["made_again"]
 
 
 WAYS = ["in-place+dropout+batch-norm+tied+views+adam+rrelu", "autocast+random-like+dropout",
         "numpy+dlpack+address+requires-grad+threads", "fork+workers+dropout", "batch-norm-eval+two-passes",
-        "eval-then-train", "statistics+scripted+beside", "stored"]
+        "eval-then-train", "statistics+scripted+beside", "stored", "transformed+subclass+operator",
+        "accumulation"]
 
 
 @pytest.mark.parametrize("ways", WAYS)
 def test_whatever_a_program_does_beside(ways, replayed, python):
     """Random ops, autocast, statistics, views, updates in place; what is written past all ops; changed settings."""
     expect_replays(replayed(python, command=[SCRIPTS / "replayed.py", ways]))
+
+
+@pytest.mark.parametrize("ways", ["accumulation+saved-tensor-hooks", "checkpoint"])
+def test_who_keeps_less_has_the_same_bits(ways, replayed, python):
+    """The program saves copies, or computes again itself, and leaves little to a plan."""
+    outcome = replayed(python, command=[SCRIPTS / "replayed.py", ways])
+    assert outcome.status == outcome.plain.status == 0 and outcome.out == outcome.plain.out, outcome.err
 
 
 def test_what_autograd_saves_before_an_update(replayed, python):

@@ -36,6 +36,7 @@ class Block(torch.nn.Module):
         self.layers = torch.nn.Sequential(*layers)
         self.register_buffer("mean", torch.zeros(WIDTH))
         self.register_buffer("variance", torch.ones(WIDTH))
+        self.register_buffer("shift", torch.zeros(WIDTH))
         self.ways = ways
 
     def forward(self, rows):
@@ -53,6 +54,8 @@ class Block(torch.nn.Module):
             made = made - self.mean
         if "scripted" in self.ways:
             made = halves(made)
+        if self.ways & {"transformed", "subclass", "operator"}:
+            made = made + self.shift
         return rows + self.layers(made)
 
 
@@ -64,6 +67,48 @@ def halves(rows):
     shape.append(1)
     shape[0] = 1
     return split.reshape(rows.shape)
+
+
+class Wrapped(torch.Tensor):
+    """A subclass whose operations are those of the tensor in it."""
+
+    @staticmethod
+    def __new__(cls, tensor):
+        return torch.Tensor._make_wrapper_subclass(cls, tensor.shape, dtype=tensor.dtype)
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        return function(*(each.tensor if isinstance(each, cls) else each for each in args), **(kwargs or {}))
+
+
+def shift_within_an_op(ways, model):
+    """Each block's shift, by an update that lies within an op whose operands do not show it."""
+    with torch.no_grad():
+        for block in model.blocks:
+            if "transformed" in ways:
+                torch.func.vmap(lambda each: each.add_(0.25))(block.shift)
+            if "subclass" in ways:
+                Wrapped(block.shift).add_(0.25)
+            if "operator" in ways:
+                shift_by_operator(ways, block)
+
+
+def shift_by_operator(ways, block):
+    shifted.append(block.shift)
+    torch.ops.replayed.shift(torch.zeros(1))
+    shifted.clear()
+
+
+shifted = []  # what the operator reaches without being given it
+if hasattr(torch.library, "custom_op"):
+    @torch.library.custom_op("replayed::shift", mutates_args=())
+    def shift(by: torch.Tensor) -> torch.Tensor:
+        for each in shifted:
+            each.add_(0.25)
+        return by + 1
 
 
 class Model(torch.nn.Module):
@@ -128,7 +173,7 @@ def touch(addresses, library):
         print(float(torch.normal(within, 1.0).sum()).hex())
 
 
-def between(ways, step, made):
+def between(ways, step, model, made):
     """Between the forward and the backward pass."""
     if "fork" in ways and step % 2:
         fork(made.detach())
@@ -140,6 +185,8 @@ def between(ways, step, made):
         other[:7] *= 0.5
     if "precision" in ways and hasattr(torch, "set_float32_matmul_precision"):
         torch.set_float32_matmul_precision("medium")
+    if ways & {"transformed", "subclass", "operator"}:
+        shift_within_an_op(ways, model)
 
 
 def after(ways):
@@ -198,7 +245,7 @@ def train(ways, steps, count, touched):
                 if touched:
                     touch(addresses, touched)
                 loss = made.float().square().mean()
-            between(ways, step, made)
+            between(ways, step, model, made)
             loss.backward(retain_graph="two-passes" in ways)
             if "two-passes" in ways:
                 loss.backward()
@@ -216,7 +263,7 @@ def train(ways, steps, count, touched):
 WAYS = ["plain", "adam", "batch-norm", "batch-norm-eval", "dropout", "rrelu", "random-like", "in-place", "relu6", "tied", "views",
         "accumulation", "checkpoint", "checkpoint-reentrant", "saved-tensor-hooks", "two-passes", "autocast", "numpy",
         "dlpack", "address", "requires-grad", "threads", "precision", "fork", "workers",
-        "statistics", "scripted", "eval-then-train", "beside", "stored"]
+        "statistics", "scripted", "eval-then-train", "beside", "stored", "transformed", "subclass", "operator"]
 
 
 def main():
