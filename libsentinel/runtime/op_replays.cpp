@@ -76,7 +76,7 @@ void OpReplays::end(PlanFollower::Op& plan) {
 }
 
 bool OpReplays::wants_recipes() noexcept {
-  if (!remaking_.possible()) return false;
+  if (!any() || !remaking_.possible()) return false;
   const Guard guard(lock_);
   return plan_replays();
 }

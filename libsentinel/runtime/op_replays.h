@@ -22,6 +22,10 @@ class OpReplays {
   Remaking& remaking() { return remaking_; }
   const Remaking& remaking() const { return remaking_; }
 
+  // Some plan so far replays ops. Until then begin() and run() have nothing to do, and an op pays
+  // for a load in each. Takes no lock.
+  bool any() const { return training_.follower().has_replays(); }
+
   // The calling thread's op begins, with the lock held; it is not when this returns.
   void begin(PlanFollower::Op&, const char* name, Guard&);
   // With the lock held. False: whether it is overwritten is none of the replays' business.

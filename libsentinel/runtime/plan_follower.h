@@ -10,6 +10,7 @@
 // Guarded by the session's lock, but for what says otherwise.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -54,6 +55,8 @@ class PlanFollower {
 
   const std::vector<std::unique_ptr<Bucket>>& kinds() const { return buckets_; }  // of step
   bool has_plans() const { return !buckets_.empty(); }
+  // Some plan so far replays ops. Takes no lock.
+  bool has_replays() const { return has_replays_.load(std::memory_order_relaxed); }
   Bucket& add(Profile, Plan, std::optional<Choice> late);
   // That kind's steps have outgrown its plan, or its budget is another: this one takes its place.
   Bucket& replace(Bucket& kind, Profile, Plan, std::optional<Choice> late);
@@ -109,6 +112,7 @@ class PlanFollower {
   void died(Op&, const LiveTensor&);
 
  private:
+  std::unique_ptr<Bucket> bucket_of(Profile, Plan, std::optional<Choice> late);
   bool on_track() const;
   struct Running {
     std::uint64_t signature = 0, ops_signature = 0;  // so far; of its ops alone
@@ -135,6 +139,7 @@ class PlanFollower {
   const FastLimit& limit_;
   const OpOrder order_;
   std::vector<std::unique_ptr<Bucket>> buckets_;
+  std::atomic<bool> has_replays_ = false;
   Bucket* active_ = nullptr;
   StepMatcher::Cursor prelude_;  // of what no op of this step makes
   Running now_;

@@ -120,13 +120,14 @@ void Session::release(void* address) noexcept {
     abort();
   };
   if (tensor == nullptr) twice();
-  if (replays_.remaking().orphan(*tensor)) twice();
+  const bool replays = replays_.any();
+  if (replays && replays_.remaking().orphan(*tensor)) twice();
   training_.lane().freed(*tensor);
   if (training_.counting().active()) training_.counting().disarm(*tensor);
   if (training_.recording().on() && tensor->record != StepRecorder::kNone)
     training_.recording().recorder().freed(tensor->record);
   if (auto& worker = this_thread(); trains(worker)) training_.follower().died(worker.plan, *tensor);
-  if (replays_.remaking().dies(*tensor)) return;  // a chain still reads it
+  if (replays && replays_.remaking().dies(*tensor)) return;  // a chain still reads it
   training_.space().release(reinterpret_cast<std::uintptr_t>(address));
 }
 

@@ -70,7 +70,7 @@ void Session::op_start(const char* name, Phase phase, const char* layer) noexcep
   if (!training_.follower().op_start(worker.plan, training_.recording().hash(name)))
     training_.recording().ask_for_tensors(
         true);  // by demand from here on: what is used now should stay
-  replays_.begin(worker.plan, name, guard);
+  if (replays_.any()) replays_.begin(worker.plan, name, guard);
 }
 
 void Session::op_tensor(const void* storage, std::size_t bytes, int access) noexcept {
@@ -145,7 +145,7 @@ void Session::forget_stream(void* stream) noexcept {
 void Session::op_run() noexcept {
   auto& worker = this_thread();
   if (in_child_ || worker.still || !trains(worker)) return;
-  replays_.run([this](LiveTensor& tensor) { overwrite(tensor); });
+  if (replays_.any()) replays_.run([this](LiveTensor& tensor) { overwrite(tensor); });
   if (training_.phases().paged() && !worker.runs)
     engine_->paging()->kernel(kernel_hash(worker.plan));
   training_.follower().await(worker.plan, lock_);

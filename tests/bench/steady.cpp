@@ -1,7 +1,10 @@
 // What an allocation, its free, and an op cost in the steady state under an active plan, and which
 // part of the code takes how much of it. The tensors' memory is never touched.
 //
-//   steady_bench [--log FILE] [--factor N] [--rounds N] [--only NAME]
+// With --count, the instructions of whole steps under a plan are counted instead, an op with its
+// allocations and frees.
+//
+//   steady_bench [--log FILE] [--factor N] [--rounds N] [--only NAME] [--count]
 #include <fmt/format.h>
 #include <x86intrin.h>
 
@@ -14,6 +17,7 @@
 #include "allocation_log.h"
 #include "base/units.h"
 #include "engine/ssd/ssd_engine.h"
+#include "instructions.h"
 #include "runtime/session.h"
 #include "sentinel/adaptor.h"
 #include "sentinel/error.h"
@@ -291,14 +295,31 @@ constexpr sentinel_replayer kReplayer{
     .replay = [](void* const*, std::size_t, sentinel_give, void*) { return -1; },
     .drop = [](void*) {}};
 
-Steady in_session(const AllocationLog& log, double percent,
-                  const sentinel_replayer* replayer = nullptr) {
+// Not destroyed: a session lives as long as its process.
+Session& session_of(double percent, const sentinel_replayer* replayer) {
   auto options = session_options(percent);
   options.moves.recompute = replayer != nullptr;
-  // Not destroyed: a session lives as long as its process.
-  auto* session = new Session(std::move(options), "bench", OpOrder::sequence, replayer);
-  Training training(log, calls_to(*session));
+  return *new Session(std::move(options), "bench", OpOrder::sequence, replayer);
+}
+
+Steady in_session(const AllocationLog& log, double percent,
+                  const sentinel_replayer* replayer = nullptr) {
+  Training training(log, calls_to(session_of(percent, replayer)));
   return measure_training(log, training);
+}
+
+// Instructions of each of some steps under the plan, by op.
+void count_instructions(const AllocationLog& log) {
+  const auto ops = static_cast<double>(log.profile.ops.size());
+  for (const auto* replayer : {static_cast<const sentinel_replayer*>(nullptr), &kReplayer}) {
+    Training training(log, calls_to(session_of(50, replayer)));
+    for (int i = 0; i < 8; ++i) training.step();
+    InstructionCounter counter;
+    fmt::print("replays {}:", replayer != nullptr ? "possible and not in the plan" : "off");
+    for (int i = 0; i < 2; ++i)
+      fmt::print(" {:.1f}", static_cast<double>(counter.count([&] { training.step(); })) / ops);
+    fmt::print(" instructions an op, with its allocations and frees\n");
+  }
 }
 
 Steady through_c_abi(const AllocationLog& log) {
@@ -349,13 +370,20 @@ int run(int argc, char** argv) {
   CLI::App app("What an allocation, its free and an op cost in the steady state");
   std::string path = SENTINEL_LOG, only;
   int rounds = 5;
+  bool counts = false;
   std::uint64_t factor = 4;
   app.add_option("--log", path, "tensor trace to replay");
   app.add_option("--factor", factor, "makes what lives within the step this much larger");
   app.add_option("--rounds", rounds, "measurements of each row");
   app.add_option("--only", only, "a row by its name");
+  app.add_flag("--count", counts, "count instructions of whole steps instead");
   CLI11_PARSE(app, argc, argv);
   const auto log = read_log(path, factor);
+  if (counts) {
+    count_instructions(log);
+    std::fflush(stdout);
+    std::_Exit(0);
+  }
   std::vector<std::vector<double>> pairs(std::size(rows)), ops(std::size(rows));
   for (int round = 0; round < rounds; ++round)
     for (std::size_t i = 0; i < std::size(rows); ++i) {
