@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""What live recomputation is worth on a slow drive: steady steps of trainings within a share of their memory, plain, with
-moves alone, with tensors that are made again, and beside torch.utils.checkpoint around every block in the same memory.
-The drive of the slow tier is throttled by a control group, which needs root. In turns; medians over all rounds.
+"""What live recomputation is worth on a slow drive, or on this one: steady steps of trainings within a share of their
+memory, plain, with moves alone, with tensors that are made again, and beside torch.utils.checkpoint around every block in
+the same memory. The drive of the slow tier is throttled by a control group, which needs root. In turns; medians over all
+rounds.
 
     replays.py --python PYTHON [--models resnet20 bert ...] [--rate 0.3] [--fast 20%] [--policy auto] [--rounds 3]
 
@@ -143,7 +144,9 @@ def line_of(model, took, runs, budget, bounds):
     replay_ms = late_median(runs["replays"], lambda step: step.get("replay_ms", 0))
     peaks = [f"{runs[kind]['peak_unlimited_bytes'] / 2**20:.0f}" if kind in runs else "none"
              for kind in ("moves", "checkpoint")]
-    cells = [model, ", ".join(peaks), f"{budget / 2**20:.0f}", *map(ms, KINDS), f"{replays:.0f} in {replay_ms:.0f}",
+    foretold = [f"{runs[kind]['predicted_ms']:.0f}" for kind in ("moves", "replays")]
+    cells = [model, ", ".join(peaks), f"{budget / 2**20:.0f}", *map(ms, KINDS), ", ".join(foretold),
+             f"{replays:.0f} in {replay_ms:.0f}",
              ", ".join(map(written, ("moves", "replays", "checkpoint"))),
              ", ".join(f"{bound:.0f}" if bound else "none" for bound in bounds)]
     return f"| {' | '.join(cells)} |"
@@ -155,7 +158,7 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--slow", type=pathlib.Path, default=pathlib.Path("/var/tmp"), help="the slow tier's folder")
-    parser.add_argument("--rate", type=float, default=0.3, help="of the drive, each way, in GB/s")
+    parser.add_argument("--rate", type=float, default=0.3, help="of the drive, each way, in GB/s; 0: as it is")
     parser.add_argument("--fast", default="20%", help="of the peak without checkpoints")
     parser.add_argument("--policy", default="auto")
     parser.add_argument("--rounds", type=int, default=3)
@@ -163,8 +166,9 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     print("| model | peak MiB, with checkpoints | budget MiB | plain ms | moves | replays | checkpoint "
-          "| checkpoint, all memory | replays, ms | MiB written: moves, replays, checkpoint | bound ms: moves, replays |")
-    print("|" + " --- |" * 11, flush=True)
+          "| checkpoint, all memory | foretold: moves, replays "
+          "| replays, ms | MiB written: moves, replays, checkpoint | bound ms: moves, replays |")
+    print("|" + " --- |" * 12, flush=True)
     with tempfile.TemporaryDirectory() as folder, Throttle(args.slow, args.rate * 1e9) as throttle:
         bench = Bench(args, throttle, pathlib.Path(folder))
         for model in args.models:
