@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, passes every test. `tests/run.sh quick` leaves out the trainings.
+# Variants of one test take turns by commit (tests/conftest.py); SENTINEL_TURN= has all of them.
 source "$(dirname "${BASH_SOURCE[0]}")/../tools/setup.sh"
 install_packages tools/packages-torch.txt || exit 1
 install_packages tools/packages-tests.txt || exit 1
@@ -12,6 +13,9 @@ ctest --test-dir build --output-on-failure -j 2
 SENTINEL_TORCH2_PYTHON=${SENTINEL_TORCH2_PYTHON:-$(bash tests/framework-env.sh torch2)}
 export SENTINEL_TORCH2_PYTHON
 install_packages tools/packages-kernel.txt || echo "the tests in the kernel's guest will be skipped" >&2
+
+commit=$(git rev-parse --short=6 HEAD 2>/dev/null) || commit=
+export SENTINEL_TURN=${SENTINEL_TURN-${commit:+$((16#$commit % 3))}}
 
 # suite NAME ARGUMENT...
 suite() {
