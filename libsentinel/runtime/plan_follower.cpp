@@ -30,21 +30,17 @@ PlanFollower::PlanFollower(Engine& engine, Space& space, const FastLimit& limit,
 
 // ---------------------------------------------------------------- kinds of step
 
-std::unique_ptr<Bucket> PlanFollower::bucket_of(Profile profile, Plan plan,
-                                                std::optional<Choice> late) {
-  auto bucket = std::make_unique<Bucket>(std::move(profile), std::move(plan), order_, space_, late);
-  if (bucket->replays_ops()) has_replays_ = true;
-  return bucket;
-}
-
 Bucket& PlanFollower::add(Profile profile, Plan plan, std::optional<Choice> late) {
-  buckets_.push_back(bucket_of(std::move(profile), std::move(plan), late));
+  buckets_.push_back(
+      std::make_unique<Bucket>(std::move(profile), std::move(plan), order_, space_, late));
+  if (buckets_.back()->replays_ops()) has_replays_ = true;
   return *buckets_.back();
 }
 
 Bucket& PlanFollower::replace(Bucket& kind, Profile profile, Plan plan,
                               std::optional<Choice> late) {
-  auto other = bucket_of(std::move(profile), std::move(plan), late);
+  auto other = std::make_unique<Bucket>(std::move(profile), std::move(plan), order_, space_, late);
+  if (other->replays_ops()) has_replays_ = true;
   other->growth() = kind.growth();
   const auto at = std::ranges::find(buckets_, &kind, &std::unique_ptr<Bucket>::get);
   const bool active = active_ == &kind;

@@ -54,7 +54,6 @@ class PlanFollower {
   };
 
   const std::vector<std::unique_ptr<Bucket>>& kinds() const { return buckets_; }  // of step
-  bool has_plans() const { return !buckets_.empty(); }
   // Some plan so far replays ops. Takes no lock.
   bool has_replays() const { return has_replays_.load(std::memory_order_relaxed); }
   Bucket& add(Profile, Plan, std::optional<Choice> late);
@@ -112,7 +111,6 @@ class PlanFollower {
   void died(Op&, const LiveTensor&);
 
  private:
-  std::unique_ptr<Bucket> bucket_of(Profile, Plan, std::optional<Choice> late);
   bool on_track() const;
   struct Running {
     std::uint64_t signature = 0, ops_signature = 0;  // so far; of its ops alone

@@ -79,7 +79,7 @@ void Training::begin(gpu::Driver* driver, const Remaking& remaking) {
     phases_.enter(State::idle);
     recording_.ask(false, false);
   }
-  if (phases_.is(State::warmup) && !follower_.has_plans() && !phases_.files_are_waiting() &&
+  if (phases_.is(State::warmup) && follower_.kinds().empty() && !phases_.files_are_waiting() &&
       counting_.needs_shared_memory())
     counting_.share_memory();
   begin_step();
@@ -163,7 +163,8 @@ void Training::end_warmup_step() {
   phases_.warmed_up();
   limit_.follow_cgroup(false);
   if (phases_.has_grown() && phases_.take_files()) start_from_files();
-  if (follower_.has_plans()) {  // from files: the plan is tried, and kept once its step is seen
+  if (!follower_.kinds()
+           .empty()) {  // from files: the plan is tried, and kept once its step is seen
     const bool seen = follower_.knows(signature), alike = follower_.as_profiled(signature);
     const bool keep = seen || (alike && !options_.plan.empty());
     const bool wait = phases_.is_patient() && !(alike && equal);  // the next may be the very same
@@ -238,7 +239,7 @@ void Training::end_profile_step() {
     adopt(std::move(profile));
   else
     phases_.enter(manages() ? State::steady : State::idle);
-  if (follower_.has_plans() && !follower_.follows()) follower_.activate_first();
+  if (!follower_.kinds().empty() && !follower_.follows()) follower_.activate_first();
   recording_.ask(false, false);
 }
 
@@ -338,7 +339,7 @@ void Training::adopt(Profile profile) {
 }
 
 void Training::adopt_plan(Profile profile, Plan plan) {
-  const bool first = !follower_.has_plans();
+  const bool first = follower_.kinds().empty();
   auto& adopted =
       follower_.add(std::move(profile), std::move(plan), parse_late(options_.moves.late));
   summary_.planned(adopted.profile(), adopted.plan());

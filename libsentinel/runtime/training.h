@@ -75,7 +75,7 @@ class Training {
   bool may_rest() const;
   void outgrow(const std::vector<std::uint64_t>& bytes);
   void plan_within_grant();
-  bool manages() const { return phases_.paged() || follower_.has_plans(); }
+  bool manages() const { return phases_.paged() || !follower_.kinds().empty(); }
   void adopt(Profile);  // plans, and goes on under the plan
   void adopt_plan(Profile, Plan);
   void tell_no_replays();
