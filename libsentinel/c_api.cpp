@@ -147,7 +147,7 @@ void* sentinel_malloc(size_t bytes) {
     return nullptr;
   }
   void* memory = current()->allocate(bytes);
-  sentinel::Remaking::soil(memory, bytes);
+  current()->replays().remaking().soil(memory, bytes);
   if (memory == nullptr && bytes != 0) {
     failed(current()->why_full(bytes), ENOMEM);
     errno = ENOMEM;

@@ -15,7 +15,7 @@
 // `on_gpu`: the session is of a GPU's memory, which Python then registers the two functions below
 // for. There a step's ops come from two threads, the program's and autograd's.
 EXPORT int sentinel_torch_attach(int on_gpu) {
-  if (on_gpu == 0) sentinel_replay_with(&kReplayer);
+  sentinel_replay_with(on_gpu != 0 ? &kDeviceReplayer : &kReplayer);
   const int code = sentinel_attach("torch " TORCH_VERSION,
                                    on_gpu != 0 ? SENTINEL_IN_ANY_ORDER : SENTINEL_IN_SEQUENCE);
   if (code < 0) return code;
@@ -58,7 +58,7 @@ EXPORT void* sentinel_torch_gpu_malloc(ssize_t bytes, int device, void* stream) 
     sentinel_compute_on(stream);
     address = sentinel_malloc(size);
     full = address == nullptr && bytes != 0;
-    if (full) note_refused(size);
+    if (full) replaying ? void(refused_replay = true) : note_refused(size);
     observers.choose();
   } else {
     const int code = sentinel_unmanaged_malloc(device, size, &address);

@@ -37,6 +37,10 @@ constexpr bool kFakeGpu = false;
 #endif
 constexpr auto kGpu = kFakeGpu ? c10::DeviceType::CPU : c10::DeviceType::CUDA;
 constexpr auto kGpuKernel = kFakeGpu ? c10::DispatchKey::CPU : c10::DispatchKey::CUDA;
+constexpr auto kGpuAutograd =
+    kFakeGpu ? c10::DispatchKey::AutogradCPU : c10::DispatchKey::AutogradCUDA;
+constexpr auto kGpuAutocast =
+    kFakeGpu ? c10::DispatchKey::AutocastCPU : c10::DispatchKey::AutocastCUDA;
 
 int gpu = -1;           // the device whose memory is the fast tier; none: the processor's own
 bool in_child = false;  // forked: nothing is managed here, and CUDA is not to be asked

@@ -49,7 +49,8 @@ struct Described {
   Use use = Use::read;
   bool requires_grad = false;  // kernels are chosen by it
   bool wrapped = false;        // a number of the program's
-  std::vector<char> value;     // of what is tiny, a copy of the storage
+  bool on_gpu = false;         // the session's
+  std::vector<char> value;     // of what is tiny and the processor's, a copy of the storage
 };
 
 // An argument: a tensor, a list of tensors with those that are not given (null), or anything else;
@@ -77,6 +78,7 @@ struct Settings {
   unsigned rounding = 0;  // and what becomes of denormal numbers
   bool deterministic = false, mkldnn = true;
   int precision = 0;      // of products of float32 matrices
+  int device = 0;         // how a GPU's libraries compute
   caffe2::TypeMeta type;  // of a new tensor
   friend bool operator==(const Settings& a, const Settings& b) {
     return a.threads == b.threads && a.rounding == b.rounding && a.alike(b);
@@ -84,7 +86,7 @@ struct Settings {
   // In what holds for all threads.
   bool alike(const Settings& other) const {
     return deterministic == other.deterministic && mkldnn == other.mkldnn &&
-           precision == other.precision && type == other.type;
+           precision == other.precision && device == other.device && type == other.type;
   }
 };
 
@@ -106,7 +108,25 @@ Settings settings() {
   now.mkldnn = context.userEnabledMkldnn();
   now.precision = static_cast<int>(context.float32MatmulPrecision());
   now.type = c10::get_default_dtype();
+  if (gpu >= 0) {
+    for (const int flag :
+         {static_cast<int>(context.allowTF32CuDNN()), static_cast<int>(context.benchmarkCuDNN()),
+          static_cast<int>(context.userEnabledCuDNN()),
+          static_cast<int>(context.deterministicCuDNN())})
+      now.device = 2 * now.device + flag;
+    now.device = 8 * now.device + static_cast<int>(context.allowFP16ReductionCuBLAS());
+  }
   return now;
+}
+
+// Whether an op makes the same bytes again, by PyTorch's own word. A GPU's kernels may add up in
+// any order, and its libraries may choose another one each time, unless that is forbidden.
+int is_repeatable() {
+  const auto& context = at::globalContext();
+  return context.deterministicAlgorithms() && !context.deterministicAlgorithmsWarnOnly() &&
+                 !context.benchmarkCuDNN()
+             ? 1
+             : 0;
 }
 
 struct Recipe {
@@ -116,14 +136,28 @@ struct Recipe {
 
 constexpr std::size_t kTiny = 64;  // bytes: kept by value
 
-// Nobody stands between the dispatcher and the processor's kernel but autograd.
-constexpr c10::DispatchKeySet kDescribed{c10::DispatchKey::CPU, c10::DispatchKey::ADInplaceOrView,
-                                         c10::DispatchKey::AutogradCPU,
-                                         c10::DispatchKey::BackendSelect};
+// Nobody stands between the dispatcher and the kernel but autograd.
+c10::DispatchKeySet described_keys() {
+  constexpr c10::DispatchKeySet kProcessor{c10::DispatchKey::CPU, c10::DispatchKey::ADInplaceOrView,
+                                           c10::DispatchKey::AutogradCPU,
+                                           c10::DispatchKey::BackendSelect};
+  return gpu < 0 ? kProcessor : kProcessor | c10::DispatchKeySet{kGpuKernel, kGpuAutograd};
+}
+bool is_autocast(c10::DispatchKey key) {
+  return key == c10::DispatchKey::AutocastCPU || (gpu >= 0 && key == kGpuAutocast);
+}
 bool is_described(c10::DispatchKeySet keys) {
+  const auto described = described_keys();
   for (const c10::DispatchKey key : keys)
-    if (!kDescribed.has(key) && key != c10::DispatchKey::AutocastCPU) return false;
+    if (!described.has(key) && !is_autocast(key)) return false;
   return true;
+}
+
+// Whether the storage is given back to Sentinel when it ends, and begins where it was given out.
+bool is_owned(const c10::Storage& storage) {
+  const auto& data = storage.data_ptr();
+  if (data.get_context() != data.get()) return false;
+  return gpu < 0 || kFakeGpu ? data.get_deleter() == &deallocate : data.get_deleter() != nullptr;
 }
 
 // None: it cannot be told where its contents lie, or somebody else may free them.
@@ -140,12 +174,12 @@ std::optional<Described> described(const at::Tensor& tensor) {
   const auto& storage = tensor.storage();
   result.storage = storage.data();
   result.bytes = storage.nbytes();
-  const bool owned = storage.data_ptr().get_deleter() == &deallocate &&
-                     storage.data_ptr().get_context() == storage.data_ptr().get();
+  const bool owned = managed(tensor) && is_owned(storage);
+  result.on_gpu = gpu >= 0 && managed(tensor);
   result.wrapped = tensor.unsafeGetTensorImpl()->is_wrapped_number();  // gone with its op
   result.number = owned && !result.wrapped ? sentinel_tensor_number(result.storage) : 0;
   if (result.number != 0 || result.bytes == 0) return result;
-  if (result.bytes > kTiny) return std::nullopt;
+  if (result.bytes > kTiny || !tensor.device().is_cpu()) return std::nullopt;
   const auto* bytes = static_cast<const char*>(result.storage);
   result.value.assign(bytes, bytes + result.bytes);
   return result;
@@ -204,8 +238,10 @@ bool only_calls(const c10::OperatorHandle& op) {
   if (is_random(op) && std::none_of(formals.begin(), formals.end(), is_generator))
     return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd);
   const auto excluded = c10::impl::tls_local_dispatch_key_set().excluded_;
-  return !excluded.has(c10::DispatchKey::AutocastCPU) &&
-         op.hasKernelForDispatchKey(c10::DispatchKey::AutocastCPU);
+  const auto casts = [&](c10::DispatchKey key) {
+    return !excluded.has(key) && op.hasKernelForDispatchKey(key);
+  };
+  return casts(c10::DispatchKey::AutocastCPU) || (gpu >= 0 && casts(kGpuAutocast));
 }
 
 // An operator of the program's may write to what its schema does not say.
@@ -248,8 +284,11 @@ void reach_inputs(const at::RecordFunction& fn, bool lasting) {
 std::optional<Call> call_of(const c10::OperatorHandle& op, Inputs inputs) {
   const auto& formals = op.schema().arguments();
   if (inputs.size() != formals.size() || !is_pytorchs(op) || races(op)) return std::nullopt;
+  if (gpu >= 0 && (is_random(op) || std::any_of(formals.begin(), formals.end(), is_generator)))
+    return std::nullopt;  // a device's generators are not copied
+  const auto described = described_keys();
   for (const c10::DispatchKey key : c10::impl::tls_local_dispatch_key_set().included_)
-    if (!kDescribed.has(key)) return std::nullopt;
+    if (!described.has(key)) return std::nullopt;
   std::optional<Call> call(std::in_place, op);
   call->grad_mode = at::GradMode::is_enabled();
   bool draws = !is_random(op);
@@ -281,7 +320,7 @@ class Recording {
     open_.reset();
     saving_.reset();
     within_ = 0;
-    if (makes_nothing(fn.name())) return;
+    if (makes_nothing(fn.name()) || (gpu >= 0 && is_repeatable() == 0)) return;
     try {
       auto recipe = std::make_unique<Recipe>();
       recipe->settings = settings();

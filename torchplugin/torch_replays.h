@@ -26,10 +26,41 @@ namespace {
 // What the recipes of one replay have made, by number: in memory of its own.
 using Made = std::unordered_map<std::uint64_t, c10::Storage>;
 
-// What a call updates, to be updated instead of it.
-c10::Storage copy(const Described& described, const void* bytes, Made& made) {
+// Of the calling thread: what it allocates is a replay's, and some of that was refused.
+thread_local bool replaying = false, refused_replay = false;
+
+c10::Device device_of(const Described& described) {
+  return described.on_gpu && !kFakeGpu ? c10::Device(kGpu, static_cast<c10::DeviceIndex>(gpu))
+                                       : c10::Device(c10::DeviceType::CPU);
+}
+
+// The bytes where they lie.
+c10::Storage storage_at(const Described& described, const void* bytes) {
+  return {c10::Storage::use_byte_size_t(), described.bytes,
+          c10::DataPtr(const_cast<void*>(bytes), device_of(described))};
+}
+
+at::Tensor tensor_in(c10::Storage storage, const Described& described, caffe2::TypeMeta type) {
+  const auto key = described.on_gpu ? kGpuKernel : c10::DispatchKey::CPU;
+  return at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(key),
+                                                  type);
+}
+
+c10::Storage copy_of(const Described& described, const void* bytes) {
+  if (described.on_gpu) {  // on the stream on which the replay is launched
+    auto all =
+        tensor_in(storage_at(described, bytes), described, caffe2::TypeMeta::Make<std::uint8_t>());
+    all.unsafeGetTensorImpl()->set_sizes_contiguous(static_cast<std::int64_t>(described.bytes));
+    return all.clone().storage();
+  }
   c10::Storage storage(c10::Storage::use_byte_size_t(), described.bytes, c10::GetCPUAllocator());
   std::memcpy(const_cast<void*>(static_cast<const void*>(storage.data())), bytes, described.bytes);
+  return storage;
+}
+
+// What a call updates, to be updated instead of it.
+c10::Storage copy(const Described& described, const void* bytes, Made& made) {
+  auto storage = copy_of(described, bytes);
   if (described.number != 0 && described.use == Use::updated) made[described.number] = storage;
   return storage;
 }
@@ -42,11 +73,8 @@ at::Tensor tensor_of(const Described& described, Made& made) {
   else if (described.use == Use::updated || described.use == Use::statistic)
     storage = copy(described, bytes, made);
   else
-    storage =
-        c10::Storage(c10::Storage::use_byte_size_t(), described.bytes,
-                     c10::DataPtr(const_cast<void*>(bytes), c10::Device(c10::DeviceType::CPU)));
-  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
-      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), described.type);
+    storage = storage_at(described, bytes);
+  auto tensor = tensor_in(std::move(storage), described, described.type);
   tensor.unsafeGetTensorImpl()->set_storage_offset(described.offset);
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(described.sizes, described.strides);
   if (described.wrapped) tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
@@ -133,19 +161,29 @@ std::unordered_map<std::uint64_t, std::size_t> last_uses(void* const* recipes, s
   return last;
 }
 
+struct Replaying {
+  Replaying() { replaying = true, refused_replay = false; }
+  ~Replaying() { replaying = false; }
+  Replaying(const Replaying&) = delete;
+  Replaying& operator=(const Replaying&) = delete;
+};
+
 // sentinel_replayer. The thread's own state stays as it is: its mode, its observers, what stands
 // before its kernels.
+// A library that is refused memory may compute another way: then the replay has failed.
 int replay(void* const* recipes, std::size_t count, sentinel_give give, void* context) {
+  const Replaying now;
   const at::DisableRecordFunctionGuard unseen;
   const at::AutoDispatchBelowADInplaceOrView below;
   const c10::impl::ExcludeDispatchKeyGuard plainly(
-      (c10::impl::tls_local_dispatch_key_set().included_ - kDescribed) |
+      (c10::impl::tls_local_dispatch_key_set().included_ - described_keys()) |
       c10::autocast_dispatch_keyset);
   try {
     Made made;
     const auto last = last_uses(recipes, count);
     for (std::size_t i = 0; i < count; ++i) {
       if (!run(*static_cast<const Recipe*>(recipes[i]), made)) return -EINVAL;
+      if (refused_replay) return -ENOMEM;
       for (auto at = made.begin(); at != made.end();) {
         const auto& [number, storage] = *at;
         if (last.at(number) == i) give(context, number, storage.data(), storage.nbytes());
@@ -163,6 +201,7 @@ int replay(void* const* recipes, std::size_t count, sentinel_give give, void* co
 
 void drop(void* recipe) { delete static_cast<Recipe*>(recipe); }
 
-constexpr sentinel_replayer kReplayer{&replay, &drop};
+constexpr sentinel_replayer kReplayer{&replay, &drop, nullptr, nullptr};
+constexpr sentinel_replayer kDeviceReplayer{&replay, &drop, &is_repeatable, &name_stream};
 
 }  // namespace

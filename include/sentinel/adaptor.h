@@ -114,11 +114,17 @@ SENTINEL_API int sentinel_library_open(int folder, const char* name);
  * tells no op, and what it allocates is outside the plan. It is called by a thread that trains, or
  * by one of Sentinel's own, by two at the same time perhaps, and never from within an op that
  * computes.
- * drop: the core needs the recipe no more. From any thread, and under no lock of the core. */
+ * drop: the core needs the recipe no more. From any thread, and under no lock of the core.
+ * able: 0 where ops cannot be described by the settings of now; none: they always can.
+ * launches: before the inputs of a replay are waited for, in the thread that replays: on a GPU it
+ * names the stream (sentinel_compute_on) on which the replay is going to be launched. There `bytes`
+ * are the device's, and what is launched need not be over when replay() returns. None: no GPU. */
 typedef void (*sentinel_give)(void* context, uint64_t number, const void* bytes, size_t size);
 struct sentinel_replayer {
   int (*replay)(void* const* recipes, size_t count, sentinel_give give, void* context);
   void (*drop)(void* recipe);
+  int (*able)(void);
+  void (*launches)(void);
 };
 /* Before sentinel_attach(); it stays valid. */
 SENTINEL_API void sentinel_replay_with(const struct sentinel_replayer* replayer);

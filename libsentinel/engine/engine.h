@@ -11,6 +11,7 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <memory>
 
@@ -55,6 +56,22 @@ class InPlaceMemory {
   ~InPlaceMemory() = default;
 };
 
+// A device's memory whose contents can be given up (Engine::discard). What is launched is computed
+// later, so whoever compares what was made asks here. It knows the stream of the calling thread.
+class DeviceContents {
+ public:
+  // The bytes of a tensor are in the host's memory / come from there, behind all that this thread
+  // has launched. It waits for that.
+  virtual void read(std::uintptr_t, std::uint64_t, void*) noexcept = 0;
+  virtual void write(std::uintptr_t, std::uint64_t, const void*) noexcept = 0;
+  // This thread has launched what uses it and no op names: what another stream computes with it
+  // from now on waits for that.
+  virtual void used_here(std::uintptr_t, std::uint64_t) noexcept = 0;
+
+ protected:
+  ~DeviceContents() = default;
+};
+
 // The fast tier is a device's memory, which has no guard.
 class DeviceMemory {
  public:
@@ -62,6 +79,7 @@ class DeviceMemory {
   virtual void compute_on(void* stream) = 0;
   // Before whoever made the stream destroys it. Nothing is launched there any more.
   virtual void forget(void* stream) = 0;
+  virtual DeviceContents* contents() noexcept { return nullptr; }  // null: they cannot be given up
   // Waits until all has been computed that was launched until now.
   virtual void finish() noexcept = 0;
   // Another device is computed on, too; tensors here may be copied to and from it by that device.
@@ -198,18 +216,18 @@ class Engine {
 
   // Memory that dead tensors still hold serves the next ones, wherever those lie. The caller sees
   // to it that no tensor is born meanwhile.
-  virtual void reuse_dead_blocks() noexcept = 0;
+  virtual void reuse_dead_blocks() noexcept {}
 
   // From moving to counting through page faults and back, contents and addresses unchanged; other
   // threads may use the arena all along. A negative errno: nothing has changed.
-  virtual FaultLoop* loop() noexcept = 0;  // null: no faults can be had here
-  virtual int start_counting() noexcept = 0;
-  virtual int stop_counting() noexcept = 0;
+  virtual FaultLoop* loop() noexcept { return nullptr; }  // null: no faults can be had here
+  virtual int start_counting() noexcept { return -EOPNOTSUPP; }
+  virtual int stop_counting() noexcept { return -EOPNOTSUPP; }
   bool counting() const { return counting_; }
   // Faults of resident memory while counting go here; false: nobody counts that page. When this
   // returns, the former source is no longer called.
   using CountFault = bool (*)(void* source, const Fault&) noexcept;
-  virtual void count_with(CountFault, void* source) noexcept = 0;
+  virtual void count_with(CountFault, void* /*source*/) noexcept {}
 
   // The kernel's source has counted: it splits huge pages, which are made whole again where that is
   // possible.

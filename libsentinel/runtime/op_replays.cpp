@@ -12,7 +12,7 @@ OpReplays::OpReplays(Engine& engine, Training& training, std::mutex& lock, OpOrd
     : engine_(engine),
       training_(training),
       lock_(lock),
-      remaking_(engine, training.space(), lock, order, inject) {}
+      remaking_(engine, training.space(), training.lane(), lock, order, inject) {}
 
 // Never destroyed: a thread frees tensors while it takes down what is its own.
 Remaking::Op& OpReplays::op() {
@@ -64,15 +64,15 @@ void OpReplays::end(PlanFollower::Op& plan) {
   auto& left = op().discards;
   left.clear();
   const auto due = std::exchange(plan.discards, {});
-  for (const auto& [id, tensor, ends] : due) left.push_back({tensor, ends});
+  for (const auto& each : due) left.push_back({each.tensor, each.ends});
   remaking_.op_ended(op());
   if (left.empty()) return;
   const Guard guard(lock_);
   const auto stays = [&left](const LiveTensor& tensor) {
     return std::ranges::any_of(left, [&](const auto& l) { return l.tensor.birth == tensor.birth; });
   };
-  for (const auto& [id, tensor, ends] : due)
-    if (stays(tensor)) training_.follower().demote_instead(plan, id);
+  for (const auto& each : due)
+    if (stays(each.tensor)) training_.follower().demote_instead(each);
 }
 
 bool OpReplays::wants_recipes() noexcept {

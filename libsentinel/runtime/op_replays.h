@@ -30,13 +30,19 @@ class OpReplays {
   void begin(PlanFollower::Op&, const char* name, Guard&);
   // With the lock held. False: whether it is overwritten is none of the replays' business.
   bool names(const LiveTensor&, bool writes, bool overwrites);
+  // With the lock held: what lies there is a part of a tensor, or of several.
+  void names_part(std::uintptr_t address, std::uint64_t bytes) {
+    if (remaking_.follows()) remaking_.names_part(op(), address, bytes);
+  }
   // Before it computes. Calls overwrite(LiveTensor&) with the lock held.
   template <class Overwrite>
   void run(Overwrite overwrite) {
     remaking_.op_runs(op(), overwrite);
   }
   void computed() {  // with the lock held
+    if (!any()) return;
     if (remaking_.follows()) remaking_.op_computed(op());
+    remaking_.op_closes(op());
   }
   void end(PlanFollower::Op&);
 

@@ -75,10 +75,11 @@ Planner::Outcome Planner::decide(const Profile& profile) {
   auto policy = make_policy(options_.policy);
   if (auto* paged = dynamic_cast<PagedPolicy*>(policy.get())) return page(*paged, profile);
   auto& planned = dynamic_cast<PlannedPolicy&>(*policy);
+  settings_forbade_ = can_replay() && !can_replay_now();
   const PlanOptions plan_options{.fast_bytes = limit_.for_plan(profile),
                                  .pool_frames = static_cast<std::uint32_t>(options_.moves.depth),
                                  .threads = thread_count(),
-                                 .recompute = can_replay() && options_.moves.recompute,
+                                 .recompute = can_replay_now() && options_.moves.recompute,
                                  .judge = sim::judge(),
                                  .parts = false,      // the engine moves whole tensors,
                                  .copies = false,     // written when they leave
@@ -127,7 +128,7 @@ Planner::Outcome Planner::page(PagedPolicy& policy, const Profile& profile) cons
 }
 
 void Planner::require_valid(const Plan& plan, const Profile& profile) const {
-  require_live(plan, options_, can_replay());
+  require_live(plan, options_, can_replay_now());
   tell_large_ops(plan);
   if (const auto wrong = plan::verify(plan, profile); !wrong.empty())
     throw Error(fmt::format("the plan is not valid ({} objections), for one: {}", wrong.size(),

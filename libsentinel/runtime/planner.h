@@ -41,6 +41,8 @@ class Planner {
   // Plans that replay ops are refused where this cannot.
   void replay_with(const Remaking& remaking) { remaking_ = &remaking; }
   bool can_replay() const { return remaking_ != nullptr && remaking_->possible(); }
+  // The adaptor could not, by its settings, when a plan was made last.
+  bool settings_forbade() const { return settings_forbade_; }
   // Once a plan was made, or describe_machine() was called.
   const Machine& described_machine() const { return machine_; }
   // A plan that this machine cannot execute, or that does not fit its profile, is refused. Holds
@@ -53,6 +55,7 @@ class Planner {
   Plan planned(PlannedPolicy&, const Profile&, const PlanOptions&) const;
   std::optional<Plan> better(const Plan&, const Profile&, PlanOptions) const;
   void tell_large_ops(const Plan&) const;
+  bool can_replay_now() const { return can_replay() && remaking_->possible_now(); }
 
   const SessionOptions& options_;
   const Engine& engine_;
@@ -60,6 +63,7 @@ class Planner {
   const Voice& voice_;
   Machine machine_;
   const Remaking* remaking_ = nullptr;
+  bool settings_forbade_ = false;
 };
 
 }  // namespace sentinel

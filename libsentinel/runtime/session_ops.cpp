@@ -87,6 +87,8 @@ void Session::op_tensor(const void* storage, std::size_t bytes, int access) noex
   if (!engine_->guarded() && engine_->contains(storage)) need(worker, tensor, storage, bytes);
   if (tensor != nullptr && (training_.limit().bytes() != 0 || !engine_->guarded()))
     engine_->touch(tensor->address, tensor->bytes);
+  if (tensor == nullptr && worker.in_op && engine_->contains(storage))
+    replays_.names_part(reinterpret_cast<std::uintptr_t>(storage), bytes);
   const bool overwrites =
       tensor != nullptr && tensor->bytes == bytes && (access & SENTINEL_OVERWRITE) != 0;
   const bool later = tensor != nullptr && worker.in_op &&

@@ -43,6 +43,7 @@ GpuEngine::GpuEngine(Driver& driver, const PoolOptions& options)
       prefetches_(monitor_, blocks_, places_, queue_, departures_, room_, arrivals_),
       demand_(monitor_, streams_, blocks_, chunks_, places_, departures_, unwanted_, room_,
               arrivals_),
+      lost_(monitor_, streams_, blocks_, places_, departures_, demand_, keep_all_),
       helpers_(monitor_, places_, departures_, unwanted_, arrivals_, prefetches_) {
   alignment_ = kAlignment;
   guarded_ = false;
@@ -100,7 +101,7 @@ GpuEngine::~GpuEngine() {
     for (Index i = 0; i < blocks_.size(); ++i) {
       auto& b = blocks_[i];
       b.mark.reset();
-      if (b.state == State::empty || b.state == State::absent) continue;
+      if (!blocks_.has_memory(i)) continue;
       driver_.unmap(blocks_.at(i), granule_);
       chunks_.put_free(b.chunk);
     }
@@ -242,6 +243,7 @@ bool GpuEngine::on_free(std::uintptr_t address, std::uint64_t bytes, bool wanted
     Guard guard = monitor_.hold();
     Together together;
     for_blocks(address, bytes, [&](Index index) {
+      lost_.ends(address, index);
       unwanted_.end(index, wanted, together);
       mapped = mapped && blocks_[index].state == State::resident;
     });
@@ -332,6 +334,19 @@ void GpuEngine::await(std::uintptr_t address, std::uint64_t bytes) noexcept {
   });
 }
 
+// What it held may be lost, and memory has to be there.
+void GpuEngine::overwrite(std::uintptr_t address, std::uint64_t bytes) noexcept {
+  if (!in_child_) lost_.refill(address, bytes, nullptr);
+}
+
+std::uint64_t GpuEngine::discard(std::uintptr_t address, std::uint64_t bytes, Ends ends) noexcept {
+  return in_child_ ? 0 : lost_.discard(address, bytes, ends, launching_);
+}
+
+void GpuEngine::refill(std::uintptr_t address, std::uint64_t bytes, const void* source) noexcept {
+  if (!in_child_) lost_.refill(address, bytes, source);
+}
+
 void GpuEngine::page(std::unique_ptr<Pager> pager) {
   const Guard guard = monitor_.hold();
   blocks_.page(std::move(pager));
@@ -343,9 +358,6 @@ void GpuEngine::kernel(std::uint64_t hash) noexcept {
     if (blocks_.pager().taken() && !in_child_) blocks_.pager().kernel(hash);
   });
 }
-
-int GpuEngine::start_counting() noexcept { return -EOPNOTSUPP; }
-int GpuEngine::stop_counting() noexcept { return -EOPNOTSUPP; }
 
 void GpuEngine::before_fork() noexcept {
   Guard guard = monitor_.hold();
@@ -366,6 +378,8 @@ EngineCounters GpuEngine::counters() const {
           .reading = places_.store().reading(),
           .writing = places_.store().writing(),
           .stall_us = monitor_.stall_us(),
+          .discarded_bytes = lost_.discarded_bytes(),
+          .refilled_bytes = lost_.refilled_bytes(),
           .held_bytes = chunks_.held_bytes(),
           .peak_bytes = chunks_.peak_bytes()};
 }

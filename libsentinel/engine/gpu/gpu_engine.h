@@ -15,6 +15,9 @@
 //     | its chunk is    |  |  +--- recalled ---+                                   |
 //     +- taken, dead ---+  +------------------------- promote, await --------------+
 //
+// A tensor that somebody can make again leaves without a copy: its blocks are then `lost`, until
+// they are filled again (lost_contents.h).
+//
 // With a device that reads and writes the file itself, what goes that way is `leaving` until it is
 // written, and recalled only before that begins; what comes that way is `arriving`, has its chunk,
 // and is resident once it is filled. The launching thread waits for both, where it has to: they are
@@ -41,6 +44,7 @@
 
 #include "engine/engine.h"
 #include "engine/gpu/cuda_driver.h"
+#include "engine/gpu/lost_contents.h"
 #include "engine/gpu/pool/helpers.h"
 #include "engine/gpu/store/host_store.h"
 
@@ -74,6 +78,7 @@ class GpuEngine final : public Engine, public DeviceMemory, public DemandPaging 
   bool share(int device) override;
   void program_ends() noexcept override;
   DeviceMemory* device() noexcept override { return this; }
+  DeviceContents* contents() noexcept override { return &lost_; }
   DemandPaging* paging() noexcept override { return this; }
   // What an op awaits and does not find is a fault, counted before anything of it is fetched.
   void page(std::unique_ptr<Pager>) override;
@@ -100,12 +105,10 @@ class GpuEngine final : public Engine, public DeviceMemory, public DemandPaging 
   // Ends the process where there is no room for what the op uses: session plans see to it that
   // there is.
   void await(std::uintptr_t address, std::uint64_t bytes) noexcept override;
-  void reuse_dead_blocks() noexcept override {}  // on_allocate() does
-
-  FaultLoop* loop() noexcept override { return nullptr; }
-  int start_counting() noexcept override;
-  int stop_counting() noexcept override;
-  void count_with(CountFault, void*) noexcept override {}
+  void overwrite(std::uintptr_t address, std::uint64_t bytes) noexcept override;
+  std::uint64_t discard(std::uintptr_t address, std::uint64_t bytes, Ends) noexcept override;
+  void refill(std::uintptr_t address, std::uint64_t bytes, const void* source) noexcept override;
+  void remake_with(Remaker* remaker) override { lost_.remake_with(remaker); }
 
   // A GPU's memory is not a child's.
   void before_fork() noexcept override;
@@ -146,6 +149,7 @@ class GpuEngine final : public Engine, public DeviceMemory, public DemandPaging 
   pool::Arrivals arrivals_;
   pool::Prefetches prefetches_;
   pool::DemandFetches demand_;
+  LostContents lost_;
   pool::Helpers helpers_;
   bool in_child_ = false;
   std::thread thread_, end_thread_, queue_thread_;

@@ -91,6 +91,10 @@ class ManagedDriver final : public Driver {
     device_->prefetch(in ? target : source, bytes, in, stream);
   }
 
+  void transfer(void* to, const void* from, std::uint64_t bytes, Stream stream) override {
+    device_->transfer(to, from, bytes, stream);
+  }
+
   Event make_event() override { return device_->make_event(); }
   void destroy_event(Event event) override { device_->destroy_event(event); }
   void record(Event event, Stream stream) override { device_->record(event, stream); }

@@ -84,9 +84,6 @@ bool PageableEngine::on_free(std::uintptr_t, std::uint64_t bytes, bool) noexcept
   return true;
 }
 
-int PageableEngine::start_counting() noexcept { return -EOPNOTSUPP; }
-int PageableEngine::stop_counting() noexcept { return -EOPNOTSUPP; }
-
 void PageableEngine::after_fork_in_child() noexcept {
   in_child_ = true;
   lock_.unlock();

@@ -36,12 +36,6 @@ class PageableEngine final : public Engine, public DeviceMemory {
   void demote(std::uintptr_t, std::uint64_t) noexcept override {}
   void promote(std::uintptr_t, std::uint64_t) noexcept override {}
   void await(std::uintptr_t, std::uint64_t) noexcept override {}
-  void reuse_dead_blocks() noexcept override {}
-
-  FaultLoop* loop() noexcept override { return nullptr; }
-  int start_counting() noexcept override;
-  int stop_counting() noexcept override;
-  void count_with(CountFault, void*) noexcept override {}
 
   // A GPU's memory is not a child's.
   void before_fork() noexcept override { lock_.lock(); }

@@ -39,8 +39,8 @@ std::vector<MadeAgain> made_again(const Plan& plan, const Profile& profile,
 
 // What was not trained here, as a trace, names no framework.
 std::string_view why_no_replays(std::string_view machine, const ProfileMeta& meta) {
-  if (machine.starts_with("local-gpu")) return kOfGpu;
-  if (machine.starts_with("local-node")) return kInPlace;
+  const bool pageable = machine.find("-pageable") != machine.npos;
+  if (machine.starts_with("local-node") || pageable) return kInPlace;
   const bool can = meta.framework.empty() || meta.framework.starts_with("torch");
   return can ? "" : kAdaptorCannot;
 }

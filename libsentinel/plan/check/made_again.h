@@ -34,6 +34,8 @@ std::string_view why_no_replays(std::string_view machine, const ProfileMeta&);
 inline constexpr std::string_view kAdaptorCannot =
     "this framework's adaptor cannot run an op again";
 inline constexpr std::string_view kInPlace = "slow memory is used in place";
-inline constexpr std::string_view kOfGpu = "a GPU's memory is the fast tier";
+inline constexpr std::string_view kSettings =
+    "on a GPU ops are run again only while PyTorch's algorithms are deterministic "
+    "(torch.use_deterministic_algorithms)";
 
 }  // namespace sentinel::plan

@@ -14,8 +14,8 @@ namespace sentinel {
 
 std::string no_replays(const SessionOptions& options, bool can) {
   if (!options.moves.recompute) return "recomputation is off";
-  if (options.gpu.device) return std::string(plan::kOfGpu);
-  if (options.tiers.nodes) return std::string(plan::kInPlace);
+  const bool in_place = options.tiers.nodes || options.gpu.memory == kPageable;
+  if (in_place) return std::string(plan::kInPlace);
   return can ? "" : std::string(plan::kAdaptorCannot);
 }
 

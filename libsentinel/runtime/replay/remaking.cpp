@@ -3,10 +3,9 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <xxhash.h>
 
 #include <algorithm>
-#include <cstring>
+#include <cstdlib>
 #include <utility>
 
 #include "base/quiet_thread.h"
@@ -21,11 +20,6 @@ namespace {
 thread_local bool replaying = false, trying = false;
 
 constexpr std::uintptr_t kPage = 4096;
-
-ContentHash hash_of(const void* bytes, std::size_t size) {
-  const auto hash = XXH3_128bits(bytes, size);
-  return {hash.low64, hash.high64};
-}
 
 const void* pointer(const LiveTensor& tensor) {
   return reinterpret_cast<const void*>(tensor.address);  // NOLINT(performance-no-int-to-ptr)
@@ -42,24 +36,36 @@ bool is_resident(const LiveTensor& tensor) {
 
 }  // namespace
 
-Remaking::Remaking(Engine& engine, Space& space, std::mutex& lock, OpOrder order,
+// Where slow memory is used in place no touch could wait for a replay. A device's touches name
+// their tensors before.
+Remaking::Remaking(Engine& engine, Space& space, DeviceLane& lane, std::mutex& lock, OpOrder order,
                    const std::string& inject)
-    : engine_(engine), space_(space), lock_(lock), order_(order), spoiling_(inject) {}
+    : engine_(engine),
+      contents_(engine.device() != nullptr ? engine.device()->contents() : nullptr),
+      view_(contents_),
+      space_(space),
+      lane_(lane),
+      lock_(lock),
+      order_(order),
+      can_(contents_ != nullptr ||
+           (order == OpOrder::sequence && engine.guarded() && engine.in_place() == nullptr)),
+      spoiling_(inject),
+      hashed_{.all = std::getenv("SENTINEL_WITNESS") != nullptr} {}
 
-// Where slow memory is used in place, or nothing guards, no touch could wait for a replay.
 void Remaking::use(const sentinel_replayer& replayer) {
-  const bool can =
-      order_ == OpOrder::sequence && engine_.guarded() && engine_.in_place() == nullptr;
-  if (!can || replayer_.exchange(&replayer) != nullptr) return;
+  if (!can_ || replayer_.exchange(&replayer) != nullptr) return;
   engine_.remake_with(this);
-  quiet_thread([this] { serve_touches(); }).detach();  // as long as the process lives
+  if (contents_ == nullptr)
+    quiet_thread([this] { serve_touches(); }).detach();  // as long as the process lives
 }
 
 bool Remaking::replays_here() { return replaying; }
 
 // Two runs of an op that leaves some of what it makes as it was agree by luck on fresh memory.
-void Remaking::soil(void* memory, std::size_t bytes) {
-  if (trying && memory != nullptr) std::memset(memory, 0xa5, bytes);
+void Remaking::soil(void* memory, std::size_t bytes) noexcept {
+  constexpr unsigned char kSoil = 0xa5;
+  if (trying && memory != nullptr)
+    view_.fill(reinterpret_cast<std::uintptr_t>(memory), bytes, kSoil);
 }
 
 LiveTensor* Remaking::living(const LiveTensor& tensor) {
@@ -71,6 +77,8 @@ LiveTensor* Remaking::living(const LiveTensor& tensor) {
 
 void Remaking::op_begins(Op& op, const char* name, bool follows, std::uint64_t role) {
   op.name = name, op.role = role;
+  overlap_.open += std::exchange(op.open, true) ? 0 : 1;
+  overlap_.crossed |= order_ == OpOrder::any && overlap_.open > 1;
   op.untried.reset();
   op.lost.clear(), op.written.clear(), op.overwritten.clear(), op.discards.clear();
   follows_ = follows;
@@ -85,6 +93,16 @@ bool Remaking::names(Op& op, const LiveTensor& tensor, bool writes, bool overwri
     op.lost.push_back(number);
   if (writes) op.written.push_back(number);
   return writes && overwrites;
+}
+
+void Remaking::names_part(Op& op, std::uintptr_t address, std::uint64_t bytes) {
+  std::ranges::copy(replays_.lost_in(address, bytes), std::back_inserter(op.lost));
+}
+
+// What was open at the same time as another is described no more: what it has read is known by the
+// order in which ops begin and compute.
+void Remaking::op_closes(Op& op) {
+  if (std::exchange(op.open, false) && --overlap_.open == 0) overlap_.crossed = false;
 }
 
 Remaking::Guard Remaking::ready(Op& op) {
@@ -130,7 +148,7 @@ bool Remaking::repeats(std::uint64_t role) const {
 
 void Remaking::note(void* recipe, Op& op, Replays::Numbers read, Replays::Numbers written) {
   static constexpr TensorNumber kNobody[] = {0};  // with which a recipe is dropped
-  if (!follows() || spoiling_.loses_this()) read = kNobody;
+  if (!follows() || overlap_.crossed || spoiling_.loses_this()) read = kNobody;
   const auto known = tried_.find(op.role);
   auto noted =
       replays_.note(recipe, op.name, read, written, known != tried_.end() && known->second);
@@ -140,16 +158,11 @@ void Remaking::note(void* recipe, Op& op, Replays::Numbers read, Replays::Number
 
 // ---------------------------------------------------------------- contents given up
 
-struct Input {  // of a trial
-  std::span<const std::byte> bytes;
-  ContentHash hash;  // before
-};
-
 struct Remaking::Delivery {
   Remaking& remaking;
   const std::vector<Replays::Run::Target> targets;
-  bool trial = false;              // the bytes are compared, and go nowhere
-  std::vector<Input> inputs = {};  // then
+  bool trial = false;                                  // the bytes are compared, and go nowhere
+  std::vector<std::span<const std::byte>> reads = {};  // at their addresses
   bool inputs_stay = true;
   std::size_t given = 0;                                   // as they were
   std::vector<std::pair<TensorNumber, ContentHash>> made;  // in a trial
@@ -159,19 +172,27 @@ struct Remaking::Delivery {
 bool Remaking::discard(const LiveTensor& tensor, Engine::Ends ends) {
   const auto number = number_of(tensor);
   const auto may = [&] { return !settles_ && replays_.may_lose(number); };
-  {
-    const Guard guard(lock_);
-    if (living(tensor) == nullptr || replays_.orphan(number)) return true;
-    if (!may()) return false;
-  }
-  if (!is_resident(tensor)) return false;
-  const auto hash = hash_of(pointer(tensor), tensor.bytes);
   Guard guard(lock_);
   if (living(tensor) == nullptr || replays_.orphan(number)) return true;
-  if (!may() || !is_as_made(guard, number, hash)) return false;
+  if (!may()) return false;
+  std::optional<ContentHash> hash;
+  if (hashes()) {
+    Replays::Run reads;  // so that nobody frees it meanwhile
+    reads.inputs = {number};
+    replays_.begin(reads);
+    guard.unlock();
+    if (contents_ != nullptr || is_resident(tensor))
+      hash = view_.hash(tensor.address, tensor.bytes);
+    guard.lock();
+    replays_.end(std::move(reads));
+    run_over_.notify_all();
+    if (living(tensor) == nullptr || replays_.orphan(number)) return true;
+    if (!hash || !may() || !is_as_made(guard, number, *hash)) return false;
+  }
   const auto bytes = engine_.discard(tensor.address, tensor.bytes, ends);
   if (bytes == 0) return false;
   replays_.lose(number, hash);
+  hashed_.gave_up = true;
   counters_.discarded_bytes += bytes;
   return true;
 }
@@ -196,9 +217,7 @@ void Remaking::try_out(Op& op) {
   const auto recipe = std::exchange(op.untried, nullptr);
   auto run = replays_.trial_of(*recipe);
   if (!run) return;
-  std::vector<Input> inputs;
-  for (const auto number : run->inputs) inputs.push_back({replays_.contents(number), {}});
-  Delivery delivery{*this, run->targets, true, std::move(inputs)};
+  Delivery delivery{*this, run->targets, true};
   const int code = this->run(guard, std::move(*run), delivery);
   if (!delivery.inputs_stay)
     refuse(Error(
@@ -256,6 +275,8 @@ Remaking::Guard Remaking::all_there() {
         remake(guard, {lost.front()});
     }
   } while (let_go(guard, true));
+  overlap_.crossed |= order_ == OpOrder::any && overlap_.open > 0;
+  hashed_.borders += std::exchange(hashed_.gave_up, false) ? 1 : 0;
   return guard;
 }
 
@@ -316,15 +337,16 @@ int Remaking::run(Guard& guard, Replays::Run run, Delivery& delivery) {
   for (const auto& recipe : run.recipes) recipes.push_back(recipe->handle);
   if (!delivery.trial && spoiling_.drops_of_this()) recipes.erase(recipes.begin());
   replays_.begin(run);
+  delivery.reads.clear();
+  for (const auto number : run.inputs) delivery.reads.push_back(replays_.contents(number));
+  DeviceLane::Op launch;  // what it uses is protected as an op's operands are
+  lane_.begin(launch);
+  lane_.use(launch);
   guard.unlock();
   const auto since = now_us();
-  for (auto& [bytes, hash] : delivery.inputs) hash = hash_of(bytes.data(), bytes.size());
-  replaying = true, trying = delivery.trial;
-  const int code = replayer_.load()->replay(recipes.data(), recipes.size(), give, &delivery);
-  replaying = trying = false;
-  for (const auto& [bytes, hash] : delivery.inputs)
-    delivery.inputs_stay = delivery.inputs_stay && hash == hash_of(bytes.data(), bytes.size());
+  const int code = replay(recipes, delivery);
   guard.lock();
+  lane_.end(launch);
   counters_.us += now_us() - since;
   counters_.replays += run.recipes.size();
   replays_.end(std::move(run));
@@ -332,27 +354,48 @@ int Remaking::run(Guard& guard, Replays::Run run, Delivery& delivery) {
   return code;
 }
 
+int Remaking::replay(const std::vector<void*>& recipes, Delivery& delivery) {
+  const auto& replayer = *replayer_.load();
+  const auto address = [](const auto& bytes) {
+    return reinterpret_cast<std::uintptr_t>(bytes.data());
+  };
+  if (replayer.launches != nullptr) replayer.launches();
+  if (contents_ != nullptr) {
+    for (const auto& bytes : delivery.reads) engine_.touch(address(bytes), bytes.size());
+    for (const auto& bytes : delivery.reads) engine_.await(address(bytes), bytes.size());
+  }
+  std::vector<ContentHash> before;
+  if (delivery.trial)
+    for (const auto& bytes : delivery.reads)
+      before.push_back(view_.hash(address(bytes), bytes.size()));
+  replaying = true, trying = delivery.trial;
+  const int code = replayer.replay(recipes.data(), recipes.size(), give, &delivery);
+  replaying = trying = false;
+  for (std::size_t i = 0; i < before.size(); ++i)
+    if (const auto& bytes = delivery.reads[i];
+        view_.hash(address(bytes), bytes.size()) != before[i])
+      delivery.inputs_stay = false;
+  if (contents_ != nullptr)
+    for (const auto& bytes : delivery.reads) contents_->used_here(address(bytes), bytes.size());
+  return code;
+}
+
 // A difference: what it read, or what it made, was written by what Sentinel does not see; or it
 // does not make the same twice.
 void Remaking::give(void* context, std::uint64_t number, const void* bytes, std::size_t size) {
-  auto& [remaking, targets, trial, inputs, inputs_stay, given, made] =
+  auto& [remaking, targets, trial, reads, inputs_stay, given, made] =
       *static_cast<Delivery*>(context);
   const auto target = std::ranges::find(targets, number, &Replays::Run::Target::number);
   if (target == targets.end()) return;
-  std::vector<unsigned char> spoiled;
-  if (remaking.spoiling_.flips_this(trial)) {
-    const auto* begin = static_cast<const unsigned char*>(bytes);
-    spoiled.assign(begin, begin + size);
-    spoiled[size / 2] ^= 1;
-    bytes = spoiled.data();
-  }
+  const auto at = reinterpret_cast<std::uintptr_t>(bytes);
+  if (remaking.spoiling_.flips_this(trial)) remaking.view_.flip_a_bit(at, size);
   if (trial) {
-    made.push_back({number, hash_of(bytes, size)});
-    const auto* now = reinterpret_cast<const void*>(target->address);
-    given += size == target->bytes && std::memcmp(bytes, now, size) == 0 ? 1 : 0;
+    const auto hash = remaking.view_.hash(at, size);
+    made.push_back({number, hash});
+    given += size == target->bytes && hash == remaking.view_.hash(target->address, size) ? 1 : 0;
     return;
   }
-  if (size != target->bytes || hash_of(bytes, size) != target->hash)
+  if (size != target->bytes || (target->hash && remaking.view_.hash(at, size) != *target->hash))
     refuse(Error(fmt::format(
         "what {} makes differs from what it had made: something that no op names has written to "
         "it or to what it reads, or it never makes the same twice. Train without replays: "

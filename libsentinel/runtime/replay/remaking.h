@@ -5,6 +5,10 @@
 // Takes the session's lock itself, but where it says that the caller holds it; a chain runs without
 // it. Two threads may replay at the same time, never the same tensor: the second waits for the
 // first. What cannot be made again as it was ends the process with 125.
+//
+// On a device no touch waits for a replay, so every operand is made again before its op is
+// launched, on the stream of the thread that launches. The host waits for the bytes in hashed steps
+// alone. Ops come in any order there: what runs at the same time as another op has no recipe.
 #pragma once
 
 #include <array>
@@ -13,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -20,8 +25,10 @@
 #include "alloc/address_table.h"
 #include "capture/recorder.h"
 #include "engine/engine.h"
+#include "runtime/replay/host_view.h"
 #include "runtime/replay/replays.h"
 #include "runtime/replay/spoiling.h"
+#include "runtime/step/device_lane.h"
 #include "runtime/step/space.h"
 #include "sentinel/adaptor.h"
 
@@ -39,16 +46,21 @@ class Remaking final : public Remaker {
   using Guard = std::unique_lock<std::mutex>;
 
   // All but the text outlive it. `lock`: the session's. `inject`: see spoiling.h.
-  Remaking(Engine&, Space&, std::mutex& lock, OpOrder, const std::string& inject);
+  Remaking(Engine&, Space&, DeviceLane&, std::mutex& lock, OpOrder, const std::string& inject);
 
   // The adaptor can replay. Before the first step.
   void use(const sentinel_replayer&);
   // Whether tensors can be discarded and made again here: by this adaptor, in this engine.
   bool possible() const { return replayer_.load() != nullptr; }
+  // Besides, whether the adaptor can describe ops by the settings of now.
+  bool possible_now() const {
+    const auto* replayer = replayer_.load();
+    return replayer != nullptr && (replayer->able == nullptr || replayer->able() != 0);
+  }
   // The plan in use replays ops: they have to name what they use. Takes no lock.
   bool follows() const { return follows_.load(std::memory_order_relaxed); }
-  static bool replays_here();                         // the calling thread does now
-  static void soil(void* memory, std::size_t bytes);  // that a trial was given just now
+  static bool replays_here();                           // the calling thread does now
+  void soil(void* memory, std::size_t bytes) noexcept;  // that a trial was given just now
 
   struct Discard {
     LiveTensor tensor;
@@ -62,6 +74,7 @@ class Remaking final : public Remaker {
     std::vector<LiveTensor> overwritten;      // wholly, once it runs
     std::vector<Discard> discards;            // at its end
     bool replayed = false;                    // by the plan
+    bool open = false;                        // it has begun, and has not computed
     std::uint64_t role = 0;                   // the same in each step
     std::shared_ptr<Recipe> untried;          // its recipe, where no op of its role had one before
   };
@@ -71,7 +84,9 @@ class Remaking final : public Remaker {
   bool repeats(std::uint64_t role) const;  // as far as is known
   // True: it is overwritten wholly, and overwrite() is called when the op runs.
   bool names(Op&, const LiveTensor&, bool writes, bool overwrites);
+  void names_part(Op&, std::uintptr_t address, std::uint64_t bytes);  // of any tensors
   void op_computed(Op&);
+  void op_closes(Op&);  // whether it has followed a plan or not
   TensorNumber number(const LiveTensor&);
   void note(void* recipe, Op&, Replays::Numbers read, Replays::Numbers written);
   // The program frees it. True: its memory is still needed, and is freed later.
@@ -108,6 +123,8 @@ class Remaking final : public Remaker {
   void touched(std::uintptr_t address) noexcept override;
 
  private:
+  static constexpr std::uint64_t kHashed = 100;  // on a device one step in so many, and the first
+
   struct Delivery;
   // Addresses that were touched and not yet seen to. Where they are too many all is remade.
   struct Touches {
@@ -124,6 +141,11 @@ class Remaking final : public Remaker {
   void run(Guard&, const std::vector<TensorNumber>&);
   // Its code, without the lock meanwhile.
   int run(Guard&, Replays::Run, Delivery&);
+  int replay(const std::vector<void*>& recipes, Delivery&);
+  // Contents that are given up now are hashed, and compared once they are made again.
+  bool hashes() const {
+    return contents_ == nullptr || hashed_.all || hashed_.borders % kHashed == 0;
+  }
   // Runs the recipe while what it made is there: it is trusted if it gives the same bytes.
   void try_out(Op&);
   static void give(void* delivery, std::uint64_t number, const void* bytes, std::size_t size);
@@ -135,9 +157,13 @@ class Remaking final : public Remaker {
   void serve_touches();
 
   Engine& engine_;
+  DeviceContents* const contents_;  // of a device, or null
+  const HostView view_;
   Space& space_;
+  DeviceLane& lane_;
   std::mutex& lock_;
   const OpOrder order_;
+  const bool can_;  // the engine, with ops in this order
   Spoiling spoiling_;
   std::atomic<const sentinel_replayer*> replayer_ = nullptr;
   std::atomic<bool> follows_ = false, settles_ = false;
@@ -148,6 +174,15 @@ class Remaking final : public Remaker {
   std::unordered_map<std::uint64_t, bool> tried_;  // roles of ops: whether they repeat themselves
   std::condition_variable run_over_;
   ReplayCounters counters_;
+  struct Overlap {
+    unsigned open = 0;     // ops that have begun and have not computed
+    bool crossed = false;  // two were open at once, or one was at a border, and one still is
+  } overlap_;
+  struct Hashed {
+    bool all;                   // steps: `sentinel verify` watches
+    bool gave_up = false;       // contents, since the last border
+    std::uint64_t borders = 0;  // at which all was there, and before which some were given up
+  } hashed_;
 };
 
 }  // namespace sentinel

@@ -170,7 +170,7 @@ bool Replays::may_lose(TensorNumber number) const {
          !reached_.contains(number) && chain(gone, gone, kMostRecipes) && threatened(gone).empty();
 }
 
-void Replays::lose(TensorNumber number, const ContentHash& hash) {
+void Replays::lose(TensorNumber number, const std::optional<ContentHash>& hash) {
   auto& known = known_.at(number);
   known.lost = true;
   known.hash = hash;

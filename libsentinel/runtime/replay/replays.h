@@ -32,7 +32,7 @@ class Replays {
       TensorNumber number = 0;
       std::uintptr_t address = 0;
       std::uint64_t bytes = 0;
-      ContentHash hash;
+      std::optional<ContentHash> hash;
       const char* op = "";  // that made it
     };
     std::vector<std::shared_ptr<Recipe>> recipes;  // in order
@@ -63,7 +63,7 @@ class Replays {
   // --- what is lost
 
   bool may_lose(TensorNumber) const;
-  void lose(TensorNumber, const ContentHash&);
+  void lose(TensorNumber, const std::optional<ContentHash>&);
   bool lost(TensorNumber) const;
   bool any_lost() const { return !lost_.empty(); }
   std::vector<TensorNumber> all_lost() const;  // those that were made first, first
@@ -111,7 +111,7 @@ class Replays {
     std::shared_ptr<Recipe> maker;  // of the current version
     bool lost = false, orphan = false;
     std::uint32_t readers = 0, makers = 0;  // runs
-    ContentHash hash;                       // of a lost one
+    std::optional<ContentHash> hash;        // of a lost one, in hashed steps
     std::vector<TensorNumber> inputs;       // of its chain, sorted
   };
   struct Chain {

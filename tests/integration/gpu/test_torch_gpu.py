@@ -70,6 +70,69 @@ def test_the_same_with_pytorch_1(torch1, device1, tmp_path):
     trains_the_same_in_a_share(torch1, device1, plain.out, BACKWARD, "sentinel", tmp_path / "summary.json")
 
 
+CHAIN = ("--chain", "--width", "256", "--batch", "8192", "--steps", "6")
+
+
+@pytest.fixture(scope="module")
+def plain_chain(python):
+    outcome = training.finish([python, TRAINING, *CHAIN])
+    assert outcome.status == 0, outcome.err
+    return outcome.out
+
+
+@pytest.fixture
+def chain(slow_machine, tmp_path):
+    """chain(interpreter, device, *flags, **environment): the outcome of a training, whose host is described as slow."""
+    def run(interpreter, device, *flags, policy="home", **environment):
+        summary = tmp_path / "summary.json"
+        outcome = training.finish([interpreter, TRAINING, *CHAIN, *flags], env=dict(
+            device, SENTINEL_FAST="40%", SENTINEL_POLICY=policy, SENTINEL_MACHINE=str(slow_machine),
+            SENTINEL_SUMMARY=str(summary), **environment))
+        if outcome.status == 0:
+            outcome.summary = training.read_json(summary)
+        return outcome
+    return run
+
+
+def expect_replays(outcome, plain):
+    assert outcome.status == 0, outcome.err
+    assert outcome.out == plain
+    told = outcome.summary
+    assert told["peak_fast_bytes"] <= told["fast_limit_bytes"] < told["peak_unlimited_bytes"] / 2
+    for figure in ("replays", "discarded_bytes", "replayed_bytes"):
+        assert sum(step.get(figure, 0) for step in told["steps"]) > 0, figure
+    assert "no_replays" not in told and any(row["steps"] > 0 for row in told["made_again"])
+
+
+@pytest.mark.parametrize("flags, policy", [((), "home"), (BACKWARD, "home"), (BACKWARD, "auto"),
+                                           (("--thread", "all"), "home")],
+                         ids=["one thread", "backward in a second", "the same by auto", "all in a second"])
+def test_tensors_are_made_again(flags, policy, python, device, plain_chain, chain):
+    """By the recipes of ops that PyTorch says are deterministic, before each op that uses them."""
+    expect_replays(chain(python, device, *flags, "--deterministic", policy=policy), plain_chain)
+
+
+def test_they_are_made_again_with_pytorch_1(torch1, device1, chain):
+    plain = training.finish([torch1, TRAINING, *CHAIN])
+    assert plain.status == 0, plain.err
+    expect_replays(chain(torch1, device1, *BACKWARD, "--deterministic"), plain.out)
+
+
+@pytest.mark.parametrize("fault, status", [("remake:2:FLIP", 125), ("note:2:DROP", 0), ("trial:2:FLIP", 0)])
+def test_a_fault_in_a_replay_stops_training_or_changes_nothing(fault, status, python, device, plain_chain, chain):
+    """In the first step that gives contents up, which is hashed."""
+    outcome = chain(python, device, *BACKWARD, "--deterministic", SENTINEL_INJECT=fault)
+    assert outcome.status == status, outcome.err
+    assert outcome.out == plain_chain if status == 0 else plain_chain.startswith(outcome.out)
+
+
+def test_nothing_is_made_again_where_pytorch_does_not_say_that_it_is_the_same(python, device, plain_chain, chain):
+    outcome = chain(python, device)
+    assert outcome.status == 0, outcome.err
+    assert outcome.out == plain_chain
+    assert "torch.use_deterministic_algorithms" in outcome.summary["no_replays"]
+
+
 def trains_the_same_in_a_share(interpreter, device, plain, flags, policy, summary):
     outcome = training.finish([interpreter, TRAINING, *flags], env=dict(
         device, SENTINEL_FAST="30%", SENTINEL_POLICY=policy, SENTINEL_SUMMARY=str(summary)))

@@ -19,9 +19,11 @@ TOO_OFTEN = 1000  # that a batch would fit into the tests' device
 def attach():
     global launches
     sys.path.insert(0, os.environ["PLACE"])
-    from sentinel import _attach, _torch, _torch_gpu
+    from sentinel import _attach, _torch, _torch_gpu, _torch_replays
     core, adaptor = _attach.load_library(), ctypes.CDLL(os.environ["ADAPTOR"])
     assert _attach.start(core, lambda: adaptor.sentinel_torch_attach(1))
+    if adaptor.sentinel_torch_may_replay():
+        _torch_replays.tell(torch, adaptor)
     _torch._find_steps(torch, adaptor, _torch._Layers(torch, adaptor, None), None, None)
     _torch_gpu.split_optimizers(torch, core)
     _torch_gpu._refuse_collectives(torch, adaptor)
@@ -68,6 +70,13 @@ class Net(torch.nn.Module):
         return value
 
 
+class Chain(torch.nn.Sequential):
+    """Of activations that are quickly made again, each from the one before."""
+    def __init__(self, width):
+        super().__init__(*(layer for _ in range(8) for layer in (
+            torch.nn.Linear(width, width), torch.nn.GELU(), torch.nn.LayerNorm(width), torch.nn.ReLU(inplace=True))))
+
+
 @contextlib.contextmanager
 def on_device(number):
     """Tensors begin on that device, of the tests' two."""
@@ -111,8 +120,8 @@ def run_out_of_memory(value):
     return refused
 
 
-def train(steps, backward, out_of_memory_in, teacher, width, batch_size, optimizer, zeroed=False):
-    model = Net(width)
+def train(steps, backward, out_of_memory_in, teacher, width, batch_size, optimizer, zeroed=False, net=Net):
+    model = net(width)
     optimizer = OPTIMIZERS[optimizer](model.parameters())
     for step in range(steps):
         refused = []
@@ -153,14 +162,19 @@ def main():
     parser.add_argument("--batch", type=int, default=BATCH)
     parser.add_argument("--optimizer", choices=OPTIMIZERS, default="sgd")
     parser.add_argument("--zeroed", action="store_true", help="gradients stay, and are zeroed")
+    parser.add_argument("--chain", action="store_true", help="another net")
+    parser.add_argument("--deterministic", action="store_true")
     args = parser.parse_args()
+    if args.deterministic:
+        torch.set_deterministic_debug_mode("error")  # without what PyTorch's compiler has to be told
     core = attach() if "ADAPTOR" in os.environ else None
     torch.manual_seed(1)
     backward = torch.Tensor.backward if args.thread == "none" else lambda loss: in_thread(loss.backward)
     trained = []
     teacher = None if args.teacher_on is None else Teacher(args.teacher_on)
     work = lambda: trained.append(train(args.steps, backward, args.out_of_memory_in, teacher, args.width,
-                                        args.batch, args.optimizer, args.zeroed))
+                                        args.batch, args.optimizer, args.zeroed,
+                                        Chain if args.chain else Net))
     in_thread(work) if args.thread == "all" else work()
     if core:
         figures = (ctypes.c_size_t * 5)()

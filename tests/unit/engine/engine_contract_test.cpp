@@ -1,7 +1,9 @@
 #include "contract/engine.h"
+#include "engine/gpu/gpu_engine.h"
 #include "engine/numa/numa_engine.h"
 #include "engine/ssd/ssd_engine.h"
 #include "sentinel/error.h"
+#include "unit/engine/gpu/fake_gpu.h"
 #include "unit/engine/numa/fake_nodes.h"
 
 namespace sentinel {
@@ -35,12 +37,25 @@ struct KernelNodes {
   }
 };
 
-using Engines = ::testing::Types<Frames, FakeNodesOf<4096>, FakeNodesOf<kGranule>, KernelNodes>;
+// The device outlives the engine, and so the test.
+struct Pools {
+  static std::unique_ptr<Engine> make(std::uint64_t arena_bytes) {
+    auto& device = *new gpu::FakeGpu(1, 1000, kGranule);
+    auto engine = std::make_unique<gpu::GpuEngine>(
+        device, gpu::PoolOptions{.arena_bytes = arena_bytes, .granule_bytes = kGranule});
+    engine->compute_on(device.make_stream());
+    return engine;
+  }
+};
+
+using Engines =
+    ::testing::Types<Frames, FakeNodesOf<4096>, FakeNodesOf<kGranule>, KernelNodes, Pools>;
 
 struct Names {
   template <class Made>
   static std::string GetName(int) {
     if (std::is_same_v<Made, Frames>) return "Frames";
+    if (std::is_same_v<Made, Pools>) return "GpuPools";
     return std::is_same_v<Made, KernelNodes>         ? "Kernel4K"
            : std::is_same_v<Made, FakeNodesOf<4096>> ? "Fake4K"
                                                      : "Fake2M";

@@ -20,6 +20,7 @@ namespace {
 
 using test::ByteReplayer;
 using test::ProgramOptions;
+using test::Remade;
 using test::ReplayedProgram;
 using test::Word;
 
@@ -65,11 +66,6 @@ class ScribblingEngine final : public Engine {
   void demote(std::uintptr_t, std::uint64_t) noexcept override {}
   void promote(std::uintptr_t, std::uint64_t) noexcept override {}
   void await(std::uintptr_t, std::uint64_t) noexcept override {}
-  void reuse_dead_blocks() noexcept override {}
-  FaultLoop* loop() noexcept override { return nullptr; }
-  int start_counting() noexcept override { return -ENOSYS; }
-  int stop_counting() noexcept override { return -ENOSYS; }
-  void count_with(CountFault, void*) noexcept override {}
   void before_fork() noexcept override {}
   void after_fork_in_parent() noexcept override {}
   void after_fork_in_child() noexcept override {}
@@ -89,23 +85,17 @@ class ScribblingEngine final : public Engine {
 };
 
 // Never destroyed: its thread lives as long as the process.
-struct Remade {
-  explicit Remade(Engine& engine, const std::string& inject = "")
-      : space(engine), remaking(engine, space, lock, OpOrder::sequence, inject) {
-    remaking.use(ByteReplayer::functions());
-  }
-  std::mutex lock;
-  Space space;
-  Remaking remaking;
-};
+Remade& remade_in(Engine& engine, const std::string& inject = "") {
+  return *new Remade(engine, ByteReplayer::functions(), OpOrder::sequence, inject);
+}
 
 constexpr ProgramOptions kSmall{.least_words = 64, .most_words = 4096};
 
 TEST(Remaking, RandomProgramsGiveTheBytesOfPlainOnes) {
   auto& engine = *new ScribblingEngine;
-  auto& remade = *new Remade(engine);
+  auto& remade = remade_in(engine);
   for (std::uint64_t seed = 1; seed <= 10'000; ++seed) {
-    ReplayedProgram program(engine, remade.space, remade.lock, remade.remaking, kSmall, seed);
+    ReplayedProgram program(remade, kSmall, seed);
     ASSERT_TRUE(program.run()) << "seed " << seed;
     ASSERT_EQ(remade.space.live_bytes(), 0u) << "seed " << seed;
     ASSERT_EQ(ByteReplayer::recipes, 0) << "seed " << seed;
@@ -119,9 +109,9 @@ TEST(Remaking, WhatNeverMakesTheSameTwiceIsNotGivenUp) {
   auto& engine = *new ScribblingEngine;
   auto options = kSmall;
   options.unsteady = options.reaches = true;
-  auto& remade = *new Remade(engine);
+  auto& remade = remade_in(engine);
   for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
-    ReplayedProgram program(engine, remade.space, remade.lock, remade.remaking, options, seed);
+    ReplayedProgram program(remade, options, seed);
     ASSERT_TRUE(program.run()) << "seed " << seed;
     ASSERT_TRUE(engine.nothing_is_lost()) << "seed " << seed;
   }
@@ -138,8 +128,8 @@ int with_fault(const std::string& inject, std::uint64_t seed,
   if (child == 0) {
     freopen("/dev/null", "w", stderr);
     auto& engine = *new ScribblingEngine;
-    auto& remade = *new Remade(engine, inject);
-    ReplayedProgram program(engine, remade.space, remade.lock, remade.remaking, options, seed);
+    auto& remade = remade_in(engine, inject);
+    ReplayedProgram program(remade, options, seed);
     _exit(program.run() ? 0 : 1);
   }
   int status = 0;
@@ -198,13 +188,13 @@ TEST(RemakingOverSsd, RandomProgramsGiveTheBytesOfPlainOnes) {
     GTEST_SKIP() << error.what();
   }
   engine->set_budget(std::max<std::uint64_t>(SsdEngine::minimum_bytes(4, 8), 48_MiB));
-  auto& remade = *new Remade(*engine);
+  auto& remade = remade_in(*engine);
   const ProgramOptions options{.ops = 10,
                                .least_words = 3_MiB / sizeof(Word),
                                .most_words = 6_MiB / sizeof(Word),
                                .touches = true};
   for (std::uint64_t seed = 1; seed <= programs(); ++seed) {
-    ReplayedProgram program(*engine, remade.space, remade.lock, remade.remaking, options, seed);
+    ReplayedProgram program(remade, options, seed);
     ASSERT_TRUE(program.run()) << "seed " << seed;
     ASSERT_EQ(remade.space.live_bytes(), 0u) << "seed " << seed;
     ASSERT_EQ(ByteReplayer::recipes, 0) << "seed " << seed;

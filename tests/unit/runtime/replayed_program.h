@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -15,14 +16,29 @@
 #include <thread>
 #include <vector>
 
+#include "base/units.h"
 #include "engine/engine.h"
 #include "runtime/replay/remaking.h"
+#include "runtime/step/device_lane.h"
 #include "runtime/step/space.h"
 #include "sentinel/adaptor.h"
 
 namespace sentinel::test {
 
 using Word = std::uint64_t;
+
+// Where kernels run: at once, in the calling thread.
+class Computer {
+ public:
+  using Uses = std::vector<std::pair<std::uintptr_t, std::uint64_t>>;
+
+  virtual ~Computer() = default;
+  // An op is going to use these.
+  virtual void bring(const Uses&) {}
+  virtual void launch(const Uses&, const std::function<void()>& kernel) { kernel(); }
+  // All of it is over, and the host may read these.
+  virtual void show(const Uses&) {}
+};
 
 // What an op computes: `seed` chooses the function, `offsets` are views of what is read. The first
 // `updates` of the outputs are read as well.
@@ -52,6 +68,15 @@ struct ByteOp {
         }
       }
     }
+  }
+  // What an update reads is from before it.
+  static void compute_apart(const ByteOp& op, const std::vector<const Word*>& in,
+                            const std::vector<Word*>& out) {
+    std::vector<std::vector<Word>> copies;
+    std::vector<const Word*> read;
+    for (std::size_t n = 0; n < in.size(); ++n) copies.emplace_back(in[n], in[n] + op.in[n].words);
+    for (const auto& copy : copies) read.push_back(copy.data());
+    compute(op, read, out);
   }
 };
 
@@ -102,16 +127,37 @@ struct ProgramOptions {
   bool unsteady = false;                        // some ops never make the same twice
   bool reaches = false;                         // the program writes past ops, and says so
   bool writes_raw = false;                      // it does so to what an op has just made
+  bool moves = false;                           // tensors are sent away and brought back as well
+};
+
+// What a program runs in. Never destroyed where a thread of the remaking's may serve touches.
+struct Remade {
+  explicit Remade(Engine& engine, const sentinel_replayer& replayer, OpOrder order,
+                  const std::string& inject = "")
+      : engine(engine),
+        space(engine),
+        lane(engine),
+        remaking(engine, space, lane, lock, order, inject) {
+    remaking.use(replayer);
+  }
+  Engine& engine;
+  std::mutex lock;
+  Space space;
+  DeviceLane lane;
+  Remaking remaking;
+  Computer at_once;
+  Computer* computer = &at_once;
 };
 
 class ReplayedProgram {
  public:
-  ReplayedProgram(Engine& engine, Space& space, std::mutex& lock, Remaking& remaking,
-                  const ProgramOptions& options, std::uint64_t seed)
-      : engine_(engine),
-        space_(space),
-        lock_(lock),
-        remaking_(remaking),
+  ReplayedProgram(Remade& remade, const ProgramOptions& options, std::uint64_t seed)
+      : engine_(remade.engine),
+        space_(remade.space),
+        lane_(remade.lane),
+        lock_(remade.lock),
+        remaking_(remade.remaking),
+        computer_(*remade.computer),
         options_(options),
         random_(seed),
         roles_(seed << 32) {}
@@ -140,6 +186,7 @@ class ReplayedProgram {
     LiveTensor live;
     std::vector<Word> plain;  // the same in plain memory
     Word* words() const { return reinterpret_cast<Word*>(live.address); }
+    std::pair<std::uintptr_t, std::uint64_t> place() const { return {live.address, live.bytes}; }
   };
 
   std::size_t below(std::size_t n) {
@@ -147,26 +194,32 @@ class ReplayedProgram {
   }
   bool chance(std::size_t in) { return below(in) == 0; }
   bool is_right(const Tensor& tensor) const {
+    computer_.show({tensor.place()});
     return std::memcmp(tensor.words(), tensor.plain.data(), tensor.plain.size() * sizeof(Word)) ==
            0;
   }
 
   Tensor make() {
-    const auto words = options_.least_words + below(options_.most_words - options_.least_words);
+    auto words = options_.least_words + below(options_.most_words - options_.least_words);
+    if (!engine_.guarded()) words = round_up(words, engine_.alignment() / sizeof(Word));
     Tensor tensor;
     {
       const std::lock_guard guard(lock_);
       tensor.live = *space_.allocate(words * sizeof(Word), LiveTensor::kUnplanned, false);
     }
     tensor.plain.resize(words);
-    std::memset(tensor.words(), 0, words * sizeof(Word));
+    computer_.launch({tensor.place()},
+                     [at = tensor.words(), words] { std::memset(at, 0, words * sizeof(Word)); });
     return tensor;
   }
 
   void persist() {
+    engine_.tick();
     auto tensor = make();
     for (std::size_t i = 0; i < tensor.plain.size(); ++i) tensor.plain[i] = random_();
-    std::copy(tensor.plain.begin(), tensor.plain.end(), tensor.words());
+    computer_.launch({tensor.place()}, [plain = tensor.plain, at = tensor.words()] {
+      std::copy(plain.begin(), plain.end(), at);
+    });
     tensors_.push_back(std::move(tensor));
   }
 
@@ -199,16 +252,24 @@ class ReplayedProgram {
   void write_reached() {
     for (auto& tensor : tensors_) {
       if (!reached_.contains(tensor.live.birth)) continue;
-      const auto word = below(tensor.plain.size());
-      tensor.plain[word] = tensor.words()[word] = random_();
+      write_one_word(tensor);
     }
+  }
+  void write_one_word(Tensor& tensor) {
+    const auto word = below(tensor.plain.size());
+    const auto value = tensor.plain[word] = random_();
+    engine_.tick();
+    computer_.bring({tensor.place()});
+    computer_.launch({tensor.place()}, [at = tensor.words() + word, value] { *at = value; });
   }
 
   // Calls as the session makes them at an op.
   void one_op() {
     Remaking::Op running;
+    DeviceLane::Op launch;
     {
       const std::lock_guard guard(lock_);
+      lane_.begin(launch);
       remaking_.op_begins(running, "mix", true, options_.unsteady ? ++roles_ : 0);
     }
     if (chance(3)) remaking_.remake(numbers(below(tensors_.size())));  // planned
@@ -220,13 +281,19 @@ class ReplayedProgram {
     const bool overwrites =
         op.updates == 1 && std::ranges::find(read, written[0]) == read.end() && chance(3);
     if (overwrites) op.updates = 0;
+    Computer::Uses uses;
+    for (const auto& some : {read, written})
+      for (const auto at : some) uses.push_back(tensors_[at].place());
     {
       const std::lock_guard guard(lock_);
+      lane_.use(launch);
+      for (const auto& [address, bytes] : uses) engine_.touch(address, bytes);
       for (const auto at : read) remaking_.names(running, tensors_[at].live, false, false);
       for (const auto at : written) remaking_.names(running, tensors_[at].live, true, overwrites);
     }
     remaking_.op_runs(
         running, [this](LiveTensor& tensor) { engine_.overwrite(tensor.address, tensor.bytes); });
+    computer_.bring(uses);
     std::optional<std::thread> toucher;
     bool touched_right = true;
     const auto touched = below(tensors_.size());
@@ -242,8 +309,10 @@ class ReplayedProgram {
     tensors_.insert(tensors_.end(), std::make_move_iterator(made.begin()),
                     std::make_move_iterator(made.end()));
     for (auto at = known; at < tensors_.size(); ++at) written.push_back(at);
-    end_op(running, op, read, written, known);
+    end_op(running, launch, op, read, written, known);
     write_reached();
+    for (const auto& tensor : tensors_)
+      if (options_.moves && chance(6)) move(tensor.live);
   }
 
   void compute(const ByteOp& op, const std::vector<std::size_t>& read,
@@ -252,22 +321,33 @@ class ReplayedProgram {
       ByteOp sized = op;
       std::vector<const Word*> in;
       std::vector<Word*> out;
-      std::vector<std::vector<Word>> copies;  // what an update reads is from before it
+      Computer::Uses uses;
       for (const auto at : read) {
         auto& tensor = tensors_[at];
-        const auto* words = plain ? tensor.plain.data() : tensor.words();
-        copies.emplace_back(words, words + tensor.plain.size());
+        in.push_back(plain ? tensor.plain.data() : tensor.words());
         sized.in.push_back(operand(tensor, op.seed));
+        uses.push_back(tensor.place());
       }
-      for (const auto& copy : copies) in.push_back(copy.data());
       const auto writes = [&](Tensor& tensor) {
         sized.out.push_back(operand(tensor, 0));
         out.push_back(plain ? tensor.plain.data() : tensor.words());
+        uses.push_back(tensor.place());
       };
       for (const auto at : written) writes(tensors_[at]);
       for (auto& tensor : made) writes(tensor);
-      ByteOp::compute(sized, in, out);
+      if (plain)
+        ByteOp::compute_apart(sized, in, out);
+      else
+        computer_.launch(uses, [sized, in, out] { ByteOp::compute_apart(sized, in, out); });
     }
+  }
+  // As without a plan, by demand.
+  void move(const LiveTensor& tensor) {
+    const std::lock_guard guard(lock_);
+    auto* live = space_.find(reinterpret_cast<const void*>(tensor.address));
+    live->wanted = !live->wanted;
+    live->wanted ? engine_.promote(tensor.address, tensor.bytes)
+                 : engine_.demote(tensor.address, tensor.bytes);
   }
 
   static ByteOp::Operand operand(const Tensor& tensor, std::uint64_t seed) {
@@ -279,14 +359,12 @@ class ReplayedProgram {
 
   // Of the tensors behind `known`, which the op has made, and before anybody uses them.
   void write_raw(std::size_t known) {
-    for (auto at = known; at < tensors_.size(); ++at) {
-      const auto word = below(tensors_[at].plain.size());
-      tensors_[at].plain[word] = tensors_[at].words()[word] = random_();
-    }
+    for (auto at = known; at < tensors_.size(); ++at) write_one_word(tensors_[at]);
   }
 
-  void end_op(Remaking::Op& running, const ByteOp& op, const std::vector<std::size_t>& read,
-              const std::vector<std::size_t>& written, std::size_t known) {
+  void end_op(Remaking::Op& running, DeviceLane::Op& launch, const ByteOp& op,
+              const std::vector<std::size_t>& read, const std::vector<std::size_t>& written,
+              std::size_t known) {
     if (!chance(5)) {  // else nobody can describe it
       auto* recipe = new ByteOp(op);
       std::vector<std::uint64_t> in, out;
@@ -306,6 +384,8 @@ class ReplayedProgram {
       const std::lock_guard guard(lock_);
       for (const auto at : written) remaking_.names(running, tensors_[at].live, true, false);
       remaking_.op_computed(running);
+      remaking_.op_closes(running);
+      lane_.end(launch);
     }
     if (options_.writes_raw && chance(3)) {
       remaking_.op_ended(running);
@@ -324,8 +404,10 @@ class ReplayedProgram {
 
   Engine& engine_;
   Space& space_;
+  DeviceLane& lane_;
   std::mutex& lock_;
   Remaking& remaking_;
+  Computer& computer_;
   const ProgramOptions options_;
   std::mt19937_64 random_;
   std::uint64_t roles_;  // so far

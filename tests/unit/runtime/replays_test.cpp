@@ -39,7 +39,7 @@ class ReplaysTest : public testing::Test {
   }
   void lose(TensorNumber number) {
     ASSERT_TRUE(replays_.may_lose(number));
-    replays_.lose(number, {number, 0});
+    replays_.lose(number, ContentHash{number, 0});
   }
   static void* handle(int recipe) { return reinterpret_cast<void*>(std::uintptr_t(recipe)); }
   std::vector<int> chain(const Numbers& targets) {

@@ -90,7 +90,7 @@ def attach(torch):
     weights = None if on_gpu else _torch_weights.Weights(torch, adaptor)
     moves_only = os.environ.get("SENTINEL_POLICY") == "sentinel" and "SENTINEL_PLAN" not in os.environ
     plans = os.environ["SENTINEL_MODE"] == "run" and not moves_only
-    if not on_gpu and plans and adaptor.sentinel_torch_may_replay():
+    if plans and adaptor.sentinel_torch_may_replay():
         _torch_replays.tell(torch, adaptor)
     layers = _Layers(torch, adaptor, weights)
     steps = _find_steps(torch, adaptor, layers, weights, witness)

@@ -8,7 +8,9 @@ _LASTING = ("numpy", "__dlpack__")
 _AT_ONCE = ("data_ptr", "apply_", "map_")
 # By what they change, any op may give other bytes.
 _SETTINGS = ("set_num_threads", "set_flush_denormal")
-_OWN_SETTINGS = ("_set_default_dtype", "_set_default_tensor_type", "_set_deterministic_algorithms",
+_OWN_SETTINGS = ("_set_cublas_allow_fp16_reduced_precision_reduction", "_set_cublas_allow_tf32",
+                 "_set_cudnn_allow_tf32", "_set_cudnn_benchmark", "_set_cudnn_deterministic", "_set_cudnn_enabled",
+                 "_set_default_dtype", "_set_default_tensor_type", "_set_deterministic_algorithms",
                  "_set_float32_matmul_precision", "_set_fp32_precision_setter", "_set_mkldnn_deterministic",
                  "_set_mkldnn_enabled", "_set_nnpack_enabled", "_set_onednn_allow_tf32")
 
@@ -26,7 +28,7 @@ def tell(torch, adaptor):
     def reached(tensor, lasting):
         try:
             with as_plain():  # a subclass need not hear of it
-                address = address_in(storage_of(tensor)) if tensor.device.type == "cpu" else None
+                address = address_in(storage_of(tensor)) if tensor.device.type in ("cpu", "cuda") else None
         except (RuntimeError, NotImplementedError):  # it has no storage: the call that is told says so
             return
         if address:
@@ -52,7 +54,7 @@ def tell(torch, adaptor):
         @functools.wraps(address_of)
         def told_of_storage(storage):
             address = address_of(storage)
-            if address and storage.device.type == "cpu":
+            if address and storage.device.type in ("cpu", "cuda"):
                 adaptor.sentinel_torch_reached(address, False)
             return address
         untyped.data_ptr = told_of_storage

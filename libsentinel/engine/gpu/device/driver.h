@@ -109,6 +109,10 @@ class Driver {
   virtual void destroy_stream(Stream) = 0;
   // Between the host's pinned memory and the device, or within it; in the stream's order.
   virtual void copy(void* to, const void* from, std::uint64_t bytes, Stream) = 0;
+  // The same of any memory of the host. The bytes alone: no page changes its place for it.
+  virtual void transfer(void* to, const void* from, std::uint64_t bytes, Stream stream) {
+    copy(to, from, bytes, stream);
+  }
 
   virtual Event make_event() = 0;
   virtual void destroy_event(Event) = 0;

@@ -83,7 +83,7 @@ void Arrivals::drain_queue(Guard& guard) {
 void Arrivals::map(Index first, const Chunks::List& chunks, Guard& guard) {
   for (Index n = 0; n < chunks.size(); ++n) {
     ChunkBlock& b = blocks_[first + n];
-    blocks_.came_back(b.state == State::absent);
+    blocks_.came_back(b.state == State::absent || b.state == State::lost);
     b.state = State::coming;
     b.chunk = chunks[n];
     b.queued = false;

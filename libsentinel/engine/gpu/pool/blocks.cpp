@@ -23,8 +23,7 @@ std::pair<Index, Index> Blocks::of(std::uintptr_t address, std::uint64_t bytes) 
 std::vector<std::uintptr_t> Blocks::mapped() const {
   std::vector<std::uintptr_t> mapped;
   for (Index i = 0; i < size(); ++i)
-    if (blocks_[i].state != State::empty && blocks_[i].state != State::absent)
-      mapped.push_back(at(i));
+    if (has_memory(i)) mapped.push_back(at(i));
   return mapped;
 }
 

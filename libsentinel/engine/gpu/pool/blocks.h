@@ -31,6 +31,10 @@ class Blocks {
   void* memory(Index index) const { return reinterpret_cast<void*>(at(index)); }
   // The first that the range lies in, and one past the last.
   std::pair<Index, Index> of(std::uintptr_t address, std::uint64_t bytes) const;
+  bool has_memory(Index index) const {
+    const State state = blocks_[index].state;
+    return state != State::empty && state != State::absent && state != State::lost;
+  }
   std::vector<std::uintptr_t> mapped() const;
 
   PagerSeat& pager() { return pager_; }
@@ -58,8 +62,8 @@ class Blocks {
   bool none_dead() { return next_dead().empty(); }
   std::uint64_t all_dead() const { return dead_.size() + idle_.size(); }
 
-  void went_away(bool absent) { away_ += absent; }
-  void came_back(bool absent) { away_ -= absent; }
+  void went_away(bool lives) { away_ += lives; }
+  void came_back(bool was_away) { away_ -= was_away; }
   std::uint64_t away() const { return away_; }
   void begins_to_arrive() { ++arriving_; }
   void has_arrived() { --arriving_; }
@@ -75,7 +79,7 @@ class Blocks {
   std::vector<ChunkBlock> blocks_;
   Order by_use_;                // used longest ago first
   Order dead_, idle_;           // died longest ago first; those in a pool
-  std::uint64_t away_ = 0;      // blocks that are absent
+  std::uint64_t away_ = 0;      // blocks that are absent or lost
   std::uint64_t arriving_ = 0;  // blocks that the device fills from the file
   PagerSeat pager_;
 };

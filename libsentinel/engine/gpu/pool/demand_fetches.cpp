@@ -29,7 +29,7 @@ void DemandFetches::use(Index index) {
 
 void DemandFetches::count_fault(Index index) {
   const ChunkBlock& b = blocks_[index];
-  if (b.live != 0 && b.state == State::absent) ++faults_;
+  if (b.holds() && b.state == State::absent) ++faults_;
 }
 
 // From below into the host's memory, while the calling thread waits.
@@ -68,13 +68,13 @@ Index DemandFetches::make_resident(Index first, Index most, Guard& guard) {
       return 0;
     }
     Chunks::List chunks;
-    const auto empty = [&](Index count) {
+    const auto alike = [&, state = b.state](Index count) {  // empty, or lost
       Index n = 0;
-      while (n < count && blocks_[first + n].state == State::empty) ++n;
+      while (n < count && blocks_[first + n].state == state) ++n;
       return n;
     };
-    if (!room_.find(chunks, empty(most), true, guard)) return 0;
-    const Index count = empty(static_cast<Index>(chunks.size()));
+    if (!room_.find(chunks, alike(most), true, guard)) return 0;
+    const Index count = alike(static_cast<Index>(chunks.size()));
     chunks_.give_back(chunks, count);
     if (count == 0) continue;  // it was another's while the lock was released
     arrivals_.map(first, chunks, guard);
@@ -113,7 +113,7 @@ void DemandFetches::begin(Index index) {
 void DemandFetches::ask_for_all(Index first, Index past, Guard& guard) {
   for (Index index = first; index < past; ++index) {
     const ChunkBlock& b = blocks_[index];
-    if (b.live == 0) continue;
+    if (!b.holds()) continue;
     use(index);
     if (b.state != State::absent) continue;
     if (!places_.store().here(b.lies))
@@ -125,7 +125,7 @@ void DemandFetches::ask_for_all(Index first, Index past, Guard& guard) {
 
 void DemandFetches::await(Index index, Index past, Guard& guard) {
   ChunkBlock& b = blocks_[index];
-  while (b.live != 0 && b.state != State::resident) {
+  while (b.holds() && b.state != State::resident) {
     if (on_its_way(index, guard)) continue;
     Index count = 1;
     while (count < neighbours(blocks_.granule()) && index + count < past &&
@@ -135,7 +135,7 @@ void DemandFetches::await(Index index, Index past, Guard& guard) {
       throw Error(fmt::format("an op uses more than the {} of the device's memory that it may",
                               print_bytes(chunks_.held_bytes())));
   }
-  if (b.live == 0) return;
+  if (!b.holds()) return;
   streams_.join();
   use(index);
   streams_.await(b.mark);

@@ -21,13 +21,12 @@ Departures::Departures(Driver& driver, Monitor& monitor, Streams& streams, Block
 // stream, the departure's mark is that last use.
 void Departures::leave(Index index, HostStore::Place* place, Together& together) {
   ChunkBlock& b = blocks_[index];
+  if (!b.holds() && place != nullptr) places_.store().give(std::exchange(place, nullptr));
   if (b.live == 0 && !b.mark) b.mark = streams_.last_use(b.mark, together.now);
   Departure departure{index, ++tickets_, b.mark, place};
-  void* const memory = b.live > 0 ? places_.store().memory(place) : nullptr;
-  if (b.live > 0) {
-    departure.mark = streams_.last_use(b.mark, together.now);
-    demoted_bytes_ += blocks_.granule();
-  }
+  void* const memory = b.holds() ? places_.store().memory(place) : nullptr;
+  if (b.live > 0) departure.mark = streams_.last_use(b.mark, together.now);
+  if (b.holds()) demoted_bytes_ += blocks_.granule();
   blocks_.leave(index);
   b.state = State::leaving;
   b.ticket = departure.ticket;
@@ -65,7 +64,7 @@ void Departures::copy_together(std::vector<Departure>& together) {
   for (const Departure& departure : together) {
     streams_.wait(streams_.out(), departure.mark);
     const ChunkBlock& b = blocks_[departure.index];
-    if (b.live == 0) continue;
+    if (!b.holds()) continue;
     streams_.copy(places_.store().memory(b.lies), blocks_.memory(departure.index),
                   blocks_.granule(), streams_.out());
   }
@@ -84,10 +83,10 @@ void Departures::die(Index index, Together& together) {
     b.ordered = streams_.in_one_order() && (!b.mark || streams_.done(b.mark));
     b.mark = b.ordered && keep_all_.keeps() ? nullptr : streams_.last_use(b.mark, together.now);
     blocks_.die(index);
-  } else if (b.state == State::absent) {
+  } else if (b.state == State::absent || b.state == State::lost) {
     b.state = State::empty;
     blocks_.came_back(true);
-    places_.store().give(std::exchange(b.lies, nullptr));
+    if (b.lies != nullptr) places_.store().give(std::exchange(b.lies, nullptr));
   }
 }
 
@@ -165,7 +164,7 @@ bool Departures::has_left(const Departure& departure) {
   ChunkBlock& b = blocks_[departure.index];
   b.ticket = 0;
   b.mark.reset();
-  const bool below = b.live > 0 && places_.store().memory(b.lies) == nullptr;
+  const bool below = b.holds() && places_.store().memory(b.lies) == nullptr;
   if (!below) return true;
   b.written = true;
   places_.store().write(b.lies, departure.index, blocks_.memory(departure.index));
@@ -180,11 +179,11 @@ void Departures::let_go(Index first, Index count, Guard& guard) {
   for (Index index = first; index < first + count; ++index) {
     ChunkBlock& b = blocks_[index];
     chunks_.put_free(b.chunk);
-    b.state = b.live > 0 ? State::absent : State::empty;
+    b.state = b.holds() ? State::absent : b.live > 0 ? State::lost : State::empty;
     blocks_.went_away(b.live > 0);
-    const bool asked_for = std::exchange(b.queued, false) && b.live > 0;
+    const bool asked_for = std::exchange(b.queued, false) && b.holds();
     if (b.lies == nullptr) continue;
-    if (b.live == 0)
+    if (!b.holds())
       places_.store().give(std::exchange(b.lies, nullptr));
     else if (places_.store().memory(b.lies) != nullptr)
       places_.store().rest(b.lies, index, b.sinks && b.wanted == 0);

@@ -29,7 +29,7 @@ struct Departure {
   Index index;
   std::uint64_t ticket;
   Mark mark;
-  HostStore::Place* place;  // null: what left was dead
+  HostStore::Place* place;  // null: what left was dead, or given up
 };
 
 // What ends or leaves while the lock is held: it shares events. see_off() ends that.
@@ -42,7 +42,7 @@ class Departures {
  public:
   Departures(Driver&, Monitor&, Streams&, Blocks&, Chunks&, Places&, FetchQueue&, const KeepAll&);
 
-  // `place`: for it, if it lives.
+  // `place`: for it, if it lives and is not given up.
   void leave(Index, HostStore::Place* place, Together&);
   void see_off(Together&);
   void die(Index, Together&);  // nothing lives in it any more

@@ -15,9 +15,10 @@ Prefetches::Prefetches(Monitor& monitor, Blocks& blocks, Places& places, FetchQu
 
 void Prefetches::ask_for(Index index) {
   ChunkBlock& b = blocks_[index];
+  if (b.live > 0 && !b.holds()) return;  // somebody makes it again
   if (b.state == State::leaving && !b.written) return departures_.recall(index);
   if (b.written && departures_.take_back(index)) return;
-  const bool later = b.written || (b.state == State::going && b.live > 0);
+  const bool later = b.written || (b.state == State::going && b.holds());
   if ((b.state != State::absent && !later) || b.queued) return;
   if (later)
     b.queued = true;  // the departures see to it once its memory has gone

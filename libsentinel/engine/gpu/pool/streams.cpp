@@ -81,6 +81,12 @@ void Streams::copy(void* to, const void* from, std::uint64_t bytes, StreamQueue&
   queue.given();
 }
 
+void Streams::copy_here(void* to, const void* from, std::uint64_t bytes) {
+  const Stream here = threads_.here();
+  driver_.transfer(to, from, bytes, here);
+  if (StreamQueue* queue = computing_on(here)) queue->given();
+}
+
 void Streams::wait(StreamQueue& queue, const Mark& mark) {
   if (queue.waits_again(mark)) return;
   driver_.wait(queue.stream(), mark.get());

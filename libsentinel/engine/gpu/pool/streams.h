@@ -39,6 +39,8 @@ class Streams {
   // Whether the queue has room for some more. What an op demands may fill twice as much.
   bool has_room(StreamQueue&, bool demanded = false);
   void copy(void* to, const void* from, std::uint64_t bytes, StreamQueue&);
+  // On what this thread computes on, which it has joined; wherever the bytes lie.
+  void copy_here(void* to, const void* from, std::uint64_t bytes);
   void wait(StreamQueue&, const Mark&);
   // Where the range was sent to the host all the same: what the mark stands for is its way back.
   void bring_back(std::uintptr_t address, std::uint64_t bytes, StreamQueue&, Mark&);

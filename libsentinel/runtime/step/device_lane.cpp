@@ -1,5 +1,5 @@
 // Tells the engine of launches, and pins tensors that no op has named.
-#include "runtime/device_lane.h"
+#include "runtime/step/device_lane.h"
 
 #include <utility>
 
