@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace sentinel {
 namespace {
@@ -104,6 +105,55 @@ std::vector<std::uint64_t> divide(std::uint64_t total, std::span<const Need> nee
   for (std::size_t i = 0; i < needs.size(); ++i)  // grain by grain, as memory is held
     if (shares[i] != needs[i].most) shares[i] = std::max(needs[i].least, shares[i] / grain * grain);
   return shares;
+}
+
+std::uint64_t lease_pool(std::span<const Share> shares) {
+  std::uint64_t largest = 0, all = 0;
+  for (const auto& share : shares) {
+    largest = std::max(largest, share.beyond());
+    all += share.beyond();
+  }
+  return std::max(largest, all / 2);
+}
+
+namespace {
+
+std::vector<Share> with_bases(const Shares& bytes, std::span<const Need> needs,
+                              std::uint64_t grain) {
+  std::vector<Share> shares;
+  for (std::size_t i = 0; i < needs.size(); ++i) {
+    const auto usual =
+        needs[i].usual == 0 ? needs[i].most : (needs[i].usual + grain - 1) / grain * grain;
+    shares.push_back({.base = std::clamp(usual, std::min(needs[i].least, bytes[i]), bytes[i]),
+                      .most = bytes[i]});
+  }
+  return shares;
+}
+
+std::uint64_t cost(std::span<const Share> shares) {
+  auto bytes = lease_pool(shares);
+  for (const auto& share : shares) bytes += share.base;
+  return bytes;
+}
+
+}  // namespace
+
+std::vector<Share> share(std::uint64_t total, std::span<const Need> needs, std::uint64_t grain) {
+  std::vector<Share> best;
+  for (const auto bytes : divide(total, needs, grain)) best.push_back({bytes, bytes});
+  std::uint64_t wanted = 0;
+  for (const auto& need : needs) wanted += need.most;
+  if (wanted <= total) return best;
+  // As if there were so much: more of it costs more.
+  for (auto works = total, fails = wanted + grain; fails - works > grain;) {
+    const auto tried = works + (fails - works) / 2;
+    auto shares = with_bases(divide(tried, needs, grain), needs, grain);
+    if (cost(shares) <= total)
+      works = tried, best = std::move(shares);
+    else
+      fails = tried;
+  }
+  return best;
 }
 
 }  // namespace sentinel

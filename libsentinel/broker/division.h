@@ -15,6 +15,7 @@ struct CurvePoint {
 struct Need {
   std::uint64_t least = 0;        // below which the job cannot work
   std::uint64_t most = 0;         // beyond which it gains nothing; at least `least`
+  std::uint64_t usual = 0;        // holds more in peaks alone; 0: not known, or it has no peaks
   double priority = 1;            // weight of its gain, above 0
   std::vector<CurvePoint> curve;  // by bytes, ascending; empty: not known
 };
@@ -22,5 +23,19 @@ struct Need {
 // What each should have: from `least` to `most`, whole multiples of `grain` but for these two, and
 // at most `total` together. The sum of what is least must be at most `total`.
 std::vector<std::uint64_t> divide(std::uint64_t total, std::span<const Need>, std::uint64_t grain);
+
+// A job holds its base all the time, and plans for more: what it holds beyond in its peaks is lent.
+struct Share {
+  std::uint64_t base = 0, most = 0;
+  std::uint64_t beyond() const { return most - base; }
+};
+
+// What has to be kept for leases: all of the largest, and half of all of them, for each job is in
+// its peaks for half of its time.
+std::uint64_t lease_pool(std::span<const Share>);
+
+// The same as divide() where all needs fit. Else jobs plan for more than there is together, as far
+// as their bases and the pool for their leases fit into `total`.
+std::vector<Share> share(std::uint64_t total, std::span<const Need>, std::uint64_t grain);
 
 }  // namespace sentinel

@@ -16,6 +16,7 @@ Ledger::Ledger(Settings settings) : settings_(settings) {}
 
 JobId Ledger::joins(const Need& need) {
   const auto id = next_++;
+  targets_.reset();
   auto& job = jobs_[id];
   job.need = bounded(need);
   return id;
@@ -24,6 +25,7 @@ JobId Ledger::joins(const Need& need) {
 // Nobody can use more than there is.
 Need Ledger::bounded(Need need) const {
   need.most = std::max(need.least, std::min(need.most, settings_.total));
+  if (need.usual != 0) need.usual = std::clamp(need.usual, need.least, need.most);
   return need;
 }
 
@@ -33,32 +35,44 @@ JobId Ledger::remember(const Need& need, std::uint64_t counted) {
   const auto id = joins(need);
   auto& job = jobs_[id];
   job.state = State::absent;
-  job.held = job.ordered = counted;
+  job.held = job.ordered = job.most = counted;
   job.freezes = true;
   return id;
 }
 
 void Ledger::returns(JobId id, const Need& need, std::uint64_t holds) {
   auto& job = jobs_.at(id);
+  targets_.reset();
   job.need = bounded(need);
   job.need.least = std::min(need.least, holds);
-  job.held = job.ordered = holds;
+  job.held = job.ordered = job.most = holds;
+  job.leased = 0;
+  job.asked = {};
   job.freezes = false;
   job.state = State::settled;
 }
 
 void Ledger::goes_away(JobId id) {
   auto& job = jobs_.at(id);
+  targets_.reset();
+  job.asked = {};
   if (job.admitted()) job.state = State::absent;
 }
 
 void Ledger::ends(JobId id) {
+  targets_.reset();
   if (jobs_.erase(id) != 0) suggested_.clear();
+}
+
+void Ledger::suggest(std::map<JobId, std::uint64_t> shares) {
+  targets_.reset();
+  suggested_ = std::move(shares);
 }
 
 // What it cannot work without is no more than it has: it works already.
 void Ledger::needs(JobId id, const Need& need) {
   auto& job = jobs_.at(id);
+  targets_.reset();
   const auto most_least = job.admitted() ? std::max(job.need.least, job.ordered) : need.least;
   job.need = bounded(need);
   job.need.least = std::min(need.least, most_least);
@@ -73,7 +87,20 @@ void Ledger::answers(JobId id, std::uint64_t number, std::uint64_t holds, std::u
     job.keeps_until_ms = now_ms + settings_.pause_ms;
   }
   job.held = job.ordered;
+  job.most = std::max(job.most, job.ordered);
+  job.leased = 0;
+  job.asked = {};
+  if (job.state == State::silent || job.keeps_until_ms != 0) targets_.reset();
   job.state = State::settled;
+}
+
+// What it gives back is free whatever else is the case; what it wants it gets from lends().
+void Ledger::asks(JobId id, std::uint64_t number, std::uint64_t wants, std::uint64_t holds) {
+  auto& job = jobs_.at(id);
+  if (job.leased > holds && !is_asked(job)) targets_.reset();
+  job.leased = std::min(job.leased, holds);
+  const auto turn = job.asked.bytes > job.leased ? job.asked.turn : ++turns_;
+  if (job.state == State::settled) job.asked = {.number = number, .bytes = wants, .turn = turn};
 }
 
 // ---------------------------------------------------------------- figures
@@ -84,17 +111,35 @@ std::uint64_t Ledger::counted() const {
   return sum;
 }
 
+std::uint64_t Ledger::leased() const {
+  std::uint64_t sum = 0;
+  for (const auto& [id, job] : jobs_) sum += job.leased;
+  return sum;
+}
+
 std::uint64_t Ledger::free() const {
   return settings_.total - std::min(settings_.total, counted());
+}
+
+// With what bases are to grow by, and what those who wait are to be admitted with.
+std::uint64_t Ledger::promised() const {
+  std::uint64_t sum = 0;
+  for (const auto& [id, job] : jobs_) {
+    const auto target = targets_->find(id);
+    sum += job.counted();
+    if (target != targets_->end() && target->second.base > job.base() &&
+        (!job.admitted() || matters(job.base(), target->second.base)))
+      sum += target->second.base - job.base();
+  }
+  return sum;
 }
 
 bool Ledger::frozen() const {
   return std::ranges::any_of(jobs_, [](const auto& job) { return job.second.freezes; });
 }
 
-bool Ledger::is_asked(const Job& job, std::uint64_t now_ms) const {
-  return (job.state == State::settled || job.state == State::ordered) &&
-         job.keeps_until_ms <= now_ms;
+bool Ledger::is_asked(const Job& job) {
+  return (job.state == State::settled || job.state == State::ordered) && job.keeps_until_ms == 0;
 }
 
 bool Ledger::matters(std::uint64_t now, std::uint64_t then) const {
@@ -130,18 +175,26 @@ std::string Ledger::why_waiting(JobId id) const {
 
 void Ledger::mark_silent(std::uint64_t now_ms) {
   for (auto& [id, job] : jobs_) {
-    if (job.state == State::ordered && now_ms >= job.since_ms + settings_.patience_ms)
-      job.state = State::silent;
-    if (job.keeps_until_ms != 0 && job.keeps_until_ms <= now_ms) job.keeps_until_ms = 0;
+    const bool silent =
+        job.state == State::ordered && now_ms >= job.since_ms + settings_.patience_ms;
+    const bool kept = job.keeps_until_ms != 0 && job.keeps_until_ms <= now_ms;
+    if (silent) job.state = State::silent;
+    if (kept) job.keeps_until_ms = 0;
+    if (silent || kept) targets_.reset();
   }
 }
 
 // Of the jobs that are asked, and of those that can be admitted beside them: the first that does
 // not fit keeps all behind it waiting.
-Ledger::Targets Ledger::targets(std::uint64_t now_ms) const {
+const Ledger::Targets& Ledger::targets() {
+  if (!targets_) targets_ = divided();
+  return *targets_;
+}
+
+Ledger::Targets Ledger::divided() const {
   std::uint64_t fixed = 0, least = 0;
   for (const auto& [id, job] : jobs_)
-    if (job.admitted() && !is_asked(job, now_ms)) fixed += job.counted();
+    if (job.admitted() && !is_asked(job)) fixed += job.counted();
   const auto room = settings_.total - std::min(settings_.total, fixed);
   std::vector<Need> needs;
   Targets targets;
@@ -152,13 +205,13 @@ Ledger::Targets Ledger::targets(std::uint64_t now_ms) const {
     needs.push_back(need);
   };
   for (const auto& [id, job] : jobs_)
-    if (job.admitted() && is_asked(job, now_ms)) takes_part(id, job.need);
+    if (job.admitted() && is_asked(job)) takes_part(id, job.need);
   for (const auto& [id, job] : jobs_) {
     if (job.admitted()) continue;
     if (least + job.need.least > room) break;
     takes_part(id, job.need);
   }
-  const auto shares = divide(room, needs, settings_.grain);
+  const auto shares = share(room, needs, settings_.grain);
   for (std::size_t at = 0; at < order.size(); ++at) targets[order[at]] = shares[at];
   std::uint64_t suggested = 0;
   const bool usable = suggested_.size() == targets.size() &&
@@ -169,48 +222,56 @@ Ledger::Targets Ledger::targets(std::uint64_t now_ms) const {
                         return share.second >= jobs_.at(share.first).need.least;
                       });
   if (usable && suggested <= room)
-    for (auto& [id, bytes] : targets) bytes = suggested_.at(id);
+    for (auto& [id, share] : targets) share = {suggested_.at(id), suggested_.at(id)};
   return targets;
 }
 
-Ledger::Order Ledger::order(JobId id, Job& job, std::uint64_t bytes, std::uint64_t now_ms) {
-  job.ordered = bytes;
+Ledger::Order Ledger::order(JobId id, Job& job, Share share, std::uint64_t now_ms) {
+  job.ordered = share.base;
+  job.most = std::max(share.base, share.most);
   job.state = State::ordered;
   job.since_ms = now_ms;
-  return {.job = id, .number = ++job.number, .bytes = bytes};
+  return {.job = id, .number = ++job.number, .bytes = job.ordered, .most = job.most};
 }
 
 // What nobody asks for is left where it is: a new plan costs time. Where somebody waits, every byte
-// matters.
+// matters, and leases end that stand in the way.
 void Ledger::shrink(const Targets& targets, std::uint64_t now_ms, std::vector<Order>& orders) {
   std::uint64_t wanted = 0;
-  for (const auto& [id, target] : targets)
-    wanted += target - std::min(target, jobs_.at(id).counted());
-  if (wanted <= free()) return;
+  std::vector<Share> shares;
+  for (const auto& [id, target] : targets) {
+    wanted += target.base - std::min(target.base, jobs_.at(id).base());
+    shares.push_back(target);
+  }
   const bool waited_for =
       std::ranges::any_of(targets, [&](const auto& t) { return !jobs_.at(t.first).admitted(); });
+  const auto room = free() + (waited_for ? 0 : leased());
+  if (wanted + (waited_for ? 0 : lease_pool(shares)) <= room) return;
+  const bool recalls = waited_for && promised() > settings_.total;
   for (const auto& [id, target] : targets) {
     auto& job = jobs_.at(id);
-    if (job.state != State::settled || target >= job.ordered) continue;
-    if (waited_for || matters(job.ordered, target))
-      orders.push_back(order(id, job, target, now_ms));
+    if (job.state != State::settled) continue;
+    const bool over = target.base < job.ordered;
+    if ((over && (waited_for || matters(job.ordered, target.base))) || (recalls && job.leased != 0))
+      orders.push_back(order(id, job, {std::min(target.base, job.ordered), target.most}, now_ms));
   }
 }
 
 // As long as more is about to become free, nobody takes less than is meant for him.
 void Ledger::grow(const Targets& targets, std::uint64_t now_ms, std::vector<Order>& orders) {
   const bool shrinking = std::ranges::any_of(jobs_, [](const auto& job) {
-    return job.second.state == State::ordered && job.second.ordered < job.second.held;
+    return job.second.state == State::ordered &&
+           job.second.ordered < job.second.held + job.second.leased;
   });
-  const auto grows = [&](JobId id, std::uint64_t target) {
+  const auto grows = [&](JobId id, const Share& target) {
     auto& job = jobs_.at(id);
-    const auto has = job.counted(), wanted = target - std::min(target, has);
+    const auto has = job.base(), wanted = target.base - std::min(target.base, has);
     const auto each = std::min(wanted, free());
     if (wanted == 0 || (each < wanted && shrinking)) return;
     auto bytes = has + each;
     if (each < wanted) bytes = std::max(has, bytes / settings_.grain * settings_.grain);
     if (job.admitted() ? !matters(has, bytes) : bytes < job.need.least) return;
-    orders.push_back(order(id, job, bytes, now_ms));
+    orders.push_back(order(id, job, {bytes, target.most}, now_ms));
   };
   for (const bool admitted : {false, true})
     for (const auto& [id, target] : targets)
@@ -219,14 +280,50 @@ void Ledger::grow(const Targets& targets, std::uint64_t now_ms, std::vector<Orde
         grows(id, target);
 }
 
+// Of those whose bases stay: what they may plan for. That it became less is of no use to anybody,
+// but a plan for more than is lent would be late each time.
+void Ledger::tell_most(const Targets& targets, std::uint64_t now_ms, std::vector<Order>& orders) {
+  for (const auto& [id, target] : targets) {
+    auto& job = jobs_.at(id);
+    const auto most = std::max(job.ordered, target.most);
+    if (job.state == State::settled && matters(job.most, most))
+      orders.push_back(order(id, job, {job.ordered, most}, now_ms));
+  }
+}
+
 std::vector<Ledger::Order> Ledger::orders(std::uint64_t now_ms) {
   std::vector<Order> orders;
   mark_silent(now_ms);
   if (frozen()) return orders;
-  const auto targets = this->targets(now_ms);
+  const auto& targets = this->targets();
   shrink(targets, now_ms, orders);
   grow(targets, now_ms, orders);
+  tell_most(targets, now_ms, orders);
   return orders;
+}
+
+// In parts, where there is not enough: a peak is worth each of them.
+std::vector<Ledger::Lease> Ledger::lends() {
+  std::vector<Lease> leases;
+  if (frozen() || !targets_) return leases;
+  std::vector<std::pair<std::uint64_t, JobId>> asking;
+  for (const auto& [id, job] : jobs_)
+    if (job.state == State::settled && job.asked.bytes > job.leased)
+      asking.emplace_back(job.asked.turn, id);
+  std::ranges::sort(asking);
+  for (const auto& [turn, id] : asking) {
+    auto& job = jobs_.at(id);
+    const auto most = job.most - std::min(job.most, job.base());
+    const auto wanted = std::min(job.asked.bytes, most);
+    if (wanted <= job.leased) continue;
+    const auto lendable = settings_.total - std::min(settings_.total, promised());
+    auto more = std::min(wanted - job.leased, lendable);
+    if (job.leased + more < wanted) more = more / settings_.grain * settings_.grain;
+    if (more == 0 || (job.leased + more < wanted && more < settings_.ignored)) continue;
+    job.leased += more;
+    leases.push_back({.job = id, .number = job.asked.number, .bytes = job.leased});
+  }
+  return leases;
 }
 
 }  // namespace sentinel

@@ -3,12 +3,13 @@
 //
 //   held     what the job last said that it holds at most
 //   ordered  what the last order allows it
-//   counted  the greater of both
+//   leased   what it may hold beyond that for a while
+//   counted  the greater of the first two, and what is leased
 //
 // Invariant: the sum of what is counted is at most the total.
 // (It is more only where a job comes back that says it holds more than was known; nobody grows
-// then.) A job has one order at a time. Nobody waits for growth, so the ledger is never stuck: see
-// docs/design/broker.md.
+// then.) A job has one order at a time. Nobody waits for growth, nor for a lease, so the ledger is
+// never stuck: see docs/design/broker.md.
 #pragma once
 
 #include <cstdint>
@@ -38,6 +39,11 @@ class Ledger {
   struct Order {
     JobId job = 0;
     std::uint64_t number = 0, bytes = 0;
+    std::uint64_t most = 0;  // what it may plan for; beyond `bytes` by leases
+  };
+  struct Lease {
+    JobId job = 0;
+    std::uint64_t number = 0, bytes = 0;  // all that it may hold beyond its base
   };
 
   enum class State : std::uint8_t {
@@ -52,11 +58,19 @@ class Ledger {
     Need need;
     State state = State::waiting;
     std::uint64_t held = 0, ordered = 0, number = 0;  // number: of its last order
+    std::uint64_t most = 0;                           // the same order's
     std::uint64_t since_ms = 0;                       // when it was sent
     std::uint64_t keeps_until_ms = 0;                 // it could not shrink
     bool freezes = false;  // absent since the restart: nothing is granted meanwhile
 
-    std::uint64_t counted() const { return held > ordered ? held : ordered; }
+    struct Asked {
+      std::uint64_t number = 0, bytes = 0;
+      std::uint64_t turn = 0;  // who asked first gets first
+    } asked;                   // beyond its base
+    std::uint64_t leased = 0;
+
+    std::uint64_t base() const { return held > ordered ? held : ordered; }
+    std::uint64_t counted() const { return base() + leased; }
     bool admitted() const { return state != State::waiting; }
   };
 
@@ -72,40 +86,51 @@ class Ledger {
   void goes_away(JobId);  // it lives, and cannot be reached
   void ends(JobId);       // it holds nothing any more: has died, or said so
   void needs(JobId, const Need&);
+  // Beyond its base it now holds so much at most, and wants so much; 0: nothing any more. That is
+  // withdrawn by its next answer, with which all that was leased is back.
+  void asks(JobId, std::uint64_t number, std::uint64_t wants, std::uint64_t holds);
   // The answer to that order; of one that is not its last it says nothing.
   void answers(JobId, std::uint64_t number, std::uint64_t holds, std::uint64_t now_ms);
   // In the place of division.h, as long as the same jobs are admitted or waiting; or nothing.
-  void suggest(std::map<JobId, std::uint64_t> shares) { suggested_ = std::move(shares); }
+  void suggest(std::map<JobId, std::uint64_t> shares);
 
   // What is to be sent now; it is counted already.
   std::vector<Order> orders(std::uint64_t now_ms);
+  // The same of leases: of what nobody's base is meant to be. After orders().
+  std::vector<Lease> lends();
   // When orders() is to be called again though nothing happens.
   std::optional<std::uint64_t> wakes_at() const;
 
   const std::map<JobId, Job>& jobs() const { return jobs_; }
   std::uint64_t total() const { return settings_.total; }
   std::uint64_t counted() const;
+  std::uint64_t leased() const;
   bool frozen() const;
   // Why it is not admitted, for a person.
   std::string why_waiting(JobId) const;
 
  private:
-  using Targets = std::map<JobId, std::uint64_t>;  // bytes
+  using Targets = std::map<JobId, Share>;
 
   Need bounded(Need) const;
-  bool is_asked(const Job&, std::uint64_t now_ms) const;
+  static bool is_asked(const Job&);  // once mark_silent() was called
   bool matters(std::uint64_t now, std::uint64_t then) const;
   std::uint64_t free() const;
+  std::uint64_t promised() const;
   void mark_silent(std::uint64_t now_ms);
-  Targets targets(std::uint64_t now_ms) const;
+  const Targets& targets();
+  Targets divided() const;
   void shrink(const Targets&, std::uint64_t now_ms, std::vector<Order>&);
   void grow(const Targets&, std::uint64_t now_ms, std::vector<Order>&);
-  Order order(JobId, Job&, std::uint64_t bytes, std::uint64_t now_ms);
+  void tell_most(const Targets&, std::uint64_t now_ms, std::vector<Order>&);
+  Order order(JobId, Job&, Share, std::uint64_t now_ms);
 
   Settings settings_;
   std::map<JobId, Job> jobs_;
   std::map<JobId, std::uint64_t> suggested_;
+  std::optional<Targets> targets_;  // as long as nothing changes that they depend on
   JobId next_ = 1;
+  std::uint64_t turns_ = 0;
 };
 
 }  // namespace sentinel

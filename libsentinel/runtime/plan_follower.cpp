@@ -26,7 +26,7 @@ PlanFollower::PlanFollower(Engine& engine, Space& space, const FastLimit& limit,
       space_(space),
       limit_(limit),
       order_(order),
-      borders_(engine, most_borders) {}
+      moves_(engine, space, most_borders) {}
 
 // ---------------------------------------------------------------- kinds of step
 
@@ -42,6 +42,7 @@ Bucket& PlanFollower::replace(Bucket& kind, Profile profile, Plan plan,
   auto other = std::make_unique<Bucket>(std::move(profile), std::move(plan), order_, space_, late);
   if (other->replays_ops()) has_replays_ = true;
   other->growth() = kind.growth();
+  if (other->profile().ops.size() == kind.profile().ops.size()) other->drift() = kind.drift();
   const auto at = std::ranges::find(buckets_, &kind, &std::unique_ptr<Bucket>::get);
   const bool active = active_ == &kind;
   std::swap(*at, other);
@@ -50,7 +51,7 @@ Bucket& PlanFollower::replace(Bucket& kind, Profile profile, Plan plan,
 }
 
 void PlanFollower::forget_plans() {
-  active_ = nullptr;
+  stop();
   buckets_.clear();
 }
 
@@ -72,6 +73,7 @@ std::vector<std::vector<IntervalRow>> PlanFollower::intervals() const {
 }
 
 void PlanFollower::activate(Bucket& bucket) {
+  moves_.forget();
   active_ = &bucket;
   space_.activate(bucket.space_plan());
   bucket.bind(space_);
@@ -98,31 +100,36 @@ void PlanFollower::bring(Bucket& bucket) {
 // In mid-step: it turns out to be of that kind.
 void PlanFollower::change_to(Bucket& bucket) {
   now_.changed = true;
-  borders_.let_go_soon();
+  moves_.forget();
+  moves_.borders().let_go_soon();
   active_ = &bucket;
   space_.activate(bucket.space_plan());
   bucket.bind(space_);
   bring(bucket);
-  bucket.begin_step();
+  bucket.begin_step(limit_.peaks());
+  limit_.wants(bucket.beyond_base(OpId(0)));
   bucket.trials().begin_step(now_us());
 }
 
 // ---------------------------------------------------------------- the step
 
 void PlanFollower::begin_step() {
-  borders_.let_all_go();
+  moves_.borders().let_all_go();
   if (now_.diverged || now_.resized) reuse_frames();
   now_ = {};
   sizes_.begin_step();
   accesses_ = {};
   prelude_ = {};
   if (active_ == nullptr) return;
-  active_->begin_step();
+  active_->begin_step(limit_.peaks());
+  limit_.wants(active_->beyond_base(OpId(0)));
   prelude_ = active_->matcher().prelude();
   active_->trials().begin_step(now_us());
 }
 
+// What is put off beyond the step's end is not late then: its tensors play other roles from there.
 void PlanFollower::take_over() {
+  moves_.step_ends();
   if (active_ != nullptr) active_->take_over(space_);
 }
 
@@ -203,6 +210,7 @@ bool PlanFollower::follow(Op& op, std::uint64_t prefix) {
     }
   }
   now_.diverged = true;
+  limit_.wants(0);
   reuse_frames();
   return false;
 }
@@ -216,16 +224,21 @@ void PlanFollower::turn_to(Op& op, Bucket& other) {
 
 // Starts the moves that are due at the op, and notes what it has to wait for.
 void PlanFollower::prepare(Op& running) {
-  if (running.place.position == StepMatcher::kLost || !active_->moves_anything()) return;
+  if (running.place.position == StepMatcher::kLost) return;
   const OpId op(running.place.position);
+  if (active_->has_peaks() && !now_.diverged) limit_.wants(active_->beyond_base(op));
+  if (!active_->moves_anything()) return;
   if (active_->streams(op)) engine_.begin_oversized_op();
-  moves_.clear();
-  active_->op_start(op, moves_);
-  apply(op);
-  borders_.let_go(op.value);
-  for (const auto id : active_->used(op))
+  moves_.issue_due();
+  due_.clear();
+  active_->op_start(op, due_);
+  moves_.issue(*active_, due_, op);
+  moves_.borders().let_go(op.value);
+  for (const auto id : active_->used(op)) {
+    moves_.used(id);
     if (const auto* tensor = active_->live(id, space_))
       engine_.touch(tensor->address, tensor->bytes);
+  }
   running.interval = active_->interval(op);
   active_->trials().enter(running.interval, now_us());
   for (const auto id : active_->awaited(op))
@@ -237,43 +250,16 @@ void PlanFollower::op_end(Op& op) {
   if (active_ == nullptr || op.bucket != active_ || position == StepMatcher::kLost) return;
   if (in_place_ != nullptr && !now_.diverged) count_accesses(op);
   if (!active_->moves_anything()) return;
-  moves_.clear();
-  active_->op_end(OpId(position), moves_);
-  apply(OpId(position), op.discarding ? &op : nullptr);
+  moves_.issue_due();
+  due_.clear();
+  active_->op_end(OpId(position), due_);
+  moves_.issue(*active_, due_, OpId(position), op.discarding ? &op.discards : nullptr);
 }
 
-void PlanFollower::demote_instead(const Op& op, TensorId id) {
-  if (active_ == nullptr || op.bucket != active_) return;
-  moves_.assign(1, {.tensor = id, .direction = Direction::demote});
-  apply(OpId(op.place.position));
-}
-
-// A tensor that is not where the plan thinks, because this step differs, is left alone. What the
-// program may still write is not copied ahead.
-void PlanFollower::apply(OpId op, Op* discarding) {
-  for (const auto& move : moves_) {
-    if (move.direction == Direction::copy) continue;
-    auto* tensor = active_->live(move.tensor, space_);
-    const bool wanted = move.direction == Direction::promote;
-    if (tensor == nullptr || tensor->wanted == wanted || tensor->held) continue;
-    const bool planned = tensor->in_its_place() && tensor->plan == active_->space_plan();
-    if (move.direction == Direction::discard && discarding != nullptr) {
-      const auto ends = planned ? active_->borders().own_ends(move.tensor) : Engine::Ends{};
-      discarding->discards.push_back({move.tensor, *tensor, ends});
-      continue;
-    }
-    tensor->wanted = wanted;
-    if (!wanted && planned && in_place_ == nullptr)
-      borders_.keep(*tensor, active_->borders(), op.value, move.tier > 1);
-    if (wanted)
-      engine_.promote(tensor->address, tensor->bytes);
-    else if (move.tier > 1)
-      engine_.sink(tensor->address, tensor->bytes);
-    else if (move.direction == Direction::release)
-      engine_.release(tensor->address, tensor->bytes);
-    else
-      engine_.demote(tensor->address, tensor->bytes);
-  }
+void PlanFollower::demote_instead(const IssuedMoves::GivenUp& due) {
+  if (active_ == nullptr || due.bucket != active_) return;
+  due_.assign(1, {.tensor = due.id, .direction = Direction::demote});
+  moves_.issue(*active_, due_, due.op);
 }
 
 // Where slow memory is used in place, what is late may stay.

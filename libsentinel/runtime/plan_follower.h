@@ -21,7 +21,7 @@
 #include "engine/engine.h"
 #include "runtime/limit/fast_limit.h"
 #include "runtime/step/bucket.h"
-#include "runtime/step/kept_borders.h"
+#include "runtime/step/issued_moves.h"
 #include "runtime/step/matcher.h"
 #include "runtime/step/sizes.h"
 #include "runtime/step/space.h"
@@ -44,12 +44,7 @@ class PlanFollower {
     // Of the tensors that died in the op: placement, share in fast memory.
     std::vector<std::pair<std::uint32_t, double>> died;
     // At its end; asked for where `discarding`, else the follower demotes them.
-    struct Discard {
-      TensorId id;
-      LiveTensor tensor;
-      Engine::Ends ends;
-    };
-    std::vector<Discard> discards;
+    std::vector<IssuedMoves::GivenUp> discards;
     bool discarding = false;
   };
 
@@ -67,12 +62,14 @@ class PlanFollower {
   std::vector<std::vector<IntervalRow>> intervals() const;  // of each plan
 
   // The kind that the next step is taken for.
-  Bucket* active() { return active_; }
+  Bucket* active() const { return active_; }
   bool follows() const { return active_ != nullptr; }
   bool moves_nothing() const { return active_ != nullptr && !active_->moves_anything(); }
   void activate(Bucket&);
-  void activate_first() { activate(*buckets_.front()); }
-  void stop() { active_ = nullptr; }  // no plan is followed until another is activated
+  void stop() {  // no plan is followed until another is activated
+    active_ = nullptr;
+    limit_.wants(0);
+  }
 
   // The running step.
   void begin_step();
@@ -91,7 +88,8 @@ class PlanFollower {
     double all = 0, fast = 0;
   };
   const Accesses& accesses() const { return accesses_; }  // by the profile's counts
-  void let_borders_go() { borders_.let_all_go(); }
+
+  IssuedMoves& moves() { return moves_; }
 
   // Of one thread. False, of op_start(): the step has just diverged, and goes on by demand.
   void before_first_op(Op&) const;
@@ -100,7 +98,7 @@ class PlanFollower {
   }
   [[nodiscard]] bool op_start(Op&, std::uint64_t name);
   void op_end(Op&);
-  void demote_instead(const Op&, TensorId);  // it was to be discarded, and could not be
+  void demote_instead(const IssuedMoves::GivenUp&);  // it could not be discarded
   // Waits until the op's tensors are where the plan wants them. Without `lock`, the session's: it
   // may take long.
   void await(const Op&, std::mutex& lock);
@@ -125,7 +123,6 @@ class PlanFollower {
   void change_to(Bucket&);
   void bring(Bucket&);
   void prepare(Op&);
-  void apply(OpId, Op* discarding = nullptr);
   void reuse_frames();
   bool leaves(const Op&, const LiveTensor&);
   void count_accesses(const Op&);
@@ -142,8 +139,8 @@ class PlanFollower {
   StepMatcher::Cursor prelude_;  // of what no op of this step makes
   Running now_;
   StepSizes sizes_;
-  std::vector<Move> moves_;  // of one op, reused
-  KeptBorders borders_;
+  std::vector<Move> due_;  // of one op, reused
+  IssuedMoves moves_;
   Accesses accesses_;  // in this step
 };
 

@@ -80,7 +80,12 @@ Session::Session(SessionOptions options, std::string framework, OpOrder order,
       engine_(make_engine(options_, driver_.get())),
       others_(options_, *engine_, voice_),
       training_(options_, std::move(framework), order, *engine_, driver_.get(), voice_),
-      replays_(*engine_, training_, lock_, order, options_.moves.inject) {
+      replays_(*engine_, training_, lock_, order, options_.moves.inject),
+      timer_([this] {
+        const Guard guard(lock_);
+        if (!finished_) training_.follower().moves().issue_due();
+      }) {
+  training_.follower().moves().put_off_with(timer_);
   this_thread().trains = true;
   if (driver_)
     options_.tiers.granule_bytes = engine_->granule();  // what the device has them made of

@@ -129,6 +129,7 @@ class Session {
   bool tells_of_child_ = true;  // at its first step
   bool marks_steps_ = false;    // the program, or its optimizer
   OpReplays replays_;
+  MoveTimer timer_;  // ends first
 };
 
 }  // namespace sentinel

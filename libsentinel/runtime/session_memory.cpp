@@ -15,14 +15,14 @@ void* Session::allocate(std::size_t bytes) noexcept {
   if (bytes == 0) return nullptr;
   if (in_child_) return engine_->guarded() ? aligned_alloc(64, round_up(bytes, 64)) : nullptr;
   if (!engine_->guarded()) bytes = round_up(bytes, engine_->alignment());
-  const Guard guard(lock_);
-  if (training_.limit().awaits_admission()) training_.admit();
+  Guard guard(lock_);
+  training_.await_admission(guard);
   auto& worker = here();
   const bool trains = this->trains(worker);
   const bool planned = trains && may_follow();
   const auto slot = planned ? training_.follower().slot(worker.plan, worker.in_op, bytes)
                             : LiveTensor::kUnplanned;
-  training_.lane().use(worker.lane);
+  if (!Remaking::replays_here()) training_.lane().use(worker.lane);
   const bool own_pages =
       training_.phases().is(State::warmup) || training_.phases().is(State::profiling);
   auto* tensor = training_.space().allocate(bytes, slot, own_pages);
@@ -87,6 +87,7 @@ MemoryFigures Session::memory(bool reset) {
 // program orders its own streams behind that, for there the contents were made.)
 bool Session::pin(const void* storage) noexcept {
   if (in_child_ || engine_->guarded() || !engine_->contains(storage)) return false;
+  replays_.reached(storage, true);
   Guard guard(lock_);
   auto* tensor = training_.space().find(storage);
   if (tensor == nullptr || tensor->pinned) return false;
@@ -99,6 +100,7 @@ bool Session::pin(const void* storage) noexcept {
 
 void Session::used_on(const void* storage, void* stream) noexcept {
   if (in_child_ || engine_->guarded()) return;
+  replays_.reached(storage, true);
   compute_on(stream);
   Guard guard(lock_);
   const auto* tensor = engine_->contains(storage) ? training_.space().find(storage) : nullptr;

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "engine/io/slow_file.h"
+#include "plan/check/made_again.h"
 #include "plan/step/resized.h"
 #include "runtime/limit/gpu_counting.h"
 #include "runtime/limit/replay_rows.h"
@@ -42,7 +43,7 @@ Training::Training(const SessionOptions& options, std::string framework, OpOrder
       engine_(engine),
       voice_(voice),
       space_(engine, options.fast.bytes),
-      limit_(options_, engine, driver, summary_, voice_),
+      limit_(options_, engine, driver, summary_, voice_, order),
       lane_(engine),
       recording_(order, engine),
       counting_(options_, engine, driver, recording_.recorder(), voice_),
@@ -85,13 +86,16 @@ void Training::begin(gpu::Driver* driver, const Remaking& remaking) {
   begin_step();
 }
 
-void Training::admit() noexcept {
-  try {
-    limit_.admit();
-    log_.tally().holds_limit();
-  } catch (const std::exception& error) {
-    refuse(error);
-  }
+// Other threads, a fork and a signal find the lock free meanwhile.
+void Training::await_admission(std::unique_lock<std::mutex>& guard) noexcept {
+  while (const auto grant = limit_.awaits_admission()) try {
+      guard.unlock();
+      grant->admit();
+      guard.lock();
+      if (limit_.admitted()) log_.tally().holds_limit();
+    } catch (const std::exception& error) {
+      refuse(error);
+    }
 }
 
 void Training::tell_no_replays() {
@@ -108,8 +112,9 @@ void Training::list_replays() {
       std::ranges::move(replay_rows(*kinds[plan], plan, planner_.described_machine()),
                         std::back_inserter(summary_.replays));
   if (summary_.no_replays.empty() && summary_.replays.empty())
-    summary_.no_replays = kinds.empty()
-                              ? "no plan was made"
+    summary_.no_replays = kinds.empty() ? "no plan was made"
+                          : planner_.settings_forbade()
+                              ? std::string(plan::kSettings)
                               : fmt::format("policy {} has planned none", summary_.policy);
 }
 
@@ -134,7 +139,10 @@ void Training::end_step() {
   else if (phases_.is(State::steady))
     end_steady_step();
   phases_.step_over();
-  if (limit_.follow_grant()) plan_within_grant();
+  if (limit_.follow_grant())
+    plan_within_grant();
+  else if (follower_.follows() && follower_.active()->drift().wants_plan())
+    plan_after_drift();
   follower_.take_over();
   recording_.stillness().rest(may_rest());
   begin_step();
@@ -148,7 +156,8 @@ bool Training::may_rest() const {
   if (recording_.on() || counting_.active() || phases_.counts_next() || phases_.paged())
     return false;
   const bool planned = phases_.is(State::steady) && follower_.moves_nothing() &&
-                       !follower_.diverged() && !follower_.resized();
+                       !follower_.diverged() && !follower_.resized() &&
+                       !follower_.active()->has_peaks();
   if (!engine_.guarded()) return planned;
   if (engine_.in_place() != nullptr || limit_.within_cgroup()) return false;
   return (planned || phases_.is(State::idle)) &&
@@ -168,7 +177,7 @@ void Training::end_warmup_step() {
     const bool seen = follower_.knows(signature), alike = follower_.as_profiled(signature);
     const bool keep = seen || (alike && !options_.plan.empty());
     const bool wait = phases_.is_patient() && !(alike && equal);  // the next may be the very same
-    if (keep || wait) follower_.activate_first();
+    if (keep || wait) follower_.activate(*follower_.kinds().front());
     if (keep) phases_.enter(State::steady);
     recording_.ask(!keep, !keep);
     if (keep || wait) return;
@@ -239,7 +248,8 @@ void Training::end_profile_step() {
     adopt(std::move(profile));
   else
     phases_.enter(manages() ? State::steady : State::idle);
-  if (!follower_.kinds().empty() && !follower_.follows()) follower_.activate_first();
+  if (!follower_.kinds().empty() && !follower_.follows())
+    follower_.activate(*follower_.kinds().front());
   recording_.ask(false, false);
 }
 
@@ -260,7 +270,10 @@ void Training::end_steady_step() {
   if (follower_.follows()) follower_.active()->growth().step_over();
   if ((differs && differs->follows) || follower_.as_profiled(signature)) {
     if (differs && differs->larger) outgrow(differs->bytes);
-    if (phases_.saw_known_step()) record = false;
+    const bool was_measured =
+        limit_.shared() && follower_.follows() && follower_.active()->drift().measures();
+    if (phases_.saw_known_step() || was_measured) record = false;
+    record |= measure();
   } else if (follower_.kinds().size() < kMostPlans) {
     const bool again = phases_.saw_new_step(follower_.family_signature());
     if (again && record && signature == recording_.recorder().signature()) plan_another();
@@ -304,21 +317,50 @@ void Training::outgrow(const std::vector<std::uint64_t>& bytes) {
   }
 }
 
+// Jobs that come and go change how long ops take. Whether the next step is to be measured, too.
+bool Training::measure() {
+  if (!limit_.shared() || !follower_.follows()) return false;
+  auto& kind = *follower_.active();
+  if (recording_.on() && kind.drift().measures() &&
+      kind.drift().measured(profile_.times_of(kind.profile()))) {
+    auto profile = kind.profile();
+    kind.drift().tell(profile);
+    limit_.drifted(profile);
+  }
+  return kind.drift().step_over();
+}
+
+void Training::plan_again(Bucket& kind) {
+  try {
+    auto profile = kind.profile();
+    kind.drift().tell(profile);
+    kind.drift().plan_made();
+    auto decision = planner_.decide(profile);
+    if (!decision.plan) return;
+    const auto& fresh = follower_.replace(kind, std::move(profile), std::move(*decision.plan),
+                                          parse_late(options_.moves.late));
+    summary_.outgrown(fresh.profile(), fresh.plan());
+  } catch (const Error& error) {
+    voice_.say(fmt::format("the former plan is followed: {}", error.what()));
+  }
+}
+
+void Training::plan_after_drift() {
+  const auto since = Clock::now();
+  auto& kind = *follower_.active();
+  if (kind.moves_anything())
+    plan_again(kind);
+  else
+    kind.drift().plan_made();  // it needs no other
+  summary_.no_step(since);
+}
+
 // The broker has changed the budget. Without a new plan the old one is followed, and the engine
 // holds the budget.
 void Training::plan_within_grant() {
   const auto since = Clock::now();
-  for (std::size_t kind = 0; kind < follower_.kinds().size(); ++kind) try {
-      auto profile = follower_.kinds()[kind]->profile();
-      auto decision = planner_.decide(profile);
-      if (!decision.plan) continue;
-      const auto& fresh =
-          follower_.replace(*follower_.kinds()[kind], std::move(profile), std::move(*decision.plan),
-                            parse_late(options_.moves.late));
-      summary_.outgrown(fresh.profile(), fresh.plan());
-    } catch (const Error& error) {
-      voice_.say(fmt::format("within the new grant the former plan is followed: {}", error.what()));
-    }
+  for (std::size_t kind = 0; kind < follower_.kinds().size(); ++kind)
+    plan_again(*follower_.kinds()[kind]);
   summary_.no_step(since);
 }
 
@@ -386,7 +428,7 @@ void Training::give_up(const std::string& why) {
   counting_.end();
   log_.tally().gives_up();
   voice_.say(why);
-  follower_.let_borders_go();
+  follower_.moves().borders().let_all_go();
   phases_.decide_by_pager(false);
   if (auto* paging = engine_.paging()) paging->page(nullptr);
   phases_.enter(State::idle);

@@ -10,13 +10,13 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "engine/engine.h"
 #include "engine/gpu/cuda_driver.h"
 #include "options/options.h"
-#include "runtime/device_lane.h"
 #include "runtime/limit/fast_limit.h"
 #include "runtime/limit/summary.h"
 #include "runtime/limit/voice.h"
@@ -26,6 +26,7 @@
 #include "runtime/profiling/recording.h"
 #include "runtime/profiling/step_profile.h"
 #include "runtime/replay/remaking.h"
+#include "runtime/step/device_lane.h"
 #include "runtime/step/space.h"
 #include "runtime/step_log.h"
 #include "runtime/step_phases.h"
@@ -51,8 +52,9 @@ class Training {
   std::uint64_t begun() const { return begun_; }  // steps, as far as threads are concerned
 
   void begin(gpu::Driver*, const Remaking&);  // the first step
-  void admit() noexcept;                      // by the broker, before the first tensor
-  void end_step();                            // and the next begins
+  // By a broker, before the first tensor: waits without the lock.
+  void await_admission(std::unique_lock<std::mutex>& guard) noexcept;
+  void end_step();  // and the next begins
   // On request of the program, in the place of the automatic choice of a step. Negative errno.
   int start_profile();
   int end_profile();
@@ -74,6 +76,9 @@ class Training {
   void plan_another();
   bool may_rest() const;
   void outgrow(const std::vector<std::uint64_t>& bytes);
+  bool measure();
+  void plan_again(Bucket&);
+  void plan_after_drift();
   void plan_within_grant();
   bool manages() const { return phases_.paged() || !follower_.kinds().empty(); }
   void adopt(Profile);  // plans, and goes on under the plan

@@ -10,7 +10,12 @@ run at the same time, too, under Sentinel without a limit. With fixed shares eac
 cgroup holds the budget and what each training holds beside its tensors; what is in memory of these is not known, so swap
 has no MSR. With --rate a control group throttles the drive, which needs root, as swap does.
 
+With --peaks the question is another: jobs whose steps are offset share less memory than the sum of their peaks. Their
+budget is that share of the sum; each job begins when the one before has done its part of a step. The rows are jobs
+with ample memory under the broker, the broker with leases, and equal shares of the same budget.
+
   jobs.py --python PYTHON [--models resnet,dcgan,lstm] [--budget PERCENT] [--steps N] [--jobs 1,2,3] [--rate 0.3]
+  jobs.py --python PYTHON --peaks 85 [--models resnet] [--steps N] [--jobs 2]
 """
 import argparse
 import contextlib
@@ -21,6 +26,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 import swap
 from throttle import Throttle
@@ -50,6 +56,7 @@ def options():
     parser.add_argument("--python", default=sys.executable, help="one that has PyTorch")
     parser.add_argument("--models", default="resnet", help="of " + ", ".join(MODELS) + "; job i trains the ith, in turns")
     parser.add_argument("--budget", type=float, default=70, help="percent of the sum of the jobs' peaks")
+    parser.add_argument("--peaks", type=float, help="percent of the sum of the jobs' peaks, for jobs with offset steps")
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--jobs", default="1,2,3")
@@ -71,6 +78,7 @@ class Bench:
     def __init__(self, args, folder, throttle):
         self.args, self.folder, self.throttle = args, folder, throttle
         self.machine = throttle.machine(BUILD / "bin/sentinel", folder, SENTINEL_DIR=str(args.slow))[0] if throttle else None
+        self.offset_s = 0  # between the beginnings of two jobs
 
     def script(self, number):
         name, *more = MODELS[self.args.models[number % len(self.args.models)]]
@@ -85,6 +93,7 @@ class Bench:
         whether all of them ended well."""
         running = []
         for number in range(count):
+            time.sleep(self.offset_s if number else 0)
             words = [*launch(number), *self.training(number)]
             if self.throttle:
                 words = self.throttle.inside(*words)
@@ -118,6 +127,38 @@ class Bench:
     def own(self, number):
         return swap.own_memory([self.args.python, *self.script(number)])
 
+    def shared(self, count, budget):
+        """Under a broker of so many bytes: their records, their summaries, and its list of them at the end."""
+        broker = Broker(BUILD / "bin/sentinel", self.folder / "broker.sock", budget, "--sample", "10")
+        try:
+            records, summaries = self.managed(count, lambda _: [f"--broker={broker.path}"])
+            listed = broker.jobs()
+        finally:
+            broker.end()
+        if listed["most_held_bytes"] > budget:
+            raise SystemExit(f"{listed['most_held_bytes']} bytes were held of a budget of {budget}")
+        return records, summaries, listed
+
+    def peaks(self, count):
+        """Rows of jobs with offset steps. `of_peaks`: the most that all held at once, of the sum of their peaks."""
+        records, plain = self.managed(count, lambda _: [])
+        same, peak = losses(records), sum(one["peak_unlimited_bytes"] for one in plain)
+        step_s = statistics.median(step["ms"] for record in records for step in record["steps"][SETTLED:]) / 1e3
+        self.offset_s = step_s / count
+        budget = int(peak * self.args.peaks / 100) // (2 * MIB) * 2 * MIB
+        for how, fast in ("ample memory", 2 * peak), ("leases", budget):
+            records, summaries, listed = self.shared(count, fast)
+            require_same(same, records, how)
+            own = sum(one["peak_fast_bytes"] for one in summaries)
+            yield {"jobs": count, "how": how, "of_peaks": listed["most_held_bytes"] / peak, "own_peaks": own / peak,
+                   "ms": settled_ms(records), "leases": listed["leases"]}
+        each = budget // count // (2 * MIB) * 2 * MIB
+        records, summaries = self.managed(count, lambda _: ["--fast", str(each)])
+        require_same(same, records, "equal shares")
+        own = sum(one["peak_fast_bytes"] for one in summaries)
+        yield {"jobs": count, "how": "equal shares", "of_peaks": own / peak, "own_peaks": own / peak,
+               "ms": settled_ms(records), "leases": 0}
+
     def round(self, count):
         """(how, bytes at the peak or none, ms, budget) of each way."""
         records, plain = self.managed(count, lambda _: [])
@@ -129,14 +170,9 @@ class Bench:
         records, summaries = self.managed(count, lambda _: ["--fast", str(each)])
         require_same(same, records, "equal shares")
         yield "equal shares", sum(one["peak_fast_bytes"] for one in summaries), settled_ms(records), budget
-        broker = Broker(BUILD / "bin/sentinel", self.folder / "broker.sock", budget, "--sample", "10")
-        records, _ = self.managed(count, lambda _: [f"--broker={broker.path}"])
+        records, _, listed = self.shared(count, budget)
         require_same(same, records, "the broker")
-        held = broker.jobs()["most_held_bytes"]
-        broker.end()
-        if held > budget:
-            raise SystemExit(f"{held} bytes were held of a budget of {budget}")
-        yield "broker", held, settled_ms(records), budget
+        yield "broker", listed["most_held_bytes"], settled_ms(records), budget
         if not self.args.no_swap:
             found = self.swapped(count, budget)
             if not isinstance(found, str):
@@ -179,6 +215,21 @@ def rows_of(bench, count):
     yield {"jobs": count, "how": "TENSILE, its Table 2", "msr": msr, "eor": eor, "cbr": cbr}
 
 
+def peak_rows_of(bench, count):
+    """Medians over the rounds, and times relative to those with ample memory."""
+    rounds = [list(bench.peaks(count)) for _ in range(bench.args.rounds)]
+    ample = statistics.median(rows[0]["ms"] for rows in rounds)
+    for rows in zip(*rounds):
+        middle = {key: statistics.median(row[key] for row in rows) for key in ("ms", "leases")}
+        worst = {key: max(row[key] for row in rows) for key in ("of_peaks", "own_peaks")}
+        yield {**rows[0], **middle, **worst, "slowdown": middle["ms"] / ample}
+
+
+def peak_line_of(row):
+    return (f"| {row['jobs']} | {row['how']} | {row['of_peaks']:.3f} | {row['own_peaks']:.3f} | {row['leases']:.0f} | "
+            f"{row['ms']:.0f} | {row['slowdown']:.3f} |")
+
+
 def line_of(row):
     if "failure" in row:
         return f"| {row['jobs']} | {row['how']} | {row['failure']} | | | |"
@@ -193,14 +244,16 @@ def main():
     with contextlib.ExitStack() as stack:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sentinel-jobs-")))
         throttle = stack.enter_context(Throttle(args.slow, args.rate * 1e9)) if args.rate else None
-        if not args.no_swap:
+        if not args.no_swap and not args.peaks:
             stack.enter_context(swap.swap_file(args.slow, 6 << 30))
         bench = Bench(args, folder, throttle)
-        print("| jobs | memory divided by | MSR | EOR | CBR | ms |\n| --- | --- | --- | --- | --- | --- |", flush=True)
+        figures = ("held at once", "own peaks", "leases", "ms", "slowdown") if args.peaks else ("MSR", "EOR", "CBR", "ms")
+        heads = ("jobs", "memory divided by", *figures)
+        print(f"| {' | '.join(heads)} |\n|{' --- |' * len(heads)}", flush=True)
         for count in map(int, args.jobs.split(",")):
-            for row in rows_of(bench, count):
+            for row in (peak_rows_of if args.peaks else rows_of)(bench, count):
                 rows.append(row)
-                print(line_of(row), flush=True)
+                print((peak_line_of if args.peaks else line_of)(row), flush=True)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1) + "\n")
 

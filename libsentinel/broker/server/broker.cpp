@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <csignal>
 #include <exception>
+#include <functional>
 #include <utility>
 
 #include "base/exposition.h"
@@ -19,7 +20,6 @@
 #include "base/output.h"
 #include "base/text.h"
 #include "base/units.h"
-#include "broker/server/gains.h"
 #include "broker/server/ledger_file.h"
 #include "broker/wire/socket.h"
 #include "sentinel/error.h"
@@ -41,6 +41,7 @@ std::string ledger_path(const std::string& socket) { return socket + ".ledger"; 
 Need need_of(const Message& message) {
   return {.least = message.least,
           .most = std::max(message.least, message.most),
+          .usual = message.usual,
           .priority = std::clamp<double>(message.priority, 1, 1000),
           .curve = {}};
 }
@@ -191,8 +192,11 @@ void Broker::came(Connection& from, const Message& message, Descriptor file) try
     case MessageKind::needs:
       if (member != nullptr) needs(*member, message, std::move(file));
       break;
+    case MessageKind::lease:
+      if (member != nullptr) ledger_.asks(member->id, message.number, message.most, message.bytes);
+      break;
     case MessageKind::bye:
-      if (member != nullptr) forget(member->id);
+      leaves(from, message);
       break;
     case MessageKind::list:
       return send_listing(from);
@@ -204,16 +208,28 @@ void Broker::came(Connection& from, const Message& message, Descriptor file) try
   from.refuse(in_words(error));
 }
 
+Member* Broker::of(pid_t process, std::uint64_t begun) {
+  const auto known = std::ranges::find_if(members_, [&](const auto& member) {
+    return member.second.process == process && member.second.begun == begun;
+  });
+  return known == members_.end() ? nullptr : &known->second;
+}
+
+// Over any connection of its process: its own may be lost. It hears that it was heard.
+void Broker::leaves(Connection& from, const Message& message) {
+  from.send({.kind = MessageKind::bye});
+  if (auto* member = of(from.peer(), message.begun)) forget(member->id);
+  from.let_go();
+}
+
 void Broker::hello(Connection& from, const Message& message, const Descriptor& page) {
   if (message.bytes > Ledger::kMost || message.least > Ledger::kMost)
     return from.refuse("no machine has so many bytes");
   if (from.peer() == 0)
     return from.refuse("your process has no number here: another container, without --pid=host");
-  const auto known = std::ranges::find_if(members_, [&](const auto& member) {
-    return member.second.process == from.peer() && member.second.begun == message.begun;
-  });
-  if (known == members_.end()) return admit(from, message, page);
-  auto& member = known->second;  // it has lost its connection, or the broker was another
+  auto* const known = of(from.peer(), message.begun);
+  if (known == nullptr) return admit(from, message, page);
+  auto& member = *known;  // it has lost its connection, or the broker was another
   if (auto* before = std::exchange(member.connection, &from))
     before->refuse("its process has connected again");  // children have inherited it, say
   if (message.bytes == 0) {  // another program in the same process, which holds nothing
@@ -272,13 +288,18 @@ void Broker::forget(JobId id) {
 
 void Broker::needs(Member& member, const Message& message, Descriptor file) {
   auto need = need_of(message);
+  need.curve = ledger_.jobs().at(member.id).need.curve;  // until it has another
   ledger_.needs(member.id, need);
   if (!file) return;
   const auto trace = read_sealed(file, kLongestProfile);
   if (!trace) throw Error("a profile comes as a sealed memory file");
-  member.study = Study{.profile = profile_of(*trace),
+  const auto digest = std::hash<std::string>{}(*trace);
+  const bool same = member.study && member.study->digest == digest;  // said again, say
+  member.study = Study{.profile = same ? member.study->profile : profile_of(*trace),
+                       .digest = digest,
                        .policy = text_of(message.policy),
-                       .machine = text_of(message.machine)};
+                       .machine = text_of(message.machine),
+                       .stale = true};
   study();
 }
 
@@ -292,13 +313,25 @@ void Broker::settle() {
     Message message{.kind = MessageKind::grant,
                     .number = order.number,
                     .bytes = order.bytes,
+                    .most = order.most,
                     .sample_ms = options_.sample_ms};
     if (member.connection != nullptr) member.connection->send(message);
   }
+  lend();
   tell_waiting();
   wake_->stop();
   if (const auto at = ledger_.wakes_at())
     wake_->in(*at > loop_.now_ms() ? *at - loop_.now_ms() : 1);
+}
+
+// No lease is in the ledger's file: after a restart nothing is granted before each job has come
+// back without one, or is dead.
+void Broker::lend() {
+  for (const auto& lease : ledger_.lends()) {
+    ++seen_.leases;
+    if (auto* connection = members_.at(lease.job).connection)
+      connection->send({.kind = MessageKind::lease, .number = lease.number, .bytes = lease.bytes});
+  }
 }
 
 // What cannot be written is granted to nobody: jobs keep what they have without a broker, too.
@@ -331,16 +364,29 @@ void Broker::tell_waiting() {
   }
 }
 
+void Broker::learns(JobId id, std::vector<CurvePoint> curve) {
+  members_.at(id).study->stale = false;
+  auto need = ledger_.jobs().at(id).need;
+  need.curve = std::move(curve);
+  ledger_.needs(id, need);
+}
+
 // Beside the loop; one at a time.
 void Broker::study() {
   std::vector<StudiedJob> jobs;
-  for (const auto& [id, member] : members_)
-    if (member.study)
-      jobs.push_back({.id = id,
-                      .profile = member.study->profile,
-                      .policy = member.study->policy,
-                      .machine = member.study->machine,
-                      .need = ledger_.jobs().at(id).need});
+  for (const auto& [id, member] : members_) {
+    if (!member.study) continue;
+    jobs.push_back({.id = id,
+                    .profile = member.study->profile,
+                    .digest = member.study->digest,
+                    .policy = member.study->policy,
+                    .machine = member.study->machine,
+                    .need = ledger_.jobs().at(id).need});
+    auto& need = jobs.back().need;
+    if (!need.curve.empty() && !member.study->stale) continue;
+    need.curve = curves_.find(jobs.back());
+    if (!need.curve.empty()) learns(id, need.curve);
+  }
   if (jobs.empty()) return;
   if (std::exchange(seen_.studying, true)) {
     seen_.study_again = true;
@@ -350,16 +396,17 @@ void Broker::study() {
   const bool all = jobs.size() == members_.size();
   const auto total = ledger_.total();
   in_background(
-      loop_, [=] { *found = study_jobs(jobs, total); },
-      [this, found, all] {
+      loop_, [=, this] { *found = study_jobs(jobs, total, seen_.closing); },
+      [this, found, jobs, all] {
         seen_.studying = false;
         if (seen_.closing) return;
         for (auto& [id, curve] : found->curves) {
-          const auto job = ledger_.jobs().find(id);
-          if (job == ledger_.jobs().end()) continue;
-          auto need = job->second.need;
-          need.curve = std::move(curve);
-          ledger_.needs(id, need);
+          const auto& job = *std::ranges::find(jobs, id, &StudiedJob::id);
+          curves_.keep(job, curve);
+          const auto member = members_.find(id);
+          if (member != members_.end() && member->second.study &&
+              member->second.study->digest == job.digest)
+            learns(id, std::move(curve));
         }
         if (all && !found->shares.empty()) ledger_.suggest(std::move(found->shares));
         if (options_.say)
@@ -399,6 +446,10 @@ std::string Broker::metrics() const {
   page.sample(ledger_.total());
   page.family("sentinel_broker_counted_bytes", "gauge", "What jobs may hold at most.");
   page.sample(ledger_.counted());
+  page.family("sentinel_broker_leased_bytes", "gauge", "What of that is lent for jobs' peaks.");
+  page.sample(ledger_.leased());
+  page.family("sentinel_broker_leases_total", "counter", "Leases that were given.");
+  page.sample(seen_.leases);
   page.family("sentinel_broker_held_bytes", "gauge", "What jobs hold now.");
   page.sample(seen_.held);
   page.family("sentinel_broker_most_held_bytes", "gauge", "The most that jobs have held.");
@@ -441,6 +492,8 @@ void Broker::look() try {
 std::string Broker::listing() const {
   Json json{{"total_bytes", ledger_.total()},
             {"counted_bytes", ledger_.counted()},
+            {"leased_bytes", ledger_.leased()},
+            {"leases", seen_.leases},
             {"held_bytes", seen_.held},
             {"most_held_bytes", seen_.most},
             {"waits_for_absent_jobs", ledger_.frozen()},
@@ -449,8 +502,10 @@ std::string Broker::listing() const {
     const auto& job = ledger_.jobs().at(id);
     Json row{{"process", member.process},      {"name", member.name},
              {"state", print(job.state)},      {"granted_bytes", job.ordered},
-             {"counted_bytes", job.counted()}, {"least_bytes", job.need.least},
-             {"most_bytes", job.need.most},    {"priority", job.need.priority}};
+             {"counted_bytes", job.counted()}, {"leased_bytes", job.leased},
+             {"planned_bytes", job.most},      {"least_bytes", job.need.least},
+             {"usual_bytes", job.need.usual},  {"most_bytes", job.need.most},
+             {"priority", job.need.priority}};
     if (member.page)
       if (const auto held = member.page->bytes()) row["held_bytes"] = *held;
     if (!job.admitted()) row["waits_for"] = ledger_.why_waiting(id);

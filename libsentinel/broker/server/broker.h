@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -17,6 +18,7 @@
 #include "base/descriptor.h"
 #include "broker/ledger.h"
 #include "broker/server/connection.h"
+#include "broker/server/gains.h"
 #include "broker/server/loop.h"
 #include "broker/server/member.h"
 
@@ -54,9 +56,13 @@ class Broker {
                 Descriptor life);
   void forget(JobId);
   Member* of(const Connection&);
-  void settle();          // sends what is due
+  Member* of(pid_t process, std::uint64_t begun);
+  void leaves(Connection&, const Message&);
+  void settle();  // sends what is due
+  void lend();
   bool store() noexcept;  // false: it cannot be, and the broker ends
   void tell_waiting();
+  void learns(JobId, std::vector<CurvePoint>);
   void study();
   void sample();  // what is held
   void look();    // at the socket's file, and whether anybody is here
@@ -69,17 +75,20 @@ class Broker {
   Ledger ledger_;
   Descriptor lock_;
   std::map<JobId, Member> members_;
+  KnownCurves curves_;
   std::list<Connection> connections_;
   std::unique_ptr<Readiness> arrivals_;
   std::vector<std::unique_ptr<Signal>> signals_;
   std::unique_ptr<Timer> wake_, sample_, check_;
   struct Seen {
     std::uint64_t held = 0, most = 0;  // of all jobs together
+    std::uint64_t leases = 0;          // that were given
     std::uint64_t idle_since_ms = 0;
     std::set<uid_t> strangers;     // users that were refused, and told of
     std::uint64_t metrics_ms = 0;  // when they were written last
     ino_t inode = 0;               // the socket's file; 0: it is somebody else's
-    bool studying = false, study_again = false, closing = false;
+    bool studying = false, study_again = false;
+    std::atomic<bool> closing = false;
   } seen_;
   std::string failure_;  // why the loop ends; empty: it was asked to
 };

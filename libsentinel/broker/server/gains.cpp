@@ -48,13 +48,14 @@ std::optional<double> step_us(const StudiedJob& job, PlannedPolicy& policy, cons
   }
 }
 
-std::vector<CurvePoint> curve_of(const StudiedJob& job) {
+std::vector<CurvePoint> curve_of(const StudiedJob& job, const std::atomic<bool>& over) {
   const auto policy = make_policy(job.policy);
   auto* planned = dynamic_cast<PlannedPolicy*>(policy.get());
   if (planned == nullptr) throw Error(fmt::format("policy {} makes no plan", job.policy));
   const auto machine = machine_of(job);
   std::vector<CurvePoint> curve;
   for (std::uint64_t i = 0; i <= kPoints; ++i) {
+    if (over) throw Error("the broker ends");
     const auto bytes = job.need.least + (job.need.most - job.need.least) / kPoints * i;
     if (const auto us = step_us(job, *planned, machine, i == kPoints ? job.need.most : bytes))
       curve.push_back({bytes, *us});
@@ -83,20 +84,37 @@ std::map<JobId, std::uint64_t> planned_together(const std::vector<StudiedJob>& j
   return shares;
 }
 
+// What a curve depends on, in words.
+std::string key_of(const StudiedJob& job) {
+  return fmt::format("{}:{}:{}:{}:{}", job.digest, job.need.least, job.need.most, job.policy,
+                     job.machine);
+}
+
 }  // namespace
 
-Findings study_jobs(const std::vector<StudiedJob>& jobs, std::uint64_t total) {
+void KnownCurves::keep(const StudiedJob& job, std::vector<CurvePoint> curve) {
+  if (curves_.size() >= kMost) curves_.erase(curves_.begin());
+  curves_[key_of(job)] = std::move(curve);
+}
+
+std::vector<CurvePoint> KnownCurves::find(const StudiedJob& job) const {
+  const auto found = curves_.find(key_of(job));
+  return found == curves_.end() ? std::vector<CurvePoint>{} : found->second;
+}
+
+Findings study_jobs(const std::vector<StudiedJob>& jobs, std::uint64_t total,
+                    const std::atomic<bool>& over) {
   Findings found;
   for (const auto& job : jobs) try {
-      if (job.need.curve.empty()) found.curves[job.id] = curve_of(job);
+      if (job.need.curve.empty()) found.curves[job.id] = curve_of(job, over);
     } catch (const std::exception& error) {
       found.failures.push_back(in_words(error));
     }
-  try {
-    found.shares = planned_together(jobs, total);
-  } catch (const std::exception& error) {
-    found.failures.push_back(in_words(error));
-  }
+  if (!over) try {
+      found.shares = planned_together(jobs, total);
+    } catch (const std::exception& error) {
+      found.failures.push_back(in_words(error));
+    }
   return found;
 }
 

@@ -2,6 +2,7 @@
 // seconds; for a thread beside the broker's loop.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -18,6 +19,7 @@ namespace sentinel {
 struct StudiedJob {
   JobId id = 0;
   std::shared_ptr<const Profile> profile;
+  std::uint64_t digest = 0;  // of its trace
   std::string policy, machine;
   Need need;  // without a curve: one is wanted
 };
@@ -28,8 +30,23 @@ struct Findings {
   std::vector<std::string> failures;
 };
 
-// Never throws: what cannot be planned is a failure, and has no curve.
-Findings study_jobs(const std::vector<StudiedJob>&, std::uint64_t total);
+// Never throws: what cannot be planned is a failure, and has no curve. Once `over` is true it ends
+// within some seconds, with what was found.
+Findings study_jobs(const std::vector<StudiedJob>&, std::uint64_t total,
+                    const std::atomic<bool>& over);
+
+// What was found before: a job that connects again, or trains the same once more, is not studied
+// anew.
+class KnownCurves {
+ public:
+  void keep(const StudiedJob&, std::vector<CurvePoint>);
+  std::vector<CurvePoint> find(const StudiedJob&) const;  // empty: not known
+
+ private:
+  static constexpr std::size_t kMost = 64;
+
+  std::map<std::string, std::vector<CurvePoint>> curves_;
+};
 
 // A tensor trace, as it came from a job. Throws Error.
 std::shared_ptr<const Profile> profile_of(std::string_view trace);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <limits>
 #include <utility>
 
 #include "base/descriptor.h"
@@ -46,13 +47,14 @@ std::string content_of(const std::string& path) {
 }
 
 Holder holder_of(const Json& job) {
-  Holder holder{.process = job.at("process").get<pid_t>(),
-                .begun = job.at("begun").get<std::uint64_t>(),
+  constexpr auto kMostPid = std::numeric_limits<pid_t>::max();
+  Holder holder{.process = static_cast<pid_t>(whole_number(job, "process", kMostPid)),
+                .begun = whole_number(job, "begun"),
                 .name = printable(job.at("name").get<std::string>()),
-                .need = {.least = job.at("least").get<std::uint64_t>(),
-                         .most = job.at("most").get<std::uint64_t>(),
+                .need = {.least = whole_number(job, "least"),
+                         .most = whole_number(job, "most"),
                          .priority = job.at("priority").get<double>()},
-                .counted = job.at("counted").get<std::uint64_t>()};
+                .counted = whole_number(job, "counted")};
   if (holder.counted > Ledger::kMost || holder.need.least > Ledger::kMost)
     throw Error("a job has more bytes than any machine");
   if (holder.process <= 0 || !(holder.need.priority > 0) || holder.need.most < holder.need.least)

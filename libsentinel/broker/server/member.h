@@ -34,7 +34,9 @@ class HeldPage {
 
 struct Study {  // what is known of a job that was profiled
   std::shared_ptr<const Profile> profile;
+  std::uint64_t digest = 0;  // of the trace that it came as
   std::string policy, machine;
+  bool stale = false;  // the job's curve is of another profile
 };
 
 struct Member {

@@ -16,13 +16,15 @@ namespace sentinel {
 enum class MessageKind : std::uint16_t {
   hello = 1,    // job: least, most, priority, name, begun; bytes it holds already
   waiting,      // broker: text
-  grant,        // broker: number, bytes; how often to tell what is held
-  acknowledge,  // job: number, bytes that it holds at most
-  needs,        // job: least, most, priority; its profile as a file, name of the policy and machine
+  grant,        // broker: number, bytes, most to plan for; how often to tell what is held
+  acknowledge,  // job: number, bytes that it holds at most; all leases are back
+  needs,        // job: least, usual, most, priority; its profile as a file, policy and machine
   refused,      // broker: text
-  bye,          // job
+  bye,          // job: begun; it holds nothing any more. Broker: it has heard that
   list,         // anybody
   listing,      // broker: JSON as a file
+  lease,        // job: number, most that it wants beyond its base, bytes of that it holds at most;
+                // broker: that number, bytes that it may hold beyond its base
 };
 
 template <std::size_t kBytes>
@@ -31,15 +33,14 @@ using FixedText = std::array<char, kBytes>;
 // All of it is sent, so it holds no padding and no pointer.
 struct Message {
   static constexpr std::uint32_t kMagic = 0x42544e53;  // "SNTB"
-  static constexpr std::uint16_t kVersion = 1;
+  static constexpr std::uint16_t kVersion = 2;
 
   std::uint32_t magic = kMagic;
   std::uint16_t version = kVersion;
   MessageKind kind = MessageKind::hello;
-  std::uint64_t number = 0, bytes = 0, least = 0, most = 0;
+  std::uint64_t number = 0, bytes = 0, least = 0, most = 0, usual = 0;
   std::uint64_t begun = 0;  // when the process began, as /proc has it
   std::uint32_t priority = 1, sample_ms = 0;
-  std::uint64_t reserved = 0;
   FixedText<64> policy{}, machine{};
   FixedText<128> name{};
   FixedText<192> text{};

@@ -22,7 +22,7 @@ constexpr std::uint64_t kCgroupSpare = 64_MiB;
 }  // namespace
 
 FastLimit::FastLimit(const SessionOptions& options, Engine& engine, gpu::Driver* driver,
-                     Summary& summary, const Voice& voice)
+                     Summary& summary, const Voice& voice, OpOrder order)
     : options_(options),
       engine_(engine),
       driver_(driver),
@@ -30,7 +30,8 @@ FastLimit::FastLimit(const SessionOptions& options, Engine& engine, gpu::Driver*
       voice_(voice),
       ranks_(rank_of_process().beside) {
   if (!options.sharing.broker.empty())
-    grant_ = std::make_unique<Grant>(options, engine, smallest_budget(options), voice);
+    grant_ = std::make_shared<Grant>(options, engine, smallest_budget(options), voice,
+                                     order == OpOrder::sequence && ranks_ == 1);
 }
 
 // What tensors may have of this process's memory cgroup: what they hold and what is left, but for a
@@ -62,14 +63,29 @@ void FastLimit::hold_before_plan() {
   follow_cgroup(false);
 }
 
-void FastLimit::admit() {
-  grant_->admit();
+bool FastLimit::admitted() {
+  if (!grant_ || bytes() != 0) return false;
   limit_is(grant_->bytes());
+  return true;
+}
+
+// Ranks of one training have their peaks at the same time, and in any order nobody knows when a
+// peak comes: nothing is lent then.
+plan::PeakOptions FastLimit::peaks() const {
+  constexpr double kAheadUs = 10e3, kValleyUs = 50e3;
+  if (!grant_ || !grant_->has_peaks()) return {};
+  return {.base = grant_->base(),
+          .most = grant_->bytes(),
+          .frames_bytes = options_.moves.depth * engine_.granule(),
+          .ahead_us = kAheadUs,
+          .valley_us = kValleyUs};
 }
 
 // A plan is made anew for a change of a 32nd of what it was made for, not for less.
 bool FastLimit::follow_grant() {
-  if (!grant_ || !grant_->admitted() || !grant_->take()) return false;
+  if (!grant_ || !grant_->admitted()) return false;
+  summary_.peak_fast_bytes = std::max(summary_.peak_fast_bytes, grant_->take_most_held());
+  if (!grant_->take()) return false;
   const auto bytes = grant_->bytes();
   limit_is(bytes);
   const auto before = std::exchange(planned_, planned_ ? std::optional(bytes) : std::nullopt);
@@ -139,11 +155,12 @@ void FastLimit::forget_plan(bool alike) {
 
 void FastLimit::lift() {
   within_cgroup_ = false;
-  if (grant_ && grant_->admitted()) {
-    voice_.say("this training leaves the broker: its memory is in nobody's account");
+  if (grant_) {
+    if (grant_->admitted())
+      voice_.say("this training leaves the broker: its memory is in nobody's account");
     grant_->leave();
+    left_ = std::move(grant_);
   }
-  grant_.reset();
   engine_.set_budget(0);
 }
 
@@ -158,7 +175,8 @@ void FastLimit::settle(const Profile& profile) {
   if (grant_) {  // and a quarter for fragmentation
     const auto peak = peak_live_bytes(profile),
                most = options_.fast.percent > 0 ? share_of(peak) : peak + peak / 4;
-    return grant_->profiled(profile, most);
+    const auto usual = plan::usual_bytes(profile, options_.moves.depth * engine_.granule());
+    return grant_->profiled(profile, most, usual);
   }
   within_cgroup_ = within_cgroup_ && options_.fast.unlimited();
   if (!within_cgroup_ || summary_.fast_limit_bytes != 0) return;

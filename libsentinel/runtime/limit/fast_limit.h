@@ -13,9 +13,11 @@
 #include <memory>
 #include <optional>
 
+#include "capture/recorder.h"
 #include "engine/engine.h"
 #include "engine/gpu/cuda_driver.h"
 #include "options/options.h"
+#include "plan/step/peaks.h"
 #include "runtime/limit/grant.h"
 #include "runtime/limit/summary.h"
 #include "runtime/limit/voice.h"
@@ -26,7 +28,7 @@ namespace sentinel {
 class FastLimit {
  public:
   // All outlive it; no driver: the fast tier is no GPU's memory.
-  FastLimit(const SessionOptions&, Engine&, gpu::Driver*, Summary&, const Voice&);
+  FastLimit(const SessionOptions&, Engine&, gpu::Driver*, Summary&, const Voice&, OpOrder);
 
   // Bytes; 0: there is none yet, or none at all.
   std::uint64_t bytes() const { return summary_.fast_limit_bytes; }
@@ -34,10 +36,20 @@ class FastLimit {
   bool limited() const { return shared() || !options_.fast.unlimited() || bytes() != 0; }
   // A broker divides memory among several trainings.
   bool shared() const { return grant_ != nullptr; }
-  bool awaits_admission() const { return grant_ && !grant_->admitted(); }
-  void admit();  // before the first tensor; may wait. Throws Error
+  // Before the first tensor a broker has to admit this training: its grant, to wait for without the
+  // session's lock; or null.
+  std::shared_ptr<Grant> awaits_admission() const {
+    return grant_ && !grant_->admitted() ? grant_ : nullptr;
+  }
+  bool admitted();  // it has; whether that is news
   // At a step's border: whether the broker grants another budget than that which plans are for.
   bool follow_grant();
+  // What a step wants in its peaks beyond what it always has, where a broker lends it. `most` is 0
+  // where nobody does.
+  plan::PeakOptions peaks() const;
+  void wants(std::uint64_t beyond) const noexcept {
+    if (grant_) grant_->wants(beyond);
+  }
   // The memory cgroup is the limit, for good or until there is a plan.
   bool within_cgroup() const { return within_cgroup_; }
 
@@ -51,6 +63,10 @@ class FastLimit {
   std::uint64_t for_plan(const Profile&) const;
   // Before the first plan: whether the profile's tensors fit into the cgroup's room is known now.
   void settle(const Profile&);
+  // The same step takes other times by now.
+  void drifted(const Profile& profile) {
+    if (grant_) grant_->drifted(profile);
+  }
   // The first plan holds from now on; limited: its bytes are the limit.
   void adopt(std::uint64_t plan_bytes, bool limited);
   // There will be no plans: a pager decides within so many bytes.
@@ -86,7 +102,8 @@ class FastLimit {
   unsigned ranks_;                      // of this machine, which share its memory cgroup
   bool told_of_growth_ = false;         // of what is not tensors
   mutable bool told_of_least_ = false;  // that the share is smaller than any budget that works
-  std::unique_ptr<Grant> grant_;        // null: without a broker
+  std::shared_ptr<Grant> grant_;        // null: without a broker
+  std::shared_ptr<Grant> left_;         // it still tells the broker
 };
 
 }  // namespace sentinel

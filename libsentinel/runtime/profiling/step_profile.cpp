@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <unordered_map>
 #include <utility>
 
 #include "sentinel/analysis.h"
@@ -60,6 +61,21 @@ Profile StepProfile::take(bool complete, const std::string& reason) const {
                    .created = now_utc()};
   counting_.describe(meta);
   return recorder_.profile(meta, as_last_step() ? times_ : StepRecorder::Times());
+}
+
+std::vector<double> StepProfile::times_of(const Profile& profile) const {
+  if (recorder_.signature() != profile.meta.signature) return {};
+  const auto times = recorder_.op_microseconds();
+  std::unordered_map<std::uint64_t, std::size_t> seen;
+  std::vector<double> us;
+  for (const auto& op : profile.ops) {
+    const auto hash = name_hash(op.name);
+    const auto found = times.find(hash);
+    const auto at = seen[hash]++;
+    if (found == times.end() || at >= found->second.size()) return {};
+    us.push_back(found->second[at]);
+  }
+  return us;
 }
 
 void StepProfile::snapshot() {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "capture/recorder.h"
@@ -31,6 +32,8 @@ class StepProfile {
   bool as_last_step() const { return recorder_.signature() == last_signature_; }
   void forget_times() { times_.clear(); }
 
+  // What each op of that profile took in the step that was recorded; empty: it is of other ops.
+  std::vector<double> times_of(const Profile&) const;
   Profile take(bool complete, const std::string& reason) const;
   // Left behind by a program that is killed in the profiling step: the step so far, once a second,
   // or more seldom where it takes long to write.

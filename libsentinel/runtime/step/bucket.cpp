@@ -70,7 +70,8 @@ Bucket::Bucket(Profile profile, Plan plan, OpOrder order, Space& space, std::opt
       accesses_(accesses_of(profile_)),
       borders_(profile_, plan_),
       intervals_(profile_, plan_.interval_layers),
-      trials_(intervals_.size(), late) {
+      trials_(intervals_.size(), late),
+      anew_{.growth = {}, .drift = Drift(profile_)} {
   for (const auto& move : plan_.moves)
     if (move.direction == Direction::promote)
       awaited_[move.deadline.index()].push_back(move.tensor);
@@ -113,7 +114,8 @@ void Bucket::bind(Space& space) {
   }
 }
 
-void Bucket::begin_step() {
+void Bucket::begin_step(const plan::PeakOptions& within) {
+  find_peaks(within);
   matcher_.begin_step();
   controller_ = walk(plan_);
 }
@@ -124,6 +126,12 @@ std::vector<TensorId> Bucket::remade_before(OpId op) const {
        std::ranges::equal_range(plan_.recomputations, op, {}, &Recompute::before))
     kept.insert(kept.end(), replay.keep.begin(), replay.keep.end());
   return kept;
+}
+
+void Bucket::find_peaks(plan::PeakOptions within) {
+  within.most = std::min(within.most, plan_.fast_bytes);
+  if (within == peaks_.within) return;
+  peaks_ = {within, plan::peaks(profile_, within)};
 }
 
 void Bucket::take_over(Space& space) const {

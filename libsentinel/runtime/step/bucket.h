@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "plan/step/interval.h"
+#include "plan/step/peaks.h"
 #include "plan/step/storage.h"
 #include "runtime/step/borders.h"
+#include "runtime/step/drift.h"
 #include "runtime/step/growth.h"
 #include "runtime/step/matcher.h"
 #include "runtime/step/space.h"
@@ -33,7 +35,8 @@ class Bucket {
   // Finds the persistent tensors again (in another process they lie elsewhere): among those alive
   // now, in the order of their birth, by size.
   void bind(Space& space);
-  void begin_step();
+  // With its peaks within what is granted by now; without any where nothing is lent.
+  void begin_step(const plan::PeakOptions& = {});
   // What the step before left behind is, in this one, what it frees after it has made the next.
   void take_over(Space& space) const;
   // The moves of an op, in the order of issue.
@@ -76,9 +79,16 @@ class Bucket {
     const auto found = took_.find(op);
     return found != took_.end() ? found->second : Replayed{};
   }
-  Growth& growth() { return growth_; }
+  Growth& growth() { return anew_.growth; }
+  Drift& drift() { return anew_.drift; }
+
+  // What its ops want beyond a base (plan/step/peaks.h), as far as this plan uses it.
+  bool has_peaks() const { return !peaks_.beyond.empty(); }
+  std::uint64_t beyond_base(OpId op) const { return has_peaks() ? peaks_.beyond[op.index()] : 0; }
 
  private:
+  void find_peaks(plan::PeakOptions);
+
   Profile profile_;
   Plan plan_;
   StepMatcher matcher_;
@@ -94,7 +104,14 @@ class Bucket {
   Borders borders_;
   plan::Intervals intervals_;
   Trials trials_;
-  Growth growth_;
+  struct {
+    Growth growth;
+    Drift drift;
+  } anew_;  // when it is to be planned
+  struct {
+    plan::PeakOptions within;
+    std::vector<std::uint64_t> beyond;  // per op; empty: nothing
+  } peaks_;
 };
 
 }  // namespace sentinel

@@ -9,9 +9,9 @@ import struct
 import subprocess
 import time
 
-KINDS = ("hello waiting grant acknowledge needs refused bye list listing").split()
-LAYOUT = struct.Struct("=IHHQQQQQIIQ64s64s128s192s")
-MAGIC, VERSION = 0x42544E53, 1
+KINDS = ("hello waiting grant acknowledge needs refused bye list listing lease").split()
+LAYOUT = struct.Struct("=IHHQQQQQQII64s64s128s192s")
+MAGIC, VERSION = 0x42544E53, 2
 MIB = 1 << 20
 DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL")  # whoever starts such a command
 
@@ -21,10 +21,11 @@ def begun(process):
     return int(pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[19])
 
 
-def packet(kind, number=0, amount=0, least=0, most=0, since=0, priority=1, name=b"test",
+def packet(kind, number=0, amount=0, least=0, most=0, usual=0, since=0, priority=1, name=b"test",
            magic=MAGIC, version=VERSION):
     which = KINDS.index(kind) + 1 if isinstance(kind, str) else kind
-    return LAYOUT.pack(magic, version, which, number, amount, least, most, since, priority, 0, 0, b"", b"", name, b"")
+    return LAYOUT.pack(magic, version, which, number, amount, least, most, usual, since, priority, 0, b"", b"", name,
+                       b"")
 
 
 class Peer:
@@ -41,6 +42,17 @@ class Peer:
     def hello(self, least=32 * MIB, most=1 << 40, holds=0, **more):
         self.send("hello", amount=holds, least=least, most=most, since=begun(os.getpid()), **more)
         return self
+
+    def ask(self, number, wants, holds=0):
+        """For so much beyond its base, of which it holds so much at most."""
+        self.send("lease", number=number, amount=holds, most=wants)
+
+    def lease(self):
+        """The number and bytes of the next lease."""
+        while (came := self.receive())[0] != "lease":
+            assert came[0] == "grant", came
+            self.send("acknowledge", number=came[1], amount=came[2])
+        return came[1:3]
 
     def receive(self):
         """(kind, number, bytes, text); None at the connection's end."""
@@ -95,22 +107,38 @@ except AssertionError:
 import random, sys, time
 sys.path.insert(0, sys.argv[1])
 import sharing
-has, chance = 0, random.Random(int(sys.argv[5]))
+has, number, chance = 0, 0, random.Random(int(sys.argv[5]))
 least, most = map(int, sys.argv[3:5])
 while True:
     try:
-        peer = sharing.Peer(sys.argv[2], timeout=None)
-        peer.hello(least=least, most=most, holds=has)
+        peer = sharing.Peer(sys.argv[2], timeout=0.02)
+        peer.hello(least=least, most=most, holds=has, usual=chance.choice([0, least]))
+        leased = 0  # it lasts no longer than a connection
         while True:
-            has = peer.obey()
-            if chance.random() < 0.3:
-                peer.send("needs", least=least, most=chance.randrange(least, 2 * most))
-    except (AssertionError, OSError):
+            try:
+                came = peer.receive()
+            except TimeoutError:
+                came = ("nothing",)
+            if came is None:
+                raise OSError
+            if came[0] == "grant":
+                has, leased = came[2], 0
+                peer.send("acknowledge", number=came[1], amount=has)
+            if came[0] == "lease" and came[1] == number:
+                leased = came[2]
+            what = chance.random()
+            if what < 0.1:
+                peer.send("needs", least=least, most=chance.randrange(least, 2 * most), usual=chance.choice([0, least]))
+            elif has and what < 0.6:
+                wants, number = chance.choice([0, 0, most]), number + 1
+                leased = min(leased, wants)
+                peer.ask(number, wants, leased)
+    except OSError:
         time.sleep(0.05)
 """
 
     def __init__(self, path, least=32 * MIB, most=1 << 40, returns=None):
-        """`returns`: it connects again, and now and then needs something else, by that seed."""
+        """`returns`: it connects again, and now and then needs something else or a lease, by that seed."""
         script = self.SCRIPT if returns is None else self.RETURNS
         self.least = least
         self.process = subprocess.Popen(

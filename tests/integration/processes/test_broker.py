@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from sharing import LAYOUT, MIB, Broker, Job, Peer, begun, packet
+from sharing import DIES_WITH_US, LAYOUT, MIB, Broker, Job, Peer, begun, packet
 
 
 @pytest.fixture
@@ -150,9 +150,27 @@ def test_a_broker_that_ends_while_it_studies(start):
         file = sealed_chain(300)
         socket.send_fds(peer.socket, [packet("needs", least=32 * MIB, most=300 * MIB)], [file])
         os.close(file)
+        asked = time.monotonic()
         status, said = broker.end()
         assert status == 0 and not broker.path.exists(), said
+        assert time.monotonic() - asked < 10, "the plan under way, and no other"
         pathlib.Path(f"{broker.path}.ledger").unlink()
+
+
+def test_a_bye_is_heard_over_any_connection(start):
+    broker = start()
+    first = Peer(broker.path).hello()
+    assert first.obey() == 512 * MIB
+    first.close()
+    broker.await_jobs(lambda jobs: jobs["jobs"][0]["state"] == "absent")
+    other = Peer(broker.path)
+    other.send("bye", since=1)  # another process of this number
+    assert other.receive()[0] == "bye" and other.receive() is None
+    assert len(broker.jobs()["jobs"]) == 1
+    again = Peer(broker.path)
+    again.send("bye", since=begun(os.getpid()))
+    assert again.receive()[0] == "bye" and again.receive() is None
+    assert broker.jobs()["jobs"] == []
 
 
 def test_another_program_in_a_job_s_process(start):
@@ -335,7 +353,7 @@ def test_a_socket_that_systemd_listens_at(build, tmp_path, start):
 def test_random_lives_are_never_over_and_never_stuck(seed, start, job):
     """Joins, deaths, stops, other needs, and brokers that are killed, by real processes over real sockets."""
     chance, total = random.Random(seed), 512 * MIB
-    broker, alive, number = start(total, "--sample", "10"), [], 0
+    broker, alive, number, leases = start(total, "--sample", "10"), [], 0, 0
     for _ in range(40):
         what = chance.random()
         if what < 0.5 or not alive:
@@ -351,15 +369,83 @@ def test_random_lives_are_never_over_and_never_stuck(seed, start, job):
             broker.process.wait()
             broker = start(total, "--sample", "10")
         time.sleep(chance.random() / 20)
-        assert broker.jobs()["counted_bytes"] <= total
+        found = broker.jobs()
+        leases = max(leases, found["leases"])
+        assert found["counted_bytes"] <= total
     while sum(one.least for one in alive) > total:
         alive.pop().kill()
     for one in alive:
         one.kill(signal.SIGCONT)
     settled = broker.await_jobs(lambda list: len(list["jobs"]) == len(alive) and all(
         one["state"] == "settled" for one in list["jobs"]), timeout=60)
-    assert settled["counted_bytes"] <= total
+    assert settled["counted_bytes"] <= total and leases > 0
     assert all(one["granted_bytes"] >= one["least_bytes"] for one in settled["jobs"])
+
+
+def peaky(path, **more):
+    """A job that holds half of what it needs in its peaks alone."""
+    return Peer(path).hello(most=400 * MIB, usual=200 * MIB, **more)
+
+
+class Asks(Job):
+    """One that asks for so much beyond its base once, and tells what it gets."""
+    SCRIPT = """
+import sys, sharing
+peer = sharing.Peer(sys.argv[1], timeout=None).hello(most=400 << 20, usual=200 << 20)
+while peer.obey() != 200 << 20:
+    pass
+peer.ask(1, int(sys.argv[2]))
+print(peer.lease()[1], flush=True)
+while True:
+    print(peer.lease()[1], flush=True)
+"""
+
+    def __init__(self, path, wants):
+        self.process = subprocess.Popen(
+            [*DIES_WITH_US, "/usr/bin/python3", "-c", self.SCRIPT, path, str(wants)], stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).parent)})
+
+
+def test_peaks_are_lent(start):
+    broker = start(640 * MIB)
+    first = peaky(broker.path)
+    first.obey()
+    second = Asks(broker.path, 100 * MIB)
+    try:
+        while first.obey() != 200 * MIB:
+            pass
+        assert second.granted() == 100 * MIB
+        first.ask(1, 200 * MIB)
+        assert first.lease() == (1, 140 * MIB), "of 240 MiB, and nobody waits"
+        listed = broker.jobs()
+        assert listed["leased_bytes"] == 240 * MIB and listed["counted_bytes"] == 640 * MIB
+        assert {job["planned_bytes"] for job in listed["jobs"]} == {400 * MIB}
+        second.kill()
+        assert first.lease() == (1, 200 * MIB), "a dead job's lease is free"
+    finally:
+        second.kill()
+
+
+def test_a_lease_ends_with_its_connection_and_is_counted_until_it_is_back(start):
+    broker = start(640 * MIB)
+    first, other = peaky(broker.path), Asks(broker.path, 0)
+
+    def mine(listing):
+        return next(row for row in listing["jobs"] if row["process"] == os.getpid())
+    try:
+        while first.obey() != 200 * MIB:
+            pass
+        first.ask(1, 100 * MIB)
+        assert first.lease() == (1, 100 * MIB)
+        first.close()
+        away = mine(broker.await_jobs(lambda jobs: mine(jobs)["state"] == "absent"))
+        assert (away["leased_bytes"], away["counted_bytes"]) == (100 * MIB, 300 * MIB)
+        again = peaky(broker.path, holds=200 * MIB)
+        back = mine(broker.await_jobs(lambda jobs: mine(jobs)["state"] != "absent"))
+        assert back["leased_bytes"] == 0
+        again.close()
+    finally:
+        other.kill()
 
 
 def test_jobs_for_people(start, sentinel, job):

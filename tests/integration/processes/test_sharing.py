@@ -14,7 +14,7 @@ import time
 import pytest
 
 import training
-from sharing import DIES_WITH_US, MIB, Broker, Peer, packet
+from sharing import DIES_WITH_US, MIB, Broker, Peer, begun, packet
 
 CASES = pathlib.Path(__file__).resolve().parents[1] / "scripts" / "cases"
 SHARED = CASES / "shared.py"
@@ -76,13 +76,13 @@ def begin(build, python, tmp_path):
     """begin("--share", "1G", command=[...]): a training under `sentinel run --broker`, in the background."""
     numbers, running = itertools.count(), []
 
-    def start(*options, command, path=None):
+    def start(*options, command, path=None, interpreter=(python,)):
         number = next(numbers)
         summary = tmp_path / f"summary-{number}.json"
         path = path or tmp_path / "broker.sock"
         process = subprocess.Popen(
             [str(word) for word in (*DIES_WITH_US, build / "bin" / "sentinel", "run", f"--broker={path}", *options,
-                                    "--summary", summary, "--", python, *command)],
+                                    "--summary", summary, "--", *interpreter, *command)],
             stdout=open(tmp_path / f"out-{number}", "w"), stderr=open(tmp_path / f"err-{number}", "w"),
             stdin=subprocess.DEVNULL, start_new_session=True, env={**os.environ, "OMP_WAIT_POLICY": "passive"})
         process.out, process.err, process.summary = tmp_path / f"out-{number}", tmp_path / f"err-{number}", summary
@@ -216,6 +216,46 @@ def test_an_order_of_too_little_ends_a_training_before_it_begins(granted, begin,
     for each in (listening, command, trains):
         each.close()
     assert "less than the" in process.err.read_text() and "step 0" not in process.out.read_text()
+
+
+def test_a_wait_for_memory_holds_no_other_thread_up(begin, broker):
+    one = broker(128 * MIB)
+    first = Peer(one.path).hello(least=128 * MIB)
+    assert first.obey() == 128 * MIB
+    process = begin(command=[CASES / "waits_for_memory.py"])
+    deadline = time.monotonic() + 60
+    while "forked" not in process.out.read_text():
+        assert process.poll() is None and time.monotonic() < deadline, process.err.read_text()
+        time.sleep(0.05)
+    assert "allocated" not in process.out.read_text()
+    first.send("bye", since=begun(os.getpid()))
+    assert process.wait(60) == 0 and "allocated 1048576.0" in process.out.read_text(), process.err.read_text()
+
+
+def test_offset_peaks_share_memory(begin, broker, build, tmp_path):
+    """Two of 432 MiB in 0.85 of that: each plans for its peak, what it holds beyond its base is lent, and every byte that
+    it reads is the one that it wrote."""
+    program = tmp_path / "mountain"
+    source = pathlib.Path(__file__).resolve().parents[1] / "c_program" / "mountain.c"
+    subprocess.run(["cc", "-std=c11", "-O2", "-D_POSIX_C_SOURCE=199309L", "-Wall", "-Wextra", "-Werror",
+                    "-I", source.parents[3] / "include", source, "-o", program, "-L", build / "lib",
+                    f"-Wl,-rpath,{build / 'lib'}", "-lsentinel"], check=True)
+    alone = training.finish([build / "bin" / "sentinel", "run", "--quiet", "--", program, 16, 16, 0])
+    assert alone.status == 0, alone.err
+    total = int(0.85 * 2 * 432) // 2 * 2 * MIB
+    one, processes = broker(total), []
+    with Watched(one.path) as watched:
+        for number in range(2):
+            processes.append(begin(command=[program, 16, 16, 10], interpreter=()))
+            time.sleep(0.4)
+        for process in processes:
+            assert process.wait(200) == 0, process.err.read_text()
+    listed = one.jobs()
+    assert listed["leases"] > 20, listed
+    assert not watched.violations and watched.most <= total and listed["most_held_bytes"] <= total
+    for process in processes:
+        assert process.out.read_text().splitlines()[0] == alone.out.splitlines()[0]
+    assert max(sum(pair) for pair in zip(*map(grants_of, processes))) > total, "they plan for more than there is"
 
 
 def test_jobs_says_what_moves(begin, broker, sentinel, tmp_path):

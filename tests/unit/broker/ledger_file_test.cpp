@@ -62,6 +62,9 @@ TEST_F(LedgerFile, NoneIsEmptyAndSoIsAnotherBoots) {
 
 TEST_F(LedgerFile, DamageIsAnError) {
   for (const auto& [from, to] : {std::pair{"\"process\": 12", "\"process\": -1"},
+                                 {"\"process\": 12", "\"process\": 4294967308"},
+                                 {"\"begun\": 34", "\"begun\": 34.5"},
+                                 {"\"begun\": 34", "\"begun\": 1e300"},
                                  {"\"most\": 9", "\"most\": 1"},
                                  {"\"counted\"", "\"counter\""},
                                  {"sentinel-ledger", "another"},

@@ -1,0 +1,66 @@
+// What is known of jobs that were studied.
+#include "broker/server/gains.h"
+
+#include <gmock/gmock.h>
+
+#include "base/units.h"
+#include "unit/plan/profiles.h"
+
+namespace sentinel {
+namespace {
+
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+StudiedJob job_of(JobId id) {
+  testing::ProfileBuilder b;
+  const auto weight = b.persistent(8_MiB);
+  for (std::size_t k = 0; k < 8; ++k) b.op(0, 1000, {weight});
+  return {.id = id,
+          .profile = std::make_shared<const Profile>(b.profile),
+          .digest = 7,
+          .policy = "sentinel",
+          .machine = "optane",
+          .need = {.least = 32_MiB, .most = 64_MiB}};
+}
+
+TEST(Gains, ACurveIsFoundOnce) {
+  KnownCurves known;
+  const auto job = job_of(1);
+  EXPECT_THAT(known.find(job), IsEmpty());
+  const std::atomic<bool> over = false;
+  auto found = study_jobs({job}, 128_MiB, over);
+  ASSERT_THAT(found.failures, IsEmpty());
+  ASSERT_THAT(found.curves, SizeIs(1));
+  known.keep(job, found.curves.at(1));
+  EXPECT_THAT(known.find(job_of(2)), Not(IsEmpty())) << "another process of the same training";
+  auto other = job;
+  other.need.most = 128_MiB;
+  EXPECT_THAT(known.find(other), IsEmpty());
+  other = job;
+  other.digest = 8;
+  EXPECT_THAT(known.find(other), IsEmpty());
+  auto again = job;
+  again.need.curve = known.find(job);
+  EXPECT_THAT(study_jobs({again}, 128_MiB, over).curves, IsEmpty());
+}
+
+TEST(Gains, AStudyThatIsOverFindsNothing) {
+  const std::atomic<bool> over = true;
+  const auto found = study_jobs({job_of(1)}, 128_MiB, over);
+  EXPECT_THAT(found.curves, IsEmpty());
+  EXPECT_THAT(found.shares, IsEmpty());
+}
+
+TEST(Gains, OnlySoManyAreKept) {
+  KnownCurves known;
+  auto job = job_of(1);
+  for (job.digest = 0; job.digest < 200; ++job.digest) known.keep(job, {{1, 1}});
+  int kept = 0;
+  for (job.digest = 0; job.digest < 200; ++job.digest) kept += !known.find(job).empty();
+  EXPECT_EQ(kept, 64);
+}
+
+}  // namespace
+}  // namespace sentinel
