@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, passes every test. `tests/run.sh quick` leaves out the trainings.
-# Variants of one test take turns by commit (tests/conftest.py); SENTINEL_TURN= has all of them.
+# Variants of one test take turns by commit (tests/conftest.py), and so do sanitizers and fuzzing (tests/README.md);
+# SENTINEL_TURN= has all of them.
 source "$(dirname "${BASH_SOURCE[0]}")/../tools/setup.sh"
 install_packages tools/packages-torch.txt || exit 1
 install_packages tools/packages-tests.txt || exit 1
@@ -17,12 +18,29 @@ install_packages tools/packages-kernel.txt || echo "the tests in the kernel's gu
 commit=$(git rev-parse --short=6 HEAD 2>/dev/null) || commit=
 export SENTINEL_TURN=${SENTINEL_TURN-${commit:+$((16#$commit % 3))}}
 
+is_turn() { [ -z "$SENTINEL_TURN" ] || [ "$SENTINEL_TURN" = "$1" ]; }
+
+# Parts of what takes builds of their own: minutes where the compiler's cache is warm.
+other_builds() {
+  if is_turn 0; then
+    if install_packages tools/packages-fuzz.txt; then
+      bash tests/fuzz/run.sh 20
+    else
+      echo "fuzzing is skipped: a package is missing" >&2
+    fi
+  fi
+  if is_turn 1; then bash tests/sanitize.sh thread base broker capture; fi
+  if is_turn 2; then bash tests/sanitize.sh address base alloc trace plan sim report broker; fi
+}
+
 # suite NAME ARGUMENT...
 suite() {
   local name=$1
   shift
   "$python" -m pytest -q -rs --durations=12 --durations-min=30 -o cache_dir="$root/build/pytest/$name" "$@"
 }
+
+other_builds
 
 # Guests and trainings side by side. A guest's processors wait for one another, so the trainings make way for them.
 # Two trainings at once take 15 s with a thread each and 19 s with two.

@@ -18,6 +18,14 @@ constexpr std::uint64_t saturated_sum(std::uint64_t a, std::uint64_t b) {
   return checked_sum(a, b).value_or(std::numeric_limits<std::uint64_t>::max());
 }
 
+// Of a figure that was computed from a file's: 0 where it is negative or no number, the largest
+// where it would be larger.
+constexpr std::uint64_t saturated(double value) {
+  if (!(value > 0)) return 0;
+  return value < 0x1p64 ? static_cast<std::uint64_t>(value)
+                        : std::numeric_limits<std::uint64_t>::max();
+}
+
 struct ByteRange {
   std::uint64_t offset = 0, bytes = 0;
 

@@ -66,9 +66,9 @@ constexpr OptionRow kTable[] = {
      .verbs = kOfRun,
      .help = "plans move tensors only, and drop none to compute it again",
      .more =
-         "Without it they may, with PyTorch on the processor and an SSD as the slow tier, where "
-         "the simulator finds the plan better so; `auto`, `home`, `capuchin`, `superneurons` and "
-         "`tensile` make such plans",
+         "Without it they may, with PyTorch on the processor and an SSD as the slow tier, or on a "
+         "GPU while PyTorch's algorithms are deterministic, where the simulator finds the plan "
+         "better so; `auto`, `home`, `capuchin`, `superneurons` and `tensile` make such plans",
      .words = "0|1",
      .alone = "0",
      .into = in<&SessionOptions::moves, &MoveOptions::recompute>},

@@ -2,6 +2,10 @@
 // text of a file stops the writing or reaches a terminal as more than text.
 #pragma once
 
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -22,6 +26,17 @@ constexpr int kDeepestJson = 32;
 // parse of a text from elsewhere.
 void require_shallow_json(std::string_view text);
 Error too_deep();  // for those that count themselves
+
+// A field that is a whole number from 0 to `most`. Throws Error where it is none (the library would
+// round a fraction, and cut a number that is too large), and the library's where it is missing.
+template <class Json>
+std::uint64_t whole_number(const Json& object, const char* field,
+                           std::uint64_t most = std::numeric_limits<std::uint64_t>::max()) {
+  const auto& value = object.at(field);
+  if (!value.is_number_unsigned() || value.template get<std::uint64_t>() > most)
+    throw Error(fmt::format("\"{}\" is no whole number from 0 to {}", field, most));
+  return value.template get<std::uint64_t>();
+}
 
 // `indent` -1: on one line. Broken UTF-8 is replaced, numbers that are none are null.
 template <class Json>

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace sentinel {
 namespace {
 
@@ -21,6 +23,15 @@ TEST(Checked, RangesLieWithin) {
   EXPECT_TRUE((ByteRange{4, 4}.within(ByteRange{4, 4})));
   EXPECT_FALSE((ByteRange{3, 4}.within(ByteRange{4, 8})));
   EXPECT_FALSE((ByteRange{UINT64_MAX - 7, 16}.within(ByteRange{4, 8})));
+}
+
+TEST(Saturated, FitsWhateverTheFigure) {
+  EXPECT_EQ(saturated(3.9), 3u);
+  EXPECT_EQ(saturated(-1), 0u);
+  EXPECT_EQ(saturated(std::numeric_limits<double>::quiet_NaN()), 0u);
+  EXPECT_EQ(saturated(0x1p63), 1ull << 63);
+  EXPECT_EQ(saturated(1e300), UINT64_MAX);
+  EXPECT_EQ(saturated(std::numeric_limits<double>::infinity()), UINT64_MAX);
 }
 
 }  // namespace

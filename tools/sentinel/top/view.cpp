@@ -7,6 +7,7 @@
 #include <cmath>
 #include <string>
 
+#include "base/checked.h"
 #include "base/units.h"
 #include "report/text/text.h"
 #include "top/graph.h"
@@ -27,7 +28,7 @@ std::string plural(std::uint64_t count, const char* word) {
 }
 
 std::string duration(double us) {
-  const auto seconds = static_cast<std::uint64_t>(std::max(us, 0.0) / 1e6);
+  const auto seconds = saturated(us / 1e6);
   if (seconds < 60) return fmt::format("{} s", seconds);
   if (seconds < 3600) return fmt::format("{} min {} s", seconds / 60, seconds % 60);
   return fmt::format("{} h {} min", seconds / 3600, seconds % 3600 / 60);
@@ -45,8 +46,7 @@ std::string rate(double us) { return us > 0 ? fmt::format("{:.3g}", 1e6 / us) : 
 
 std::string bandwidth(std::uint64_t bytes, double us) {
   if (bytes == 0 || us <= 0) return "";
-  return fmt::format(
-      "{}/s", print_bytes(static_cast<std::uint64_t>(static_cast<double>(bytes) / us * 1e6)));
+  return fmt::format("{}/s", print_bytes(saturated(static_cast<double>(bytes) / us * 1e6)));
 }
 
 // Of the last steps, the latest last.

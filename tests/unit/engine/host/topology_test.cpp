@@ -109,6 +109,11 @@ TEST(NumaMaps, CountsTheRangeByNode) {
   EXPECT_EQ(bytes, (NodeBytes{{0, 2 * 4096 + (2 << 20)}, {1, 4 * 4096}}));
 }
 
+TEST(NumaMaps, PassesOverWhatIsNoNumber) {
+  std::istringstream maps("7f0000000000 default N0=many N=3 N99999999999=1 N1=2x N2=3 dirty=\n");
+  EXPECT_EQ(bytes_by_node(maps, 0x7f0000000000, 0x7f1000000000), (NodeBytes{{2, 3 * 4096}}));
+}
+
 TEST(NodeCalls, TwoTiersOnOneNodeMustBeAskedFor) {
   EXPECT_TRUE(on_one_node("one-node"));
   EXPECT_TRUE(on_one_node("one-node,move:3:EBUSY"));
