@@ -83,7 +83,7 @@ def test_one_program_is_in_managed_memory(tmp_path):
 
 def device_test(build, library, *options, **variables):
     """What gpu_device_test ends with and says."""
-    done = subprocess.run([build / "bin" / "gpu_device_test", *options], capture_output=True, text=True, timeout=200,
+    done = subprocess.run([build / "bin" / "gpu_device_test", *options], capture_output=True, text=True, timeout=800,
                           env={**os.environ, "SENTINEL_CUDA": str(library), **variables})
     return done.returncode, done.stdout
 

@@ -351,7 +351,7 @@ def test_it_builds_of_what_travels_along_and_tests_what_needs_no_device(tmp_path
         place["CMAKE_CXX_COMPILER_LAUNCHER"] = "ccache"
     done = subprocess.run([GPU / "pack.sh"], capture_output=True, text=True, env=place, timeout=100)
     assert done.returncode == 0 and "nothing is built here: only the engine will be tested" in done.stderr
-    done = subprocess.run([GPU / "run.sh", tmp_path / "out"], capture_output=True, text=True, env=place, timeout=600)
+    done = subprocess.run([GPU / "run.sh", tmp_path / "out"], capture_output=True, text=True, env=place, timeout=1500)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "no NVIDIA GPU here: only what needs none is tested" in done.stderr and "  PASSED  " in done.stdout
     assert all((tmp_path / "build" / "gpu" / program).exists() for program in ("gpu_device_test", "gpu_movement"))
