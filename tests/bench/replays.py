@@ -105,7 +105,7 @@ class Bench:
         for _ in range(self.args.rounds):
             for kind in KINDS:
                 checkpoint = kind.startswith("checkpoint")
-                if checkpoint and not MODELS[model][2]:
+                if kind not in self.args.kinds or checkpoint and not MODELS[model][2]:
                     continue
                 # A share is of the training's own peak, which is lower with checkpoints.
                 shares = {"moves": self.args.fast, "replays": self.args.fast, "checkpoint": str(budget)}
@@ -164,7 +164,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=16)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="moves and replays are always among them")
     args = parser.parse_args()
+    args.kinds += ["moves", "replays"]
     print("| model | peak MiB, with checkpoints | budget MiB | plain ms | moves | replays | checkpoint "
           "| checkpoint, all memory | foretold: moves, replays "
           "| replays, ms | MiB written: moves, replays, checkpoint | bound ms: moves, replays |")

@@ -61,7 +61,7 @@ bool told_by_figures(std::string_view label) {
 
 std::string grouped(std::uint64_t number) {
   auto digits = fmt::format("{}", number);
-  for (auto at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, ",");
+  for (auto at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, 1, ',');
   return digits;
 }
 

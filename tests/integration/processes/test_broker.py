@@ -354,7 +354,9 @@ def test_random_lives_are_never_over_and_never_stuck(seed, start, job):
     """Joins, deaths, stops, other needs, and brokers that are killed, by real processes over real sockets."""
     chance, total = random.Random(seed), 512 * MIB
     broker, alive, number, leases = start(total, "--sample", "10"), [], 0, 0
-    for _ in range(40):
+    for at in range(400):  # 40 where they are quick enough to lend one another something
+        if at >= 40 and leases > 0:
+            break
         what = chance.random()
         if what < 0.5 or not alive:
             number += 1
@@ -414,7 +416,8 @@ def test_peaks_are_lent(start):
     try:
         while first.obey() != 200 * MIB:
             pass
-        assert second.granted() == 100 * MIB
+        while (lent := second.granted()) != 100 * MIB:
+            assert lent == 40 * MIB, "of 240 MiB, the first job has not told yet that it holds no more than 200"
         first.ask(1, 200 * MIB)
         assert first.lease() == (1, 140 * MIB), "of 240 MiB, and nobody waits"
         listed = broker.jobs()
