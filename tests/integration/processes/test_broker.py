@@ -424,7 +424,8 @@ def test_peaks_are_lent(start):
         assert listed["leased_bytes"] == 240 * MIB and listed["counted_bytes"] == 640 * MIB
         assert {job["planned_bytes"] for job in listed["jobs"]} == {400 * MIB}
         second.kill()
-        assert first.lease() == (1, 200 * MIB), "a dead job's lease is free"
+        while first.obey() != 400 * MIB:
+            pass  # a dead job's memory is free, and what was lent to it
     finally:
         second.kill()
 
