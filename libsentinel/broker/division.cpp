@@ -18,6 +18,8 @@ std::uint64_t sum(const Shares& shares) {
 // the whole way to the next corner brings.
 class Hull {
  public:
+  static constexpr double kNoLoss = 1.02;
+
   explicit Hull(const Need& need) : weight_(need.priority) {
     for (const auto& point : need.curve) {
       if (!corners_.empty() &&
@@ -30,10 +32,15 @@ class Hull {
     }
   }
 
-  // Per byte, at so many bytes; 0: nothing is gained any more.
+  // Per byte, at so many bytes; 0: nothing is gained any more that a simulator could tell.
   double gain(std::uint64_t bytes) const {
-    for (std::size_t i = 1; i < corners_.size(); ++i)
-      if (bytes < corners_[i].bytes) return weight_ * slope(corners_[i - 1], corners_[i]);
+    for (std::size_t i = 1; i < corners_.size(); ++i) {
+      if (bytes >= corners_[i].bytes) continue;
+      const auto each = slope(corners_[i - 1], corners_[i]);
+      const auto here =
+          corners_[i].slowdown + each * static_cast<double>(corners_[i].bytes - bytes);
+      return here < kNoLoss ? 0 : weight_ * each;
+    }
     return 0;
   }
 
@@ -118,12 +125,13 @@ std::uint64_t lease_pool(std::span<const Share> shares) {
 
 namespace {
 
-std::vector<Share> with_bases(const Shares& bytes, std::span<const Need> needs,
-                              std::uint64_t grain) {
+// Bases of so many sixteenths of what is usual.
+std::vector<Share> with_bases(const Shares& bytes, std::span<const Need> needs, std::uint64_t grain,
+                              std::uint64_t sixteenths = 16) {
   std::vector<Share> shares;
   for (std::size_t i = 0; i < needs.size(); ++i) {
-    const auto usual =
-        needs[i].usual == 0 ? needs[i].most : (needs[i].usual + grain - 1) / grain * grain;
+    const auto part = needs[i].usual / 16 * sixteenths + needs[i].usual % 16;
+    const auto usual = needs[i].usual == 0 ? needs[i].most : (part + grain - 1) / grain * grain;
     shares.push_back({.base = std::clamp(usual, std::min(needs[i].least, bytes[i]), bytes[i]),
                       .most = bytes[i]});
   }
@@ -136,6 +144,45 @@ std::uint64_t cost(std::span<const Share> shares) {
   return bytes;
 }
 
+// Between two points on the line between them; beyond all as at the nearest.
+double slowdown_within(std::uint64_t bytes, const std::vector<CurvePoint>& curve) {
+  const auto above = std::ranges::lower_bound(curve, bytes, {}, &CurvePoint::bytes);
+  if (above == curve.begin()) return above->slowdown;
+  const auto below = std::prev(above);
+  if (above == curve.end()) return below->slowdown;
+  const auto part =
+      static_cast<double>(bytes - below->bytes) / static_cast<double>(above->bytes - below->bytes);
+  return below->slowdown + (above->slowdown - below->slowdown) * part;
+}
+
+// What changes hands is zeroed by the kernel, which takes about a tenth of the time. A job that
+// loses less by moves goes on with its share alone.
+bool worth_lending(std::span<const Share> shares, std::span<const Need> needs) {
+  constexpr double kLending = 1.1;
+  for (std::size_t i = 0; i < needs.size(); ++i)
+    if (needs[i].usual != 0 &&
+        (needs[i].curve.empty() || slowdown_within(shares[i].most, needs[i].curve) >= kLending))
+      return true;
+  return false;
+}
+
+// Each job plans for all that it could use, or nearly: next to nothing moves then. Up to a quarter
+// of what it usually holds is lent as well. Empty: that does not fit.
+std::vector<Share> without_moves(std::uint64_t total, std::span<const Need> needs,
+                                 std::uint64_t grain) {
+  for (const std::uint64_t sixteenths : {16, 15, 14, 13, 12})
+    for (const std::uint64_t missing : {0, 1, 2}) {
+      Shares bytes;
+      for (const auto& need : needs) {
+        const auto nearly = (need.most - need.most / 64 * missing) / grain * grain;
+        bytes.push_back(missing == 0 ? need.most : std::max(need.least, nearly));
+      }
+      auto shares = with_bases(bytes, needs, grain, sixteenths);
+      if (cost(shares) <= total) return shares;
+    }
+  return {};
+}
+
 }  // namespace
 
 std::vector<Share> share(std::uint64_t total, std::span<const Need> needs, std::uint64_t grain) {
@@ -143,7 +190,8 @@ std::vector<Share> share(std::uint64_t total, std::span<const Need> needs, std::
   for (const auto bytes : divide(total, needs, grain)) best.push_back({bytes, bytes});
   std::uint64_t wanted = 0;
   for (const auto& need : needs) wanted += need.most;
-  if (wanted <= total) return best;
+  if (wanted <= total || !worth_lending(best, needs)) return best;
+  if (auto shares = without_moves(total, needs, grain); !shares.empty()) return shares;
   // As if there were so much: more of it costs more.
   for (auto works = total, fails = wanted + grain; fails - works > grain;) {
     const auto tried = works + (fails - works) / 2;

@@ -35,7 +35,8 @@ struct Share {
 std::uint64_t lease_pool(std::span<const Share>);
 
 // The same as divide() where all needs fit. Else jobs plan for more than there is together, as far
-// as their bases and the pool for their leases fit into `total`.
+// as their bases and the pool for their leases fit into `total`: each for nearly all that it could
+// use, or, where that is too much, by divide() of as much as fits.
 std::vector<Share> share(std::uint64_t total, std::span<const Need>, std::uint64_t grain);
 
 }  // namespace sentinel

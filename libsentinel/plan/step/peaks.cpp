@@ -52,7 +52,7 @@ void fill_valleys(std::vector<std::uint64_t>& wanted, const std::vector<double>&
 
 std::vector<std::uint64_t> held_bytes(const Profile& profile, std::uint64_t frames_bytes) {
   auto bytes = live_bytes(profile);
-  for (auto& each : bytes) each += each / 8 + frames_bytes;
+  for (auto& each : bytes) each += each / 32 + frames_bytes;
   return bytes;
 }
 

@@ -10,8 +10,8 @@
 
 namespace sentinel::plan {
 
-// Bytes that each op holds where memory is ample: what is alive, an eighth of it for the rest of
-// granules, and `frames` for transfers.
+// Bytes that each op holds where memory is ample: what is alive, a thirty-second of it for the rest
+// of granules, and `frames` for transfers.
 std::vector<std::uint64_t> held_bytes(const Profile&, std::uint64_t frames_bytes);
 
 // What is held for half of the step's time at least.

@@ -76,7 +76,7 @@ plan::PeakOptions FastLimit::peaks() const {
   if (!grant_ || !grant_->has_peaks()) return {};
   return {.base = grant_->base(),
           .most = grant_->bytes(),
-          .frames_bytes = options_.moves.depth * engine_.granule(),
+          .frames_bytes = frames_of_peaks(),
           .ahead_us = kAheadUs,
           .valley_us = kValleyUs};
 }
@@ -172,11 +172,10 @@ void FastLimit::limit_is(std::uint64_t bytes) {
 // Without --fast it is what the memory cgroup leaves once the program has its own, where a
 // profile's tensors do not fit into that with some fragmentation.
 void FastLimit::settle(const Profile& profile) {
-  if (grant_) {  // and a quarter for fragmentation
-    const auto peak = peak_live_bytes(profile),
-               most = options_.fast.percent > 0 ? share_of(peak) : peak + peak / 4;
-    const auto usual = plan::usual_bytes(profile, options_.moves.depth * engine_.granule());
-    return grant_->profiled(profile, most, usual);
+  if (grant_) {  // and a sixteenth for fragmentation
+    const auto peak = peak_live_bytes(profile), ample = peak + peak / 16 + frames_of_peaks();
+    const auto most = options_.fast.percent > 0 ? share_of(peak) : ample;
+    return grant_->profiled(profile, most, plan::usual_bytes(profile, frames_of_peaks()));
   }
   within_cgroup_ = within_cgroup_ && options_.fast.unlimited();
   if (!within_cgroup_ || summary_.fast_limit_bytes != 0) return;

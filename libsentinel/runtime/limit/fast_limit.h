@@ -83,6 +83,7 @@ class FastLimit {
 
  private:
   std::uint64_t share_of(std::uint64_t peak_bytes) const;
+  std::uint64_t frames_of_peaks() const { return 2 * engine_.granule(); }  // in ample memory
   std::uint64_t within_room(std::uint64_t share) const;
   void follow_cgroup_if_due();
   std::optional<std::uint64_t> cgroup_room() const;

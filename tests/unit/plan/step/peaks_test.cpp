@@ -23,33 +23,34 @@ Profile mountain() {
   return b.profile;
 }
 
+constexpr std::uint64_t kBase = 84_MiB + 512_KiB, kTop = 249_MiB + 512_KiB;  // what it holds
+
 TEST(Peaks, UsualIsWhatHalfOfTheTimeNeeds) {
-  EXPECT_EQ(held_bytes(mountain(), 2_MiB)[0], 92_MiB);
-  EXPECT_EQ(held_bytes(mountain(), 2_MiB)[4], 272_MiB);
-  EXPECT_EQ(usual_bytes(mountain(), 2_MiB), 92_MiB);
+  EXPECT_EQ(held_bytes(mountain(), 2_MiB)[0], kBase);
+  EXPECT_EQ(held_bytes(mountain(), 2_MiB)[4], kTop);
+  EXPECT_EQ(usual_bytes(mountain(), 2_MiB), kBase);
   auto longer = mountain();
   longer.ops[4].us = 60'000;
-  EXPECT_EQ(usual_bytes(longer, 2_MiB), 272_MiB);
+  EXPECT_EQ(usual_bytes(longer, 2_MiB), kTop);
   for (auto& op : longer.ops) op.us = 0;
-  EXPECT_EQ(usual_bytes(longer, 2_MiB), 92_MiB) << "without times each op takes as long";
+  EXPECT_EQ(usual_bytes(longer, 2_MiB), kBase) << "without times each op takes as long";
 }
 
 TEST(Peaks, AreAskedForAheadAndGivenBack) {
-  const PeakOptions options{.base = 92_MiB, .most = 272_MiB, .frames_bytes = 2_MiB};
-  EXPECT_THAT(peaks(mountain(), options), ElementsAre(0, 0, 0, 180_MiB, 180_MiB, 180_MiB, 0, 0));
+  const PeakOptions options{.base = kBase, .most = kTop, .frames_bytes = 2_MiB};
+  EXPECT_THAT(peaks(mountain(), options), ElementsAre(0, 0, 0, 165_MiB, 165_MiB, 165_MiB, 0, 0));
   auto early = options;
   early.ahead_us = 15'000;
   EXPECT_THAT(peaks(mountain(), early),
-              ElementsAre(0, 0, 180_MiB, 180_MiB, 180_MiB, 180_MiB, 0, 0));
+              ElementsAre(0, 0, 165_MiB, 165_MiB, 165_MiB, 165_MiB, 0, 0));
   auto small = options;
-  small.most = 120_MiB;
+  small.most = kBase + 28_MiB;
   EXPECT_THAT(peaks(mountain(), small), ElementsAre(0, 0, 0, 28_MiB, 28_MiB, 28_MiB, 0, 0))
       << "no more than the plan is for";
 }
 
 TEST(Peaks, OfABaseThatIsEnoughThereAreNone) {
-  EXPECT_THAT(peaks(mountain(), {.base = 272_MiB, .most = 400_MiB, .frames_bytes = 2_MiB}),
-              IsEmpty());
+  EXPECT_THAT(peaks(mountain(), {.base = kTop, .most = 400_MiB, .frames_bytes = 2_MiB}), IsEmpty());
   EXPECT_THAT(peaks(mountain(), {.base = 92_MiB, .most = 92_MiB}), IsEmpty());
   EXPECT_THAT(peaks(mountain(), {}), IsEmpty());
 }
@@ -59,11 +60,12 @@ TEST(Peaks, AStepEndsWhereTheNextBegins) {
   const auto weight = b.persistent(80_MiB), first = b.temporary(80_MiB, 0, 0);
   for (std::size_t k = 0; k < 6; ++k)
     b.op(0, 10'000, {weight}, k == 0 ? std::vector{first} : std::vector<TensorId>{});
-  const PeakOptions options{.base = 90_MiB, .most = 180_MiB, .frames_bytes = 0, .ahead_us = 15'000};
-  EXPECT_THAT(peaks(b.profile, options), ElementsAre(90_MiB, 0, 0, 0, 0, 90_MiB));
+  const auto half = 82_MiB + 512_KiB;
+  const PeakOptions options{.base = half, .most = 2 * half, .frames_bytes = 0, .ahead_us = 15'000};
+  EXPECT_THAT(peaks(b.profile, options), ElementsAre(half, 0, 0, 0, 0, half));
   auto valley = options;
   valley.valley_us = 45'000;
-  EXPECT_THAT(peaks(b.profile, valley), ElementsAre(90_MiB, 90_MiB, 90_MiB, 90_MiB, 90_MiB, 90_MiB))
+  EXPECT_THAT(peaks(b.profile, valley), ElementsAre(half, half, half, half, half, half))
       << "as much comes again soon";
 }
 
