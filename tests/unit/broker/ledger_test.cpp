@@ -16,6 +16,7 @@ namespace {
 
 using State = Ledger::State;
 using testing::ElementsAre;
+using testing::Gt;
 using testing::IsEmpty;
 
 constexpr Need kSmall{.least = 32_MiB, .most = 1024_MiB};
@@ -259,6 +260,33 @@ TEST_F(Leases, AnAnswerGivesThemBack) {
     ledger_.answers(order.job, order.number, order.bytes, 0);
   }
   EXPECT_EQ(lent(first_), 0u);
+}
+
+TEST(Division, WhatASimulatorCannotTellIsNoGain) {
+  const auto flat = [](double most) {
+    return Need{
+        .least = 32_MiB, .most = 400_MiB, .curve = {{32_MiB, 1.5}, {200_MiB, most}, {400_MiB, 1}}};
+  };
+  EXPECT_THAT(divide(640_MiB, std::vector{flat(1.012), flat(1.015)}, 2_MiB),
+              ElementsAre(320_MiB, 320_MiB));
+  EXPECT_THAT(divide(640_MiB, std::vector{flat(1.2), flat(1.015)}, 2_MiB)[0], Gt(350_MiB));
+}
+
+TEST(Division, LeasesAreLentWhereMovesCostMore) {
+  const auto peaky = [](double loss) {
+    auto need = kPeaky;
+    need.curve = {{need.least, 4}, {300_MiB, loss}, {need.most, 1}};
+    return need;
+  };
+  const auto within = [&](std::uint64_t total, double loss) {
+    return share(total, std::vector{peaky(loss), peaky(loss)}, 2_MiB)[1];
+  };
+  EXPECT_EQ(within(600_MiB, 1.05).beyond(), 0u);
+  EXPECT_EQ(within(600_MiB, 1.05).most, 300_MiB);
+  EXPECT_EQ(within(600_MiB, 1.3).base, 200_MiB);
+  EXPECT_EQ(within(600_MiB, 1.3).most, 400_MiB) << "nothing moves";
+  EXPECT_EQ(within(560_MiB, 1.3).most, 394_MiB) << "next to nothing does";
+  EXPECT_LT(within(560_MiB, 1.3).base, 200_MiB) << "and more than peaks is lent";
 }
 
 TEST(Division, LeasesAreForPeaksAlone) {
