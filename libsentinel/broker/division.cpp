@@ -159,6 +159,8 @@ double slowdown_within(std::uint64_t bytes, const std::vector<CurvePoint>& curve
 // loses less by moves goes on with its share alone.
 bool worth_lending(std::span<const Share> shares, std::span<const Need> needs) {
   constexpr double kLending = 1.1;
+  if (std::ranges::count_if(needs, [](const Need& need) { return need.usual != 0; }) < 2)
+    return false;  // one that lends to itself alone
   for (std::size_t i = 0; i < needs.size(); ++i)
     if (needs[i].usual != 0 &&
         (needs[i].curve.empty() || slowdown_within(shares[i].most, needs[i].curve) >= kLending))

@@ -69,11 +69,12 @@ void Ledger::suggest(std::map<JobId, std::uint64_t> shares) {
   suggested_ = std::move(shares);
 }
 
-// What it cannot work without is no more than it has: it works already.
+// What it cannot work without is no more than it has, or has said before: it works already, or
+// was found to fit.
 void Ledger::needs(JobId id, const Need& need) {
   auto& job = jobs_.at(id);
   targets_.reset();
-  const auto most_least = job.admitted() ? std::max(job.need.least, job.ordered) : need.least;
+  const auto most_least = std::max(job.need.least, job.ordered);
   job.need = bounded(need);
   job.need.least = std::min(need.least, most_least);
 }

@@ -68,6 +68,7 @@ class PlanFollower {
   void activate(Bucket&);
   void stop() {  // no plan is followed until another is activated
     active_ = nullptr;
+    moves_.forget();
     limit_.wants(0);
   }
 

@@ -287,6 +287,8 @@ void Broker::forget(JobId id) {
 }
 
 void Broker::needs(Member& member, const Message& message, Descriptor file) {
+  if (message.least == 0 || message.least > Ledger::kMost)
+    throw Error("it names no amount that a training could work with");
   auto need = need_of(message);
   need.curve = ledger_.jobs().at(member.id).need.curve;  // until it has another
   ledger_.needs(member.id, need);

@@ -35,9 +35,10 @@ constexpr std::size_t kHeldBytes = 4096;
 constexpr double kStartingS = 10;   // in which a broker that is being started has to listen
 constexpr double kShrinkS = 5;      // less than the broker waits for an answer
 constexpr double kGiveBackS = 0.1;  // then it looks whether it still wants less
-constexpr double kTellMs = 1000;    // a shorter wait is not worth a line
-constexpr double kNever = 1e9;      // in seconds
-constexpr double kAnswerS = 1;      // for a broker's first word, however short the wait
+constexpr int kGiveBackAgainMs = 5;
+constexpr double kTellMs = 1000;  // a shorter wait is not worth a line
+constexpr double kNever = 1e9;    // in seconds
+constexpr double kAnswerS = 1;    // for a broker's first word, however short the wait
 constexpr std::chrono::milliseconds kAgain{250};  // between two tries to connect
 constexpr std::chrono::milliseconds kAgainAtMost{10'000};
 
@@ -104,6 +105,7 @@ Grant::~Grant() {
     is_.over = is_.ends = true;
     if (socket_.is_ours()) shutdown(socket_.number(), SHUT_RDWR);
   }
+  bell_.ring();
   if (thread_.joinable()) thread_.join();
   socket_.close();
 }
@@ -231,7 +233,8 @@ void Grant::hold(std::uint64_t bytes) {
   limit(std::min(bytes, base()));
 }
 
-// What cannot shrink keeps what it has, and says so. With each order the lease ends.
+// Who cannot shrink so far keeps what the engine holds by then, and says so. With each order the
+// lease ends.
 void Grant::obey(const Message& order) {
   auto holds = order.bytes;
   const std::lock_guard guard(lock_);
@@ -244,7 +247,8 @@ void Grant::obey(const Message& order) {
   lease_.asked = 0;
   held_ = std::min(has, order.bytes);
   if (order.bytes < has) try {
-      if (room_on_drives(options_.tiers.slow_directory) < has - order.bytes)
+      const auto held = engine_.counters().held_bytes;
+      if (room_on_drives(options_.tiers.slow_directory) < held - std::min(held, order.bytes))
         throw Error(fmt::format("{} has no room for what would leave memory",
                                 options_.tiers.slow_directory));
       if (!engine_.shrink_budget(order.bytes, kShrinkS))
@@ -252,7 +256,8 @@ void Grant::obey(const Message& order) {
                                 print_bytes(has - order.bytes), kShrinkS));
     } catch (const std::exception& error) {
       voice_.say("the grant cannot shrink: " + in_words(error));
-      holds = held_ = has;
+      const auto granule = engine_.granule(), held = engine_.counters().held_bytes;
+      holds = held_ = std::clamp((held + granule - 1) / granule * granule, order.bytes, has);
       engine_.set_budget(held_);
     }
   granted_.base = std::max(order.bytes, holds);
@@ -319,7 +324,8 @@ void Grant::end_lease() {
 bool Grant::attend_once() {
   if (!socket_.is_ours()) return false;  // the program has closed it
   const bool follows = follow_wants();
-  if (!bell_.await(socket_.number(), follows ? static_cast<int>(sample_ms_) : 0)) {
+  // Others have the lock before it tries again.
+  if (!bell_.await(socket_.number(), follows ? static_cast<int>(sample_ms_) : kGiveBackAgainMs)) {
     page_->tell(engine_.counters().held_bytes);
     return true;
   }
@@ -382,11 +388,13 @@ void Grant::profiled(const Profile& profile, std::uint64_t most, std::uint64_t u
   say_needs();
 }
 
+// With the session's lock held: a step does not wait for a budget that comes into force. The next
+// step that is measured says it again.
 void Grant::drifted(const Profile& profile) {
   std::ostringstream trace;
   write_tensor_trace(profile, trace);
-  const std::lock_guard guard(lock_);
-  if (trace_.empty()) return;  // the broker did not want it
+  const std::unique_lock guard(lock_, std::try_to_lock);
+  if (!guard || trace_.empty()) return;  // or the broker did not want it
   trace_ = std::move(trace).str();
   say_needs();
 }

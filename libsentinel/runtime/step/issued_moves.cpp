@@ -1,6 +1,7 @@
 // Turns moves into the engine's calls, and keeps those that are put off.
 #include "runtime/step/issued_moves.h"
 
+#include <system_error>
 #include <utility>
 
 #include "runtime/step/trial.h"
@@ -43,7 +44,13 @@ void IssuedMoves::issue(Bucket& bucket, std::span<const Move> moves, OpId at,
     else
       engine_.demote(tensor->address, tensor->bytes);
   }
-  if (!put_off_.empty()) timer_->at(put_off_.next_us());
+  if (put_off_.empty()) return;
+  try {
+    timer_->at(put_off_.next_us());
+  } catch (const std::system_error&) {  // no thread can be had
+    timer_ = nullptr;
+    issue_now(put_off_.all());
+  }
 }
 
 void IssuedMoves::issue_now(std::vector<Move> moves) {

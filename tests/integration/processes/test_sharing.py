@@ -232,9 +232,9 @@ def test_a_wait_for_memory_holds_no_other_thread_up(begin, broker):
     assert process.wait(60) == 0 and "allocated 1048576.0" in process.out.read_text(), process.err.read_text()
 
 
-def test_offset_peaks_share_memory(begin, broker, build, tmp_path):
-    """Two of 432 MiB in 0.85 of that: each plans for its peak, what it holds beyond its base is lent, and every byte that
-    it reads is the one that it wrote."""
+def test_offset_peaks_share_memory(begin, broker, build, slow_machine, tmp_path):
+    """Two of 432 MiB in 0.85 of that: each plans for its peak, what it holds beyond its base is lent, for their drive is
+    slow, and every byte that it reads is the one that it wrote."""
     program = tmp_path / "mountain"
     source = pathlib.Path(__file__).resolve().parents[1] / "c_program" / "mountain.c"
     subprocess.run(["cc", "-std=c11", "-O2", "-D_POSIX_C_SOURCE=199309L", "-Wall", "-Wextra", "-Werror",
@@ -246,7 +246,7 @@ def test_offset_peaks_share_memory(begin, broker, build, tmp_path):
     one, processes = broker(total), []
     with Watched(one.path) as watched:
         for number in range(2):
-            processes.append(begin(command=[program, 16, 16, 10], interpreter=()))
+            processes.append(begin("--machine", slow_machine, command=[program, 16, 16, 10], interpreter=()))
             time.sleep(0.4)
         for process in processes:
             assert process.wait(200) == 0, process.err.read_text()

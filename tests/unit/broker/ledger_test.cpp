@@ -298,6 +298,8 @@ TEST(Division, LeasesAreForPeaksAlone) {
   };
   const Need flat{.least = 32_MiB, .most = 400_MiB};
   EXPECT_THAT(of(640_MiB, {flat, flat}), ElementsAre(std::pair(320, 320), std::pair(320, 320)));
+  EXPECT_THAT(of(640_MiB, {flat, kPeaky}), ElementsAre(std::pair(320, 320), std::pair(320, 320)))
+      << "nobody else lends";
   EXPECT_THAT(of(300_MiB, {kPeaky, kPeaky}), ElementsAre(std::pair(150, 150), std::pair(150, 150)));
   EXPECT_THAT(of(900_MiB, {kPeaky, kPeaky, kPeaky}),
               ElementsAre(std::pair(200, 400), std::pair(200, 400), std::pair(200, 400)));
