@@ -115,6 +115,7 @@ Settings settings() {
           static_cast<int>(context.deterministicCuDNN())})
       now.device = 2 * now.device + flag;
     now.device = 8 * now.device + static_cast<int>(context.allowFP16ReductionCuBLAS());
+    now.device = 8 * now.device + static_cast<int>(context.linalgPreferredBackend());
   }
   return now;
 }

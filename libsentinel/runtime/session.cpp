@@ -207,7 +207,7 @@ void Session::trains_unmanaged() noexcept {
 void Session::step_end() noexcept {
   if (in_child_) return trains_unmanaged();
   try {
-    const auto guard = replays_.remaking().all_there();
+    const auto guard = replays_.remaking().step_ends();
     marks_steps_ = true;
     end_step();
   } catch (const std::exception& error) {
@@ -218,7 +218,7 @@ void Session::step_end() noexcept {
 bool Session::step_found() noexcept {
   if (in_child_) return false;
   try {
-    const auto guard = replays_.remaking().all_there();
+    const auto guard = replays_.remaking().step_ends();
     if (!marks_steps_) end_step();
     return !marks_steps_;
   } catch (const std::exception& error) {

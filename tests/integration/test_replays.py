@@ -130,7 +130,7 @@ def test_a_plan_made_beforehand_replays_as_explained(sentinel, slow_machine, scr
 
 
 WAYS = ["in-place+dropout+batch-norm+tied+views+adam+rrelu", "autocast+random-like+dropout",
-        "numpy+dlpack+address+requires-grad+threads", "fork+workers+dropout", "batch-norm-eval+two-passes",
+        "numpy+dlpack+address+requires-grad+threads", "fork+workers+dropout", "batch-norm-eval+two-passes+precision+backend",
         "eval-then-train", "statistics+scripted+beside", "stored", "transformed+subclass+operator",
         "accumulation"]
 
@@ -161,7 +161,9 @@ def test_what_is_lost_and_touched_past_all_ops(replayed, python):
     source = SCRIPTS / "touch.c"
     library = compiled_once.once("touch.so", [source], lambda path: subprocess.run(
         ["gcc", "-O2", "-shared", "-fPIC", "-fopenmp", "-o", path, source], check=True))
-    expect_replays(replayed(python, command=[SCRIPTS / "replayed.py", "plain", "--touch", library]))
+    outcome = replayed(python, command=[SCRIPTS / "replayed.py", "plain", "--touch", library])
+    expect_replays(outcome)
+    assert all(f"away: {way}" in outcome.err for way in ("bytes", "team", "random"))
 
 
 def test_an_op_that_does_not_repeat_itself_is_not_replayed(replayed, python):

@@ -100,8 +100,11 @@ bool LostContents::make_room(Index first, Index past, std::uintptr_t address, po
 void LostContents::fill(Index first, Index past, std::uintptr_t address, std::uint64_t bytes,
                         const void* source) {
   const auto granule = blocks_.granule();
+  Index any = first;
+  while (any < past && blocks_[any].given_up != address) ++any;
+  if (any == past) return;  // this thread need not have named its stream yet
   streams_.join();
-  for (Index index = first; index < past;) {
+  for (Index index = any; index < past;) {
     Index end = index;
     for (; end < past && blocks_[end].given_up == address; ++end) {
       streams_.await(blocks_[end].mark);

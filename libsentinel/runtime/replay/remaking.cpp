@@ -276,6 +276,11 @@ Remaking::Guard Remaking::all_there() {
     }
   } while (let_go(guard, true));
   overlap_.crossed |= order_ == OpOrder::any && overlap_.open > 0;
+  return guard;
+}
+
+Remaking::Guard Remaking::step_ends() {
+  auto guard = all_there();
   hashed_.borders += std::exchange(hashed_.gave_up, false) ? 1 : 0;
   return guard;
 }
@@ -348,7 +353,7 @@ int Remaking::run(Guard& guard, Replays::Run run, Delivery& delivery) {
   guard.lock();
   lane_.end(launch);
   counters_.us += now_us() - since;
-  counters_.replays += run.recipes.size();
+  if (!delivery.trial) counters_.replays += run.recipes.size();
   replays_.end(std::move(run));
   run_over_.notify_all();
   return code;

@@ -35,10 +35,10 @@
 namespace sentinel {
 
 struct ReplayCounters {                  // since the session began
-  std::uint64_t replays = 0;             // ops that were run again
+  std::uint64_t replays = 0;             // ops that were run again, but for trials
   std::uint64_t tried = 0, refused = 0;  // trials, and those that gave other bytes
   std::uint64_t replayed_bytes = 0, discarded_bytes = 0;
-  double us = 0;  // in replays, all threads together
+  double us = 0;  // in replays and trials, all threads together
 };
 
 class Remaking final : public Remaker {
@@ -120,6 +120,7 @@ class Remaking final : public Remaker {
   void reach(const LiveTensor&, bool lasting);
   // All is remade, and nothing is known of recipes any more. The lock is held from then on.
   Guard all_there();
+  Guard step_ends();  // the same, where a step ends: contents are hashed by whole steps
   void touched(std::uintptr_t address) noexcept override;
 
  private:
@@ -180,8 +181,8 @@ class Remaking final : public Remaker {
   } overlap_;
   struct Hashed {
     bool all;                   // steps: `sentinel verify` watches
-    bool gave_up = false;       // contents, since the last border
-    std::uint64_t borders = 0;  // at which all was there, and before which some were given up
+    bool gave_up = false;       // contents, in this step
+    std::uint64_t borders = 0;  // ends of steps in which some were given up
   } hashed_;
 };
 

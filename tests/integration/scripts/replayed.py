@@ -8,6 +8,7 @@ import argparse
 import ctypes
 import hashlib
 import os
+import sys
 import threading
 from typing import List
 
@@ -43,6 +44,8 @@ class Block(torch.nn.Module):
         if "views" in self.ways:
             rows = rows.view(2, -1, WIDTH).transpose(0, 1).reshape(-1, WIDTH)
         made = self.linear(rows)
+        if self.ways & {"fork", "workers"}:
+            self.kept = made.detach()
         if "views" in self.ways:
             made[:, : WIDTH // 2].mul_(0.5)
             made = torch.cat([made[:, 7:], made[:, :7]], 1)
@@ -155,28 +158,51 @@ def prepare(ways, step, model, rows):
         torch.set_num_threads(1 + step % 2)
 
 
-def fork(made):
+def fork(model):
     """Its child has all that the step has made."""
     child = os.fork()
     if child == 0:
-        os._exit(0 if bool(made.isfinite().all()) else 1)
+        os._exit(0 if all(bool(block.kept.isfinite().all() and block.kept.any()) for block in model.blocks) else 1)
     assert os.waitpid(child, 0)[1] == 0
 
 
+def load(model):
+    """Workers are forked while a plan has given tensors up."""
+    data = torch.utils.data.TensorDataset(*(block.kept[:64] for block in model.blocks))
+    for batch in torch.utils.data.DataLoader(data, batch_size=32, num_workers=1):
+        print(*(float(part.sum()).hex() for part in batch))
+
+
+def is_away(address, size):
+    page = os.sysconf("SC_PAGESIZE")
+    first, end = address // page * page, -(-(address + size) // page) * page
+    there = (ctypes.c_ubyte * ((end - first) // page))()
+    assert ctypes.CDLL(None).mincore(ctypes.c_void_p(first), ctypes.c_size_t(end - first), there) == 0
+    return not all(each & 1 for each in there)
+
+
 def touch(addresses, library):
-    """Reads what lies there as no op does: with Python's lock held, in a team of threads, and in an op that holds the
-    generator's lock and is given the memory under an address that is no tensor's."""
-    for address, count in addresses:
-        print(hashlib.sha256(ctypes.string_at(address, 4 * count)).hexdigest()[:16], end=" ")
-        print(library.touch(ctypes.c_void_p(address), count).hex(), end=" ")
-        within = torch.from_numpy(numpy.ctypeslib.as_array((ctypes.c_float * (count - 16)).from_address(address + 64)))
-        print(float(torch.normal(within, 1.0).sum()).hex())
+    """Reads what lies there as no op does, each address in another way: with Python's lock held, in a team of threads, and
+    in an op that holds the generator's lock and is given the memory under an address that is no tensor's."""
+    for at, (address, count) in enumerate(addresses):
+        way = ("bytes", "team", "random")[at % 3]
+        if is_away(address, 4 * count):
+            print(f"away: {way}", file=sys.stderr)
+        if way == "bytes":
+            print(hashlib.sha256(ctypes.string_at(address, 4 * count)).hexdigest()[:16])
+        elif way == "team":
+            print(library.touch(ctypes.c_void_p(address), count).hex())
+        else:
+            within = numpy.ctypeslib.as_array((ctypes.c_float * (count - 16)).from_address(address + 64))
+            print(float(torch.rrelu(torch.from_numpy(within), training=True).sum()).hex())
 
 
 def between(ways, step, model, made):
     """Between the forward and the backward pass."""
     if "fork" in ways and step % 2:
-        fork(made.detach())
+        fork(model)
+    if "workers" in ways and step % 3 == 2:
+        load(model)
     if "numpy" in ways:
         array = made.detach().numpy()
         array[:7] *= 0.5
@@ -185,6 +211,8 @@ def between(ways, step, model, made):
         other[:7] *= 0.5
     if "precision" in ways and hasattr(torch, "set_float32_matmul_precision"):
         torch.set_float32_matmul_precision("medium")
+    if "backend" in ways and hasattr(type(torch.backends.mkldnn), "enabled"):
+        torch.backends.mkldnn.enabled = False
     if ways & {"transformed", "subclass", "operator"}:
         shift_within_an_op(ways, model)
 
@@ -192,6 +220,8 @@ def between(ways, step, model, made):
 def after(ways):
     if "precision" in ways:
         torch.set_float32_matmul_precision("highest")
+    if "backend" in ways and hasattr(type(torch.backends.mkldnn), "enabled"):
+        torch.backends.mkldnn.enabled = True
 
 
 def loaded(ways, rows):
@@ -262,7 +292,7 @@ def train(ways, steps, count, touched):
 
 WAYS = ["plain", "adam", "batch-norm", "batch-norm-eval", "dropout", "rrelu", "random-like", "in-place", "relu6", "tied", "views",
         "accumulation", "checkpoint", "checkpoint-reentrant", "saved-tensor-hooks", "two-passes", "autocast", "numpy",
-        "dlpack", "address", "requires-grad", "threads", "precision", "fork", "workers",
+        "dlpack", "address", "requires-grad", "threads", "precision", "backend", "fork", "workers",
         "statistics", "scripted", "eval-then-train", "beside", "stored", "transformed", "subclass", "operator"]
 
 

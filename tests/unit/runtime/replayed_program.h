@@ -172,7 +172,7 @@ class ReplayedProgram {
         if (chance(40)) fork();
         if (options_.reaches && chance(4)) write_past_ops(below(tensors_.size()));
       }
-      remaking_.all_there();
+      remaking_.step_ends();
       for (const auto& tensor : tensors_) right_ &= is_right(tensor);
       while (tensors_.size() > options_.persistent) free(tensors_.size() - 1);
     }

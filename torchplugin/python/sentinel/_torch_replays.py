@@ -8,11 +8,14 @@ _LASTING = ("numpy", "__dlpack__")
 _AT_ONCE = ("data_ptr", "apply_", "map_")
 # By what they change, any op may give other bytes.
 _SETTINGS = ("set_num_threads", "set_flush_denormal")
-_OWN_SETTINGS = ("_set_cublas_allow_fp16_reduced_precision_reduction", "_set_cublas_allow_tf32",
-                 "_set_cudnn_allow_tf32", "_set_cudnn_benchmark", "_set_cudnn_deterministic", "_set_cudnn_enabled",
-                 "_set_default_dtype", "_set_default_tensor_type", "_set_deterministic_algorithms",
-                 "_set_float32_matmul_precision", "_set_fp32_precision_setter", "_set_mkldnn_deterministic",
-                 "_set_mkldnn_enabled", "_set_nnpack_enabled", "_set_onednn_allow_tf32")
+_OWN_SETTINGS = ("_set_blas_preferred_backend", "_set_cpu_allow_fp16_reduced_precision_reduction",
+                 "_set_cublas_allow_bf16_reduced_precision_reduction", "_set_cublas_allow_fp16_accumulation",
+                 "_set_cublas_allow_fp16_reduced_precision_reduction", "_set_cublas_allow_tf32",
+                 "_set_cudnn_allow_tf32", "_set_cudnn_benchmark", "_set_cudnn_depthwise_kernel",
+                 "_set_cudnn_deterministic", "_set_cudnn_enabled", "_set_default_dtype", "_set_default_tensor_type",
+                 "_set_deterministic_algorithms", "_set_float32_matmul_precision", "_set_fp32_precision_setter",
+                 "_set_linalg_preferred_backend", "_set_mkldnn_deterministic", "_set_mkldnn_enabled",
+                 "_set_nnpack_enabled", "_set_onednn_allow_tf32")
 
 
 def tell(torch, adaptor):
@@ -74,3 +77,7 @@ def tell(torch, adaptor):
         for name in names:
             if hasattr(module, name):
                 setattr(module, name, changing(getattr(module, name)))
+    for backend in (torch.backends.cudnn, torch.backends.mkldnn):  # their properties have the functions from before
+        for each in vars(type(backend)).values():
+            if callable(getattr(each, "setter", None)) and not isinstance(each, property):
+                each.setter = changing(each.setter)
