@@ -119,7 +119,7 @@ def halls(project):
 
 
 # engine/engine.h names them; the GPU's engine calls nothing of theirs.
-UNCALLED = {"capture/userfault/fault_loop", "capture/userfault/uffd_open"}
+UNCALLED = {"capture/userfault/fault_loop", "capture/userfault/uffd_calls", "capture/userfault/uffd_open"}
 
 
 def left_behind(files, built, sources):

@@ -20,6 +20,10 @@ constexpr FeatureRow kFeatures[] = {
      "use Linux 5.14 or later; until then op inputs and outputs are taken for accesses"},
     {"counting to moving", UFFD_FEATURE_EVENT_REMAP,
      "this kernel does not keep userfaultfd registrations over mremap", "use Linux 4.11 or later"},
+    {"counting private memory", UFFD_FEATURE_RWP,
+     "this kernel's userfaultfd has no read-write protection",
+     "none needed: memory is shared while userfaultfd counts. Kernels after Linux 7.2 are to have "
+     "it"},
     {"frame moving", UFFD_FEATURE_MOVE, "this kernel has no UFFDIO_MOVE",
      "use Linux 6.8 or later; until then fetched frames are copied"},
 };

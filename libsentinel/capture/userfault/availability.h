@@ -11,7 +11,7 @@
 namespace sentinel {
 
 struct CaptureMechanism {
-  std::string name;  // "userfaultfd", "page counting", "counting to moving", "frame moving"
+  std::string name;  // "userfaultfd", "page counting", "frame moving" …
   bool available = false;
   std::string reason, remedy;  // empty where available
 };

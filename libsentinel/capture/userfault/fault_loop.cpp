@@ -5,7 +5,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/eventfd.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/poll.h>
 #include <sys/resource.h>
@@ -21,6 +20,7 @@
 #include "base/descriptor.h"
 #include "base/quiet_thread.h"
 #include "capture/userfault/uffd_abi.h"
+#include "capture/userfault/uffd_calls.h"
 #include "capture/userfault/uffd_open.h"
 #include "sentinel/error.h"
 
@@ -90,7 +90,8 @@ std::unique_ptr<FaultLoop> FaultLoop::open(const Options& options) {
 }
 
 FaultLoop::FaultLoop(const UffdHandle& handle, bool keeper)
-    : uffd_(out_of_reach(handle.fd)),
+    : calls_(uffd_calls()),
+      uffd_(out_of_reach(handle.fd)),
       event_(out_of_reach(eventfd(0, EFD_CLOEXEC))),
       features_(handle.features),
       deferred_(std::make_unique<uffd_msg[]>(kDeferred)) {
@@ -177,6 +178,11 @@ bool FaultLoop::can_move() const noexcept { return features_ & UFFD_FEATURE_MOVE
 bool FaultLoop::can_count() const noexcept { return features_ & UFFD_FEATURE_MINOR_SHMEM; }
 bool FaultLoop::can_replace() const noexcept { return features_ & UFFD_FEATURE_EVENT_REMAP; }
 bool FaultLoop::can_protect() const noexcept { return features_ & UFFD_FEATURE_PAGEFAULT_FLAG_WP; }
+bool FaultLoop::can_bar() const noexcept { return features_ & UFFD_FEATURE_RWP; }
+
+int FaultLoop::control(unsigned long request, void* argument) noexcept {
+  return calls_.control(uffd_.number(), request, argument);
+}
 
 void FaultLoop::set_missing_handler(FaultHandler run, void* context) noexcept {
   const std::lock_guard hold(callbacks_lock_);
@@ -186,6 +192,11 @@ void FaultLoop::set_missing_handler(FaultHandler run, void* context) noexcept {
 void FaultLoop::set_minor_handler(FaultHandler run, void* context) noexcept {
   const std::lock_guard hold(callbacks_lock_);
   minor_ = {run, context};
+}
+
+void FaultLoop::set_barred_handler(FaultHandler run, void* context) noexcept {
+  const std::lock_guard hold(callbacks_lock_);
+  barred_ = {run, context};
 }
 
 // --- the loop thread
@@ -228,7 +239,7 @@ bool FaultLoop::goes_on() noexcept {
 }
 
 std::size_t FaultLoop::read_messages(uffd_msg* batch) noexcept {
-  const ssize_t bytes = read(uffd_.number(), batch, kBatch * sizeof(uffd_msg));
+  const ssize_t bytes = calls_.read(uffd_.number(), batch, kBatch * sizeof(uffd_msg));
   if (bytes < 0 && errno == EBADF) lost();
   return bytes <= 0 ? 0 : static_cast<std::size_t>(bytes) / sizeof(uffd_msg);
 }
@@ -255,12 +266,14 @@ void FaultLoop::answer(const uffd_msg& message) noexcept {
   if (message.event != UFFD_EVENT_PAGEFAULT) return;
   faults_.fetch_add(1, std::memory_order_relaxed);
   const auto& fault = message.arg.pagefault;
-  const Fault told{fault.address, static_cast<pid_t>(fault.feat.ptid),
+  const Fault told{fault.address,
+                   static_cast<pid_t>(fault.feat.ptid),
                    (fault.flags & UFFD_PAGEFAULT_FLAG_WRITE) != 0,
                    (fault.flags & UFFD_PAGEFAULT_FLAG_MINOR) != 0,
-                   (fault.flags & UFFD_PAGEFAULT_FLAG_WP) != 0};
+                   (fault.flags & UFFD_PAGEFAULT_FLAG_WP) != 0,
+                   (fault.flags & UFFD_PAGEFAULT_FLAG_RWP) != 0};
   const std::lock_guard hold(callbacks_lock_);
-  const Callback& callback = told.minor ? minor_ : missing_;
+  const Callback& callback = told.barred ? barred_ : told.minor ? minor_ : missing_;
   if (callback.run)
     callback.run(callback.context, told);
   else
@@ -269,9 +282,13 @@ void FaultLoop::answer(const uffd_msg& message) noexcept {
 
 void FaultLoop::resolve_plainly(const Fault& fault) noexcept {
   const std::uintptr_t page = fault.address & ~(kPage - 1);
+  if (fault.barred) {
+    if (unbar(page, kPage) != 0) wake(page, kPage);
+    return;
+  }
   if (fault.protect) {
     uffdio_writeprotect request{.range = {page, kPage}, .mode = 0};
-    if (ioctl(uffd_.number(), UFFDIO_WRITEPROTECT, &request) != 0) wake(page, kPage);
+    if (control(UFFDIO_WRITEPROTECT, &request) != 0) wake(page, kPage);
     return;
   }
   const int rc = fault.minor ? cont(page, kPage) : zero(page, kPage);
@@ -302,17 +319,26 @@ int FaultLoop::register_range(std::uintptr_t address, std::size_t length, bool m
   request.range = {address, length};
   request.mode = (missing ? UFFDIO_REGISTER_MODE_MISSING : 0) |
                  (minor ? UFFDIO_REGISTER_MODE_MINOR : 0) | (protect ? UFFDIO_REGISTER_MODE_WP : 0);
-  return ioctl(uffd_.number(), UFFDIO_REGISTER, &request) == 0 ? 0 : -errno;
+  return control(UFFDIO_REGISTER, &request) == 0 ? 0 : -errno;
+}
+
+int FaultLoop::register_for_bars(std::uintptr_t address, std::size_t length,
+                                 bool missing) noexcept {
+  if (!can_bar()) return -EOPNOTSUPP;
+  uffdio_register request{};
+  request.range = {address, length};
+  request.mode = UFFDIO_REGISTER_MODE_RWP | (missing ? UFFDIO_REGISTER_MODE_MISSING : 0);
+  return control(UFFDIO_REGISTER, &request) == 0 ? 0 : -errno;
 }
 
 int FaultLoop::unregister_range(std::uintptr_t address, std::size_t length) noexcept {
   uffdio_range range{address, length};
-  return ioctl(uffd_.number(), UFFDIO_UNREGISTER, &range) == 0 ? 0 : -errno;
+  return control(UFFDIO_UNREGISTER, &range) == 0 ? 0 : -errno;
 }
 
 int FaultLoop::wake(std::uintptr_t address, std::size_t length) noexcept {
   uffdio_range range{address, length};
-  return ioctl(uffd_.number(), UFFDIO_WAKE, &range) == 0 ? 0 : -errno;
+  return control(UFFDIO_WAKE, &range) == 0 ? 0 : -errno;
 }
 
 int FaultLoop::cont(std::uintptr_t address, std::size_t length, Wake waking) noexcept {
@@ -320,7 +346,7 @@ int FaultLoop::cont(std::uintptr_t address, std::size_t length, Wake waking) noe
     uffdio_continue request{};
     request.range = {address + offset, rest};
     request.mode = waking == Wake::no ? UFFDIO_CONTINUE_MODE_DONTWAKE : 0;
-    const int rc = ioctl(uffd_.number(), UFFDIO_CONTINUE, &request);
+    const int rc = control(UFFDIO_CONTINUE, &request);
     return outcome(rc, request.mapped);
   };
   const Filled filled = fill(length, true, call, [this] { return let_pass(); });
@@ -332,7 +358,7 @@ int FaultLoop::cont_around(std::uintptr_t address, std::size_t length) noexcept 
   for (;;) {
     uffdio_continue request{};
     request.range = {address, length};
-    const int rc = ioctl(uffd_.number(), UFFDIO_CONTINUE, &request);
+    const int rc = control(UFFDIO_CONTINUE, &request);
     const std::int64_t result = outcome(rc, request.mapped);
     if (result > 0) return 0;
     if (result == -EEXIST) return wake(address, kPage);
@@ -349,7 +375,7 @@ void FaultLoop::cont_unless_mapped(std::uintptr_t address, std::size_t length) n
   uffdio_continue request{};
   request.range = {address, length};
   request.mode = UFFDIO_CONTINUE_MODE_DONTWAKE;
-  ioctl(uffd_.number(), UFFDIO_CONTINUE, &request);
+  control(UFFDIO_CONTINUE, &request);
 }
 
 int FaultLoop::copy(std::uintptr_t to, std::uintptr_t from, std::size_t length,
@@ -369,7 +395,7 @@ int FaultLoop::copy_in_mode(std::uintptr_t to, std::uintptr_t from, std::size_t 
     request.src = from + offset;
     request.len = rest;
     request.mode = mode;
-    const int rc = ioctl(uffd_.number(), UFFDIO_COPY, &request);
+    const int rc = control(UFFDIO_COPY, &request);
     return outcome(rc, request.copy);
   };
   const Filled filled = fill(length, true, call, [this] { return let_pass(); });
@@ -382,7 +408,7 @@ int FaultLoop::zero(std::uintptr_t address, std::size_t length, Wake waking) noe
     uffdio_zeropage request{};
     request.range = {address + offset, rest};
     request.mode = waking == Wake::no ? UFFDIO_ZEROPAGE_MODE_DONTWAKE : 0;
-    const int rc = ioctl(uffd_.number(), UFFDIO_ZEROPAGE, &request);
+    const int rc = control(UFFDIO_ZEROPAGE, &request);
     return outcome(rc, request.zeropage);
   };
   const Filled filled = fill(length, true, call, [this] { return let_pass(); });
@@ -398,7 +424,7 @@ int FaultLoop::move(std::uintptr_t to, std::uintptr_t from, std::size_t length, 
     request.src = from + offset;
     request.len = rest;
     request.mode = waking == Wake::no ? UFFDIO_MOVE_MODE_DONTWAKE : 0;
-    const int rc = ioctl(uffd_.number(), UFFDIO_MOVE, &request);
+    const int rc = control(UFFDIO_MOVE, &request);
     return outcome(rc, request.move);
   };
   // A page that somebody else holds for long answers EAGAIN for long: the caller has a copy.
@@ -406,6 +432,28 @@ int FaultLoop::move(std::uintptr_t to, std::uintptr_t from, std::size_t length, 
   const Filled filled = fill(length, false, call, [&] { return --patience > 0 && let_pass(); });
   if (moved) *moved = filled.done;
   return filled.error;
+}
+
+// All of a range or nothing. EAGAIN as for fill(). Another thread than the loop's may hold a lock
+// that the loop thread waits for before it reads what is awaited here: it gives up.
+int FaultLoop::rwprotect(std::uintptr_t address, std::size_t length, std::uint64_t mode) noexcept {
+  int patience = 1000;
+  for (;;) {
+    uffdio_rwprotect request{.range = {address, length}, .mode = mode};
+    if (control(UFFDIO_RWPROTECT, &request) == 0) return 0;
+    const int code = errno;
+    if (code != EAGAIN && code != EINTR) return -code;
+    if (!on_loop_thread() && --patience == 0) return -code;
+    let_pass();
+  }
+}
+
+int FaultLoop::bar(std::uintptr_t address, std::size_t length) noexcept {
+  return rwprotect(address, length, UFFDIO_RWPROTECT_MODE_RWP);
+}
+
+int FaultLoop::unbar(std::uintptr_t address, std::size_t length, Wake waking) noexcept {
+  return rwprotect(address, length, waking == Wake::no ? UFFDIO_RWPROTECT_MODE_DONTWAKE : 0);
 }
 
 int FaultLoop::replace_mapping(std::uintptr_t address, std::size_t length,

@@ -33,6 +33,7 @@ struct uffd_msg;
 namespace sentinel {
 
 struct UffdHandle;
+class UffdCalls;
 
 struct Fault {
   std::uintptr_t address = 0;
@@ -40,6 +41,7 @@ struct Fault {
   bool write = false;
   bool minor = false;    // MINOR fault; otherwise MISSING, or
   bool protect = false;  // a write to what copy_protected() filled; goes to the missing handler
+  bool barred = false;   // any access to what bar() has barred
 };
 
 // Runs on the loop thread. Must resolve the fault (cont, copy, move) or make sure that somebody
@@ -76,12 +78,14 @@ class FaultLoop {
   bool can_count() const noexcept;    // MINOR faults on shared memory: Linux 5.14
   bool can_replace() const noexcept;  // EVENT_REMAP
   bool can_protect() const noexcept;  // write protection of anonymous memory: Linux 5.7
+  bool can_bar() const noexcept;      // read-write protection: after Linux 7.2 (uffd_abi.h)
 
   // A null handler resolves faults as though the range were not registered: the cached page is
-  // mapped, a missing one is zero-filled. When these return, the old handler no longer runs. Not to
-  // be called from a handler.
+  // mapped, a missing one is zero-filled, a barred one is unbarred. When these return, the old
+  // handler no longer runs. Not to be called from a handler.
   void set_missing_handler(FaultHandler, void* context) noexcept;
   void set_minor_handler(FaultHandler, void* context) noexcept;
+  void set_barred_handler(FaultHandler, void* context) noexcept;
 
   // Runs on the loop thread, once, when faults can be answered no more: the program has closed the
   // descriptor. Set once, before a range is registered.
@@ -89,6 +93,9 @@ class FaultLoop {
 
   int register_range(std::uintptr_t address, std::size_t length, bool missing, bool minor,
                      bool protect = false) noexcept;
+  // For bar() and, if asked, MISSING faults. It stays so until the range is unregistered, which
+  // unbars its pages; it cannot be registered with `protect`.
+  int register_for_bars(std::uintptr_t address, std::size_t length, bool missing) noexcept;
   int unregister_range(std::uintptr_t address,
                        std::size_t length) noexcept;  // wakes who waits there
 
@@ -113,6 +120,11 @@ class FaultLoop {
   // leading bytes have arrived; a partial move is a normal result.
   int move(std::uintptr_t to, std::uintptr_t from, std::size_t length, std::size_t* moved = nullptr,
            Wake = Wake::yes) noexcept;
+  // Every access to pages that are present is a fault from then on, contents unchanged; absent ones
+  // are left alone. All of the range or nothing. A page that move() brings into a range registered
+  // for it is barred, too. -ENOENT: part of it is not registered for bars, or not mapped.
+  int bar(std::uintptr_t address, std::size_t length) noexcept;
+  int unbar(std::uintptr_t address, std::size_t length, Wake = Wake::yes) noexcept;
   int wake(std::uintptr_t address, std::size_t length) noexcept;
 
   // Atomically puts the mapping at `prepared` (one VMA, registered with this loop in the modes
@@ -149,6 +161,8 @@ class FaultLoop {
   void run() noexcept;
   int copy_in_mode(std::uintptr_t to, std::uintptr_t from, std::size_t length,
                    std::uint64_t mode) noexcept;
+  int control(unsigned long request, void* argument) noexcept;
+  int rwprotect(std::uintptr_t address, std::size_t length, std::uint64_t mode) noexcept;
   std::size_t read_messages(uffd_msg* batch) noexcept;
   void defer(const uffd_msg&) noexcept;
   void answer(const uffd_msg&) noexcept;
@@ -163,6 +177,7 @@ class FaultLoop {
 
   static constexpr int kHide = 1, kNoWish = 2;  // else what hiding answered: 0 or less
 
+  UffdCalls& calls_;
   OurFile uffd_, event_;  // the event: a wish, or else the end
   bool hidden_ = false;   // the descriptors are the loop thread's alone
   std::atomic<int> wish_ = kNoWish;
@@ -172,7 +187,7 @@ class FaultLoop {
   std::size_t deferred_count_ = 0;
   std::atomic<std::uint64_t> faults_{0};
   std::mutex callbacks_lock_;  // held while a handler runs
-  Callback missing_, minor_;
+  Callback missing_, minor_, barred_;
   void* lost_context_ = nullptr;
   std::atomic<void (*)(void*) noexcept> lost_ = nullptr;
   std::atomic<bool> over_ = false;  // for the keeper

@@ -10,6 +10,7 @@
 #include <cerrno>
 
 #include "capture/userfault/uffd_abi.h"
+#include "capture/userfault/uffd_calls.h"
 #include "sentinel/error.h"
 
 namespace sentinel {
@@ -19,7 +20,7 @@ constexpr int kFlags = O_CLOEXEC | O_NONBLOCK;
 constexpr std::uint64_t kRequired = UFFD_FEATURE_THREAD_ID | UFFD_FEATURE_MISSING_SHMEM;
 constexpr std::uint64_t kKnown = kRequired | UFFD_FEATURE_MINOR_SHMEM | UFFD_FEATURE_EVENT_REMAP |
                                  UFFD_FEATURE_EXACT_ADDRESS | UFFD_FEATURE_MOVE |
-                                 UFFD_FEATURE_PAGEFAULT_FLAG_WP;
+                                 UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_RWP;
 
 // These return a descriptor or a negative errno.
 int open_by_device() {
@@ -40,7 +41,7 @@ int open_by_syscall(int extra_flags) {
 std::uint64_t offered_features(int fd) {
   uffdio_api api{};
   api.api = UFFD_API;
-  return ioctl(fd, UFFDIO_API, &api) == 0 ? api.features : 0;
+  return uffd_calls().control(fd, UFFDIO_API, &api) == 0 ? api.features : 0;
 }
 
 int try_open(UffdBackend backend, UffdProbe& probe) {
@@ -117,7 +118,7 @@ UffdHandle open_userfaultfd(UffdBackend backend, std::uint64_t wanted_features) 
   if ((api.features & kRequired) != kRequired)
     throw Error("this kernel's userfaultfd lacks shared memory or thread ids; Linux 4.14 has them");
   const int fd = try_open(backend, probe);
-  if (fd < 0 || ioctl(fd, UFFDIO_API, &api) != 0) {
+  if (fd < 0 || uffd_calls().control(fd, UFFDIO_API, &api) != 0) {
     const int code = errno;
     if (fd >= 0) close(fd);
     throw Error("enabling userfaultfd's features", code);

@@ -14,7 +14,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 constexpr std::uint64_t kModern = UFFD_FEATURE_MINOR_SHMEM | UFFD_FEATURE_EVENT_REMAP |
-                                  UFFD_FEATURE_MOVE | UFFD_FEATURE_THREAD_ID;
+                                  UFFD_FEATURE_MOVE | UFFD_FEATURE_THREAD_ID | UFFD_FEATURE_RWP;
 
 CaptureMechanism find(const std::vector<CaptureMechanism>& all, const std::string& name) {
   for (const CaptureMechanism& mechanism : all)
@@ -83,6 +83,20 @@ TEST(Availability, OldKernelsLackSingleMechanisms) {
   EXPECT_TRUE(find(rows, "counting to moving").available);
   EXPECT_THAT(find(rows, "page counting").remedy, HasSubstr("5.14"));
   EXPECT_THAT(find(rows, "frame moving").remedy, HasSubstr("6.8"));
+  EXPECT_FALSE(find(rows, "counting private memory").available);
+}
+
+// What no released kernel has is nothing to be mended.
+TEST(Availability, CountingPrivateMemoryIsToldAndNotAskedFor) {
+  const auto without = kModern & ~std::uint64_t{UFFD_FEATURE_RWP};
+  const auto absent = find(judge_capture({.userfaultfd = {0, -1, -1, without}}),
+                           "counting private memory"),
+             there = find(judge_capture({.userfaultfd = {0, -1, -1, kModern}}),
+                          "counting private memory");
+  EXPECT_FALSE(absent.available);
+  EXPECT_THAT(absent.reason, HasSubstr("read-write protection"));
+  EXPECT_THAT(absent.remedy, testing::StartsWith("none needed"));
+  EXPECT_TRUE(there.available);
 }
 
 TEST(Availability, SmallWindowsNeedTheProcessorAndProc) {
