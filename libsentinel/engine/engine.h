@@ -224,6 +224,11 @@ class Engine {
   virtual int start_counting() noexcept { return -EOPNOTSUPP; }
   virtual int stop_counting() noexcept { return -EOPNOTSUPP; }
   bool counting() const { return counting_; }
+  // Counting without that switch, where the kernel can: from then on pages of the arena may be
+  // barred (FaultLoop::bar()), private as they are / none is any more.
+  virtual bool can_bar() const noexcept { return false; }
+  virtual int start_barring() noexcept { return -EOPNOTSUPP; }
+  virtual void stop_barring() noexcept {}
   // Faults of resident memory while counting go here; false: nobody counts that page. When this
   // returns, the former source is no longer called.
   using CountFault = bool (*)(void* source, const Fault&) noexcept;

@@ -15,6 +15,7 @@ namespace sentinel {
 
 inline constexpr const char* kCuFile = "cufile";  // of SENTINEL_IO
 inline constexpr const char* kCupti = "cupti";    // of SENTINEL_COUNT
+inline constexpr const char* kRwp = "rwp";        // likewise
 // Of `gpu.memory`, for a recording alone: the host's, which the device's kernels use in place.
 inline constexpr const char* kPageable = "pageable";
 

@@ -313,13 +313,15 @@ constexpr OptionRow kTable[] = {
      .value = "HOW",
      .fallback = "auto",
      .verbs = kOfBoth,
-     .help = "auto, kernel, userfaultfd; samples: those the processor takes; cupti: a GPU's page "
-             "faults; ops: op inputs and outputs",
-     .more = "`kernel` is the patched one; `samples` are of loads and stores; `cupti` is CUDA's "
+     .help = "auto, kernel, rwp, userfaultfd; samples: those the processor takes; cupti: a GPU's "
+             "page faults; ops: op inputs and outputs",
+     .more = "`kernel` is the patched one; `rwp` is read-write protection of userfaultfd, which "
+             "kernels after Linux 7.2 are to have and which needs no shared memory; `samples` are "
+             "of loads and stores; `cupti` is CUDA's "
              "profiling interface and counts in managed memory; with `ops` nobody counts, and op "
              "inputs and outputs are taken for accesses. `auto`: the kernel where it can, else "
-             "userfaultfd; on a GPU nobody, unless asked",
-     .words = "auto|kernel|userfaultfd|samples|cupti|ops",
+             "rwp, else userfaultfd; on a GPU nobody, unless asked",
+     .words = "auto|kernel|rwp|userfaultfd|samples|cupti|ops",
      .into = in<&SessionOptions::counting, &CountingOptions::source>},
     {.names = "--arena",
      .variable = "SENTINEL_ARENA",

@@ -19,6 +19,7 @@
 #include "runtime/limit/arena_size.h"
 #include "runtime/limit/gpu_counting.h"
 #include "runtime/limit/workable.h"
+#include "runtime/profiling/counting.h"
 #include "sentinel/error.h"
 
 namespace sentinel {
@@ -63,6 +64,7 @@ std::unique_ptr<Engine> make_engine(const SessionOptions& options, gpu::Driver* 
                                                    .allow_memory_tier = options.tiers.allow_tmpfs,
                                                    .io = parse_io_backend(options.moves.io),
                                                    .use_move = options.moves.move != "copy",
+                                                   .bars = may_bar(options),
                                                    .depth = options.moves.depth,
                                                    .inject = of_engine(options.moves.inject),
                                                    .checksums = options.moves.checksums,

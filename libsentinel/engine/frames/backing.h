@@ -33,6 +33,10 @@ namespace sentinel {
 using Token = std::int32_t;
 constexpr Token kNoToken = -1;
 
+// Whether what arrives in the arena is barred: not at all, as it is not registered for it; until
+// the block is installed; until an access source has unbarred it.
+enum class Barred : std::uint8_t { never, on_its_way, stays };
+
 class Backing {
  public:
   virtual ~Backing() = default;
@@ -53,6 +57,8 @@ class Backing {
   virtual void scrub(BlockIndex, Token) noexcept = 0;
   // Makes the frame the block's memory and wakes who waits for it. Consumes the token.
   virtual int install(BlockIndex, Token) noexcept = 0;
+  // Of blocks installed from then on. Only where frames move by UFFDIO_MOVE is it not `never`.
+  virtual void arrive(Barred) noexcept {}
 };
 
 std::unique_ptr<Backing> make_moved_frames(FaultLoop&, std::uintptr_t arena, std::uint64_t bytes);

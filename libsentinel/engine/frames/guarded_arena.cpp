@@ -16,6 +16,10 @@ int GuardedArena::guard(bool protect) noexcept {
   return loop_->register_range(begin_, bytes_, true, false, protect);
 }
 
+int GuardedArena::guard_with_bars() noexcept {
+  return loop_->register_for_bars(begin_, bytes_, true);
+}
+
 void GuardedArena::show_to_child(bool shown) noexcept {
   madvise(reinterpret_cast<void*>(begin_), bytes_, shown ? MADV_DOFORK : MADV_DONTFORK);
 }

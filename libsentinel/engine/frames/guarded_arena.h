@@ -34,6 +34,7 @@ class GuardedArena {
   // From then on touches of what is missing are faults. `protect`: writes to what may only be read,
   // too. 0 or a negative errno.
   int guard(bool protect) noexcept;
+  int guard_with_bars() noexcept;  // and pages may be barred; not together with `protect`
   void unguard() noexcept { loop_.reset(); }
   void wake(BlockIndex index) noexcept { loop_->wake(address(index), kGranule); }
 

@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 
 #include "alloc/ranges.h"
@@ -54,6 +55,7 @@ class MovedFrames final : public Backing {
     int code = move_whole(from, to, moved);
     if (code == 0) return 0;
     if (moved > 0 && bring(from, to, moved) != 0) code = -EIO;  // else the block is whole again
+    if (moved > 0 && barred_ == Barred::on_its_way) unbar(from, moved);
     slots_.give(token);
     return code;
   }
@@ -67,10 +69,18 @@ class MovedFrames final : public Backing {
   void scrub(BlockIndex, Token) noexcept override {}
 
   int install(BlockIndex block, Token token) noexcept override {
-    const int code = bring(address(block), slots_.address(token), kGranule);
-    if (code == 0) slots_.give(token);
-    return code;
+    const auto to = address(block);
+    const Barred barred = barred_;
+    const auto waking = barred == Barred::never ? FaultLoop::Wake::yes : FaultLoop::Wake::no;
+    const int code = bring(to, slots_.address(token), kGranule, waking);
+    if (code != 0) return code;
+    slots_.give(token);
+    if (barred == Barred::on_its_way) unbar(to, kGranule);
+    if (barred == Barred::stays) loop_.wake(to, kGranule);
+    return 0;
   }
+
+  void arrive(Barred barred) noexcept override { barred_ = barred; }
 
  private:
   std::uintptr_t address(BlockIndex block) const {
@@ -96,23 +106,30 @@ class MovedFrames final : public Backing {
   // Transfers that are complete may hold their pages for a while yet (a direct read gives back
   // dirty pages in a work queue). What stays busy for some milliseconds is copied: nobody writes
   // it.
-  int bring(std::uintptr_t to, std::uintptr_t from, std::size_t bytes) noexcept {
+  int bring(std::uintptr_t to, std::uintptr_t from, std::size_t bytes,
+            FaultLoop::Wake waking = FaultLoop::Wake::yes) noexcept {
     std::size_t moved = 0;
     for (int attempt = 0; attempt < 50 && moved < bytes; ++attempt) {
       if (attempt >= 20) usleep(100);
       std::size_t now = 0;
-      const int code = loop_.move(to + moved, from + moved, bytes - moved, &now);
+      const int code = loop_.move(to + moved, from + moved, bytes - moved, &now, waking);
       moved += now;
       if (code != 0 && code != -EAGAIN && code != -EBUSY && now == 0) return code;
     }
     if (moved == bytes) return 0;
-    const int code = loop_.copy(to + moved, from + moved, bytes - moved);
+    const int code = loop_.copy(to + moved, from + moved, bytes - moved, waking);
     if (code == 0) madvise(reinterpret_cast<void*>(from + moved), bytes - moved, MADV_DONTNEED);
     return code;
   }
 
+  // Where that is put off, the guard does it as the block is touched.
+  void unbar(std::uintptr_t begin, std::size_t bytes) noexcept {
+    if (loop_.unbar(begin, bytes) != 0) loop_.wake(begin, bytes);
+  }
+
   FaultLoop& loop_;
   std::uintptr_t arena_;
+  std::atomic<Barred> barred_ = Barred::never;
   FrameSlots slots_;
   std::uintptr_t nursery_;
   std::mutex nursery_lock_;  // the nursery holds one frame at a time

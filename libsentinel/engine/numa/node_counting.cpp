@@ -41,6 +41,7 @@ NodeCounting::NodeCounting(const NodeGranules& granules)
   if (!loop_) return;
   loop_->set_missing_handler(&NodeCounting::on_missing, this);
   loop_->set_minor_handler(&NodeCounting::on_minor, this);
+  loop_->set_barred_handler(&NodeCounting::on_barred, this);
   loop_->set_lost_handler([](void*) noexcept { stop_training(kClosed); }, nullptr);
 }
 
@@ -61,6 +62,23 @@ void NodeCounting::on_minor(void* self, const Fault& fault) noexcept {
   if (count != nullptr && count(counting.count_source_, fault)) return;
   if (counting.loop_->cont(fault.address & ~(kGranule - 1), kGranule) != 0)
     counting.loop_->cont(fault.address & ~std::uintptr_t{4095}, 4096);
+}
+
+void NodeCounting::on_barred(void* self, const Fault& fault) noexcept {
+  auto& counting = *static_cast<NodeCounting*>(self);
+  const auto count = counting.count_fault_.load();
+  if (count != nullptr && count(counting.count_source_, fault)) return;
+  const auto page = fault.address & ~std::uintptr_t{4095};
+  if (counting.loop_->unbar(page, 4096) != 0) counting.loop_->wake(page, 4096);
+}
+
+int NodeCounting::start_barring() noexcept {
+  return loop_ ? loop_->register_for_bars(arena_.begin(), arena_.mapped_bytes(), false)
+               : -EOPNOTSUPP;
+}
+
+void NodeCounting::stop_barring() noexcept {
+  if (loop_) loop_->unregister_range(arena_.begin(), arena_.mapped_bytes());
 }
 
 void NodeCounting::on_missing(void* self, const Fault& fault) noexcept {

@@ -40,6 +40,11 @@ class NodeCounting {
   // Takes no lock of the engine's: it waits until the fault thread has done with the former source.
   void count_with(Engine::CountFault, void* source) noexcept;
 
+  // Without a switch: the arena stays private, and its pages may be barred from then on.
+  bool can_bar() const noexcept { return loop_ && loop_->can_bar(); }
+  int start_barring() noexcept;
+  void stop_barring() noexcept;
+
   // 0, or a negative errno: nothing has changed, or the file could not be sealed (-EBUSY).
   int to_shared() noexcept;
   int to_private() noexcept;
@@ -49,6 +54,7 @@ class NodeCounting {
 
   static void on_missing(void* self, const Fault&) noexcept;
   static void on_minor(void* self, const Fault&) noexcept;
+  static void on_barred(void* self, const Fault&) noexcept;
   int set_aside(std::uintptr_t aside) noexcept;
   void put_back(std::uintptr_t aside, GranuleIndex end) noexcept;
   int put_shared(std::uintptr_t aside) noexcept;

@@ -204,6 +204,11 @@ int NumaEngine::stop_counting() noexcept {
   return code;
 }
 
+void NumaEngine::stop_barring() noexcept {
+  switch_.stop_barring();
+  counted_in_kernel();  // here too, huge pages were split
+}
+
 void NumaEngine::counted_in_kernel() noexcept {
   if (granule_ < kGranule) return;
   const Guard guard(lock_);

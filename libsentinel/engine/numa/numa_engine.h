@@ -58,6 +58,9 @@ class NumaEngine final : public Engine, public InPlaceMemory {
   FaultLoop* loop() noexcept override { return switch_.loop(); }
   int start_counting() noexcept override;
   int stop_counting() noexcept override;
+  bool can_bar() const noexcept override { return switch_.can_bar(); }
+  int start_barring() noexcept override { return switch_.start_barring(); }
+  void stop_barring() noexcept override;
   void count_with(CountFault count, void* source) noexcept override {
     switch_.count_with(count, source);
   }

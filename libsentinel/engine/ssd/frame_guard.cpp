@@ -21,6 +21,7 @@ constexpr std::uintptr_t kPage = 4096;
 void FrameGuard::begin() noexcept {
   arena_.loop()->set_missing_handler(&FrameGuard::on_missing, this);
   arena_.loop()->set_minor_handler(&FrameGuard::on_minor, this);
+  arena_.loop()->set_barred_handler(&FrameGuard::on_barred, this);
   arena_.loop()->set_lost_handler(&FrameGuard::on_lost, this);
 }
 
@@ -57,6 +58,16 @@ void FrameGuard::on_minor(void* self, const Fault& fault) noexcept {
     const auto begin = fault.address & ~(kGranule - 1);
     guard.arena_.loop()->cont(begin, kGranule);
   }
+}
+
+// Without the lock: unbarring makes nothing present. A block that has just arrived, or that was
+// counted until now, is unbarred as a whole.
+void FrameGuard::on_barred(void* self, const Fault& fault) noexcept {
+  auto& guard = *static_cast<FrameGuard*>(self);
+  if (guard.count_fault(fault)) return;
+  auto* loop = guard.arena_.loop();
+  const auto begin = fault.address & ~(kGranule - 1);
+  if (loop->unbar(begin, kGranule) != 0) loop->wake(begin, kGranule);
 }
 
 void FrameGuard::on_lost(void* self) noexcept {

@@ -53,6 +53,7 @@ class FrameGuard {
  private:
   static void on_missing(void* self, const Fault&) noexcept;
   static void on_minor(void* self, const Fault&) noexcept;
+  static void on_barred(void* self, const Fault&) noexcept;
   static void on_lost(void* self) noexcept;
   bool count_fault(const Fault&) noexcept;
   void on_fault(BlockIndex, pid_t thread, EngineLock&) noexcept;

@@ -24,8 +24,10 @@ SsdEngine::SsdEngine(const EngineOptions& options)
   arena_ = guarded_.begin();
   guard_.begin();
   backings_.open(options.use_move);
-  const bool protect = loop()->can_protect();
-  if (const int code = guarded_.guard(protect); code != 0)
+  bars_ = options.bars && options.use_move && loop()->can_move() && loop()->can_bar();
+  if (bars_) backings_.pool().arrive(Barred::on_its_way);
+  const bool protect = loop()->can_protect() && !bars_;
+  if (const int code = bars_ ? guarded_.guard_with_bars() : guarded_.guard(protect); code != 0)
     throw Error("could not guard the arena", -code);
   if (protect) budget_.make_pieces(guarded_);
 }
@@ -310,6 +312,8 @@ int SsdEngine::start_counting() noexcept {
   if (code == 0) {
     counting_ = true;
     backings_.shared().count(true);
+    bars_ = false;  // neither the file's mapping is registered for it nor what replaces that
+    backings_.pool().arrive(Barred::never);
   }
   thaw();
   return code;
@@ -327,6 +331,22 @@ int SsdEngine::stop_counting() noexcept {
   }
   thaw();
   return code;
+}
+
+// What arrives meanwhile is unbarred, and would not be counted.
+int SsdEngine::start_barring() noexcept {
+  if (!bars_) return -EOPNOTSUPP;
+  EngineLock guard(lock_);
+  wait_until_settled(guard);
+  backings_.pool().arrive(Barred::stays);
+  thaw();
+  return 0;
+}
+
+void SsdEngine::stop_barring() noexcept {
+  if (!bars_) return;
+  backings_.pool().arrive(Barred::on_its_way);
+  loop()->unbar(arena_, arena_bytes_);
 }
 
 void SsdEngine::count_with(CountFault count, void* source) noexcept {

@@ -26,6 +26,7 @@
 // for a block gets it as long as the budget is minimum_bytes() or more.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -53,6 +54,7 @@ struct EngineOptions {
   bool allow_memory_tier = false;
   IoBackend io = IoBackend::automatic;
   bool use_move = true;  // false: as on a kernel without UFFDIO_MOVE
+  bool bars = false;     // the arena's pages may be barred, where the kernel can; then no pieces
   std::size_t depth = 8;
   std::string inject;
   ChecksumLevel checksums = ChecksumLevel::sampled;
@@ -92,6 +94,9 @@ class SsdEngine final : public Engine {
   FaultLoop* loop() noexcept override { return guarded_.loop(); }
   int start_counting() noexcept override;  // -EBUSY: a page is pinned by somebody
   int stop_counting() noexcept override;   // -EBUSY likewise: training cannot go on then
+  bool can_bar() const noexcept override { return bars_; }
+  int start_barring() noexcept override;
+  void stop_barring() noexcept override;
   void count_with(CountFault, void* source) noexcept override;
 
   // A child is served what the parent had moved out, from the same file.
@@ -117,7 +122,8 @@ class SsdEngine final : public Engine {
     for (auto i = first; i <= last; ++i) f(static_cast<BlockIndex>(i));
   }
 
-  mutable std::mutex lock_;  // guards all below
+  mutable std::mutex lock_;         // guards all below
+  std::atomic<bool> bars_ = false;  // the arena is registered for bars
   // They end from the last to the first: pieces before the file, executors before the frames.
   GuardedArena guarded_;
   FrameBackings backings_{guarded_};

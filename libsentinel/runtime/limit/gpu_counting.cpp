@@ -69,11 +69,11 @@ std::string why_not_cupti(Driver& driver, const SessionOptions& options) try {
 }
 
 void require_source(const SessionOptions& options, Driver* driver) {
-  if (options.counting.source == "userfaultfd")
+  if (options.counting.source == "userfaultfd" || options.counting.source == kRwp)
     throw Error(fmt::format(
-        "--count userfaultfd: a GPU cannot wait for it: the kernel answers a device's fault in "
-        "such memory with SIGBUS; take kernel, cupti or ops{}",
-        kOtherwise));
+        "--count {}: a GPU cannot wait for it: the kernel answers a device's fault in such memory "
+        "with SIGBUS; take kernel, cupti or ops{}",
+        options.counting.source, kOtherwise));
   if (options.counting.source == "samples")
     throw Error(fmt::format(
         "--count samples: the processor samples its own accesses, not a GPU's; take kernel, "

@@ -4,9 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "base/units.h"
 #include "capture/kernel_source.h"
+#include "capture/userfault/uffd_abi.h"
+#include "capture/userfault/uffd_open.h"
 #include "engine/host/limits.h"
 #include "engine/ssd/frame_use.h"
 #include "engine/ssd/ssd_engine.h"
@@ -34,6 +37,19 @@ namespace {
                   "frames in flight and what one instruction of each of {} threads can touch; {}",
                   print_bytes(fast_bytes), fast_bytes, print_bytes(least), least,
                   std::min(thread_count(), FrameUse::kThreadsAtOnce), bounds));
+}
+
+// Over an SSD, blocks that arrive by a copy would not be barred.
+void require_read_write_protection(const SessionOptions& options) {
+  if ((probe_userfaultfd().features & UFFD_FEATURE_RWP) == 0)
+    throw Error(
+        "--count rwp needs read-write protection of userfaultfd (UFFD_FEATURE_RWP), which this "
+        "kernel does not have; take userfaultfd",
+        EOPNOTSUPP);
+  if (!options.tiers.nodes && options.moves.move == "copy")
+    throw Error(
+        "--count rwp counts memory that moves by UFFDIO_MOVE, and SENTINEL_MOVE=copy has it "
+        "copied; take userfaultfd");
 }
 
 }  // namespace
@@ -70,6 +86,7 @@ void require_counting(const SessionOptions& options, gpu::Driver* driver) {
   if (options.gpu.device) return gpu::require_source(options, driver);
   if (options.counting.source == kCupti)
     throw Error("--count cupti counts a GPU's page faults: give --tiers fast=gpu0,slow=host");
+  if (options.counting.source == kRwp) require_read_write_protection(options);
   const bool stays = options.tiers.nodes || options.mode == Mode::record;
   const bool kernel = options.counting.source == "kernel",
              watch = options.counting.watch_every != 0;

@@ -11,6 +11,7 @@
 
 #include "capture/kernel_source.h"
 #include "capture/samples/sample_source.h"
+#include "capture/userfault/rwp_source.h"
 #include "capture/userfault/userfault_source.h"
 #include "engine/gpu/fault_source.h"
 #include "engine/gpu/page_faults.h"
@@ -55,7 +56,18 @@ std::uint32_t window_of(const SessionOptions& options) {
   return std::max(pages != 0 ? pages : kUnknownCache, options.gpu.device ? gpu::kLeastWindow : 1);
 }
 
+// Without a plan's or a profile's file a session has to profile.
+bool profiles(const SessionOptions& options) {
+  return options.mode != Mode::run || (options.plan.empty() && options.profile.empty());
+}
+
 }  // namespace
+
+bool may_bar(const SessionOptions& options) {
+  if (options.counting.source == kRwp) return true;
+  const bool kernel = options.mode == Mode::record && KernelSource::probe() == 0;
+  return options.counting.source == "auto" && profiles(options) && !kernel;
+}
 
 Counting::Counting(const SessionOptions& options, Engine& engine, gpu::Driver* driver,
                    StepRecorder& recorder, const Voice& voice)
@@ -69,6 +81,36 @@ bool Counting::counts_in_kernel() const {
   return options_.counting.source == "auto" && stays && KernelSource::probe() == 0;
 }
 
+bool Counting::counts_by_bars() const {
+  if (options_.counting.source == kRwp) return true;
+  return options_.counting.source == "auto" && engine_.can_bar();
+}
+
+std::unique_ptr<AccessSource> Counting::make_kernel_source() {
+  return std::make_unique<KernelSource>(
+      KernelSource::Options{.window_pages = window_of(options_),
+                            .in_company = !options_.counting.exact,
+                            .device = driver_ ? gpu::name_of(driver_->pageable()) : ""});
+}
+
+std::unique_ptr<AccessSource> Counting::make_rwp_source() {
+  if (const int code = engine_.start_barring(); code != 0)
+    throw Error("counting private memory where it lies: the arena cannot be registered for it",
+                -code);
+  try {
+    RwpSource::Options options;
+    options.window_pages = window_of(options_);
+    options.in_company = !options_.counting.exact;
+    options.populates = engine_.in_place() != nullptr;
+    auto source = std::make_unique<RwpSource>(*engine_.loop(), options);
+    engine_.count_with(&RwpSource::count, source.get());
+    return source;
+  } catch (const Error&) {
+    engine_.stop_barring();
+    throw;
+  }
+}
+
 // The one that SENTINEL_COUNT names. Throws Error where it is refused.
 std::unique_ptr<AccessSource> Counting::make_source() {
   if (options_.counting.source == "samples")
@@ -78,12 +120,16 @@ std::unique_ptr<AccessSource> Counting::make_source() {
         *driver_, gpu::open_cupti(options_.gpu.cupti, *options_.gpu.device), engine_.arena(),
         engine_.arena_bytes());
   if (counts_in_kernel()) try {
-      return std::make_unique<KernelSource>(
-          KernelSource::Options{.window_pages = window_of(options_),
-                                .in_company = !options_.counting.exact,
-                                .device = driver_ ? gpu::name_of(driver_->pageable()) : ""});
+      return make_kernel_source();
     } catch (const Error& error) {
       if (options_.counting.source == "kernel") throw;
+      voice_.say(fmt::format("{}; {} counts instead", error.what(),
+                             counts_by_bars() ? kRwp : "userfaultfd"));
+    }
+  if (counts_by_bars()) try {
+      return make_rwp_source();
+    } catch (const Error& error) {
+      if (options_.counting.source == kRwp) throw;
       voice_.say(fmt::format("{}; userfaultfd counts instead", error.what()));
     }
   share_memory();
@@ -104,7 +150,9 @@ void Counting::begin(AddressTable& table) {
   try {
     source_ = make_source();
   } catch (const Error& error) {
-    if (options_.counting.source == "kernel" || gpu::counted(options_)) throw;
+    if (options_.counting.source == "kernel" || options_.counting.source == kRwp ||
+        gpu::counted(options_))
+      throw;
     refusal_ = error.what();
     end();
     return voice_.say(fmt::format(
@@ -136,8 +184,9 @@ void Counting::arm_all(AddressTable& table) {
 }
 
 bool Counting::needs_shared_memory() const {
-  const bool by_faults = options_.counting.source == "userfaultfd" ||
-                         (options_.counting.source == "auto" && !counts_in_kernel());
+  const bool by_faults =
+      options_.counting.source == "userfaultfd" ||
+      (options_.counting.source == "auto" && !counts_in_kernel() && !counts_by_bars());
   return by_faults && engine_.loop() != nullptr && engine_.loop()->can_count();
 }
 
@@ -155,6 +204,7 @@ void Counting::end() {
     engine_.count_with(nullptr, nullptr);
     source_.reset();  // before its memory is replaced
     if (last_info_.name == "kernel") engine_.counted_in_kernel();
+    if (last_info_.name == kRwp) engine_.stop_barring();
     if (const auto lost = uncounted(); !lost.empty()) voice_.say(lost);
   }
   if (!engine_.counting()) return;

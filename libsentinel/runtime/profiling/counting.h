@@ -25,6 +25,10 @@
 
 namespace sentinel {
 
+// Whether the engine is to be made so that pages of its arena can be barred, where the kernel has
+// that: a step may have to be counted, and `rwp` would count it.
+bool may_bar(const SessionOptions&);
+
 class Counting {
  public:
   // All outlive it; no driver: the tensors are no GPU's.
@@ -67,7 +71,10 @@ class Counting {
   };
 
   bool counts_in_kernel() const;
+  bool counts_by_bars() const;
   std::unique_ptr<AccessSource> make_source();
+  std::unique_ptr<AccessSource> make_kernel_source();
+  std::unique_ptr<AccessSource> make_rwp_source();
   bool whole() const;
   void arm_all(AddressTable&);
   void failed(Refused&, int code);

@@ -41,7 +41,7 @@ class WrongUsage(Case):
                 ("no policy", "run", "--policy", "best", "--", "true"),
                 ("backend", "run", "--io", "fast", "--", "true"),
                 ("--move", "run", "--move", "fast", "--", "true"),
-                ("auto, kernel, userfaultfd, samples, cupti, ops", "record", "--count", "all", "--", "true"),
+                ("auto, kernel, rwp, userfaultfd, samples, cupti, ops", "record", "--count", "all", "--", "true"),
                 ("slow=DIR", "run", "--tiers", "fast=/x", "--", "true"),
                 ("slow=host", "run", "--tiers", "fast=gpu0,slow=/x", "--", "true"),
                 ("either", "run", "--plan", "a", "--profile", "b", "--", "true"),

@@ -15,6 +15,7 @@
 
 #include "sentinel/adaptor.h"
 #include "sentinel/error.h"
+#include "unit/capture/fake_rwp.h"
 
 namespace sentinel {
 namespace {
@@ -129,6 +130,91 @@ TEST(SessionInAnyOrder, WhatThreadsWriteIsWhatTheyFind) {
   EXPECT_GT(last["promoted_bytes"], 0);
   EXPECT_GT(last["demoted_bytes"], 0);
   EXPECT_EQ(written["plans"], 1) << "the order is no kind of step";
+}
+
+// --- where tensors lie while a step is counted
+
+// The file of shared memory in which a step is counted by userfaultfd.
+bool maps_memory_file() {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);)
+    if (line.find("/memfd:sentinel (deleted)") != line.npos) return true;
+  return false;
+}
+
+struct CountedRun {
+  nlohmann::json summary;
+  std::size_t wrong = 0;
+  bool shared_at_first = false, shared_later = false;
+};
+
+// Throws Error where it is refused.
+CountedRun counted_run(const std::string& source) {
+  const auto path =
+      std::filesystem::path(testing::TempDir()) / ("counted-" + std::to_string(getpid()) + ".json");
+  SessionOptions options = quiet_run();
+  options.summary = path;
+  options.fast.percent = 40;
+  options.counting.source = source;
+  auto* session = new Session(std::move(options), "test", OpOrder::any);
+  CountedRun run;
+  run.shared_at_first = maps_memory_file();
+  Training training(*session);
+  for (std::size_t step = 0; step < kSteps; ++step) {
+    training.step(step);
+    run.shared_later |= step + 1 < kSteps && maps_memory_file();
+  }
+  session->finish("the test ended");
+  run.wrong = training.wrong();
+  run.summary = nlohmann::json::parse(std::ifstream(path));
+  std::filesystem::remove(path);
+  return run;
+}
+
+class SessionCounted : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const auto why = FakeRwp::absent(); !why.empty()) GTEST_SKIP() << why;
+  }
+  static void expect_trained(const CountedRun& run) {
+    EXPECT_EQ(run.wrong, 0u);
+    EXPECT_EQ(run.summary["steps"].back()["phase"], "steady");
+    EXPECT_GT(run.summary["steps"].back()["promoted_bytes"], 0);
+    EXPECT_LE(run.summary["peak_fast_bytes"], run.summary["fast_limit_bytes"]);
+  }
+};
+
+TEST_F(SessionCounted, ByUserfaultfdMemoryIsSharedUntilTheProfileIsThere) {
+  const auto run = counted_run("userfaultfd");
+  expect_trained(run);
+  EXPECT_EQ(run.summary["counts"]["source"], "userfaultfd");
+  EXPECT_TRUE(run.shared_at_first);
+  EXPECT_TRUE(run.shared_later);
+}
+
+// By name, and as the first that is there: memory is never shared, so there is no way back.
+TEST_F(SessionCounted, ByReadWriteProtectionTheSwitchFallsAway) {
+  auto* fake = new FakeRwp;  // for as long as the sessions
+  const OtherUffdCalls others(*fake);
+  for (const char* source : {"rwp", "auto"}) {
+    const auto run = counted_run(source);
+    expect_trained(run);
+    EXPECT_EQ(run.summary["counts"]["source"], "rwp") << source;
+    EXPECT_FALSE(run.shared_at_first) << source;
+    EXPECT_FALSE(run.shared_later) << source;
+  }
+}
+
+TEST_F(SessionCounted, WhereTheKernelLacksItUserfaultfdCounts) {
+  auto* without = new FakeRwp(false);
+  const OtherUffdCalls others(*without);
+  EXPECT_EQ(counted_run("auto").summary["counts"]["source"], "userfaultfd");
+  try {
+    counted_run("rwp");
+    ADD_FAILURE() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("UFFD_FEATURE_RWP"), std::string::npos);
+  }
 }
 
 // --- ops that need not be told

@@ -9,8 +9,10 @@
 #include <sstream>
 
 #include "base/units.h"
+#include "capture/userfault/rwp_source.h"
 #include "engine/numa/numa_maps.h"
 #include "runtime/step/trial.h"
+#include "unit/capture/fake_rwp.h"
 #include "unit/engine/numa/fake_nodes.h"
 
 namespace sentinel {
@@ -338,6 +340,46 @@ TEST_P(NumaEngineTest, WhatWasMovedOnceCanBeCountedAgain) {
   for (std::uint64_t t = 0; t < 4; ++t) await(t);
   EXPECT_EQ(fast(0) + fast(2) + fast(3), 3 * kTensor);  // those that the plan wants
   for (std::uint64_t t = 0; t < 8; ++t) EXPECT_TRUE(intact(t));
+}
+
+// Where the memory lies, on a kernel with read-write protection that is pretended.
+TEST_P(NumaEngineTest, CountingPrivateMemoryNeedsNoSwitch) {
+  if (const auto why = FakeRwp::absent(); !why.empty()) GTEST_SKIP() << why;
+  FakeRwp rwp;
+  const OtherUffdCalls others(rwp);
+  SetUp();
+  ASSERT_TRUE(engine->can_bar());
+  engine->set_budget(4 * kTensor);
+  for (std::uint64_t t = 0; t < 4; ++t) born(t);
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_EQ(engine->start_barring(), 0);
+    auto source = std::make_unique<RwpSource>(*engine->loop(), RwpSource::Options{});
+    engine->count_with(&RwpSource::count, source.get());
+    std::vector<ArmRange> ranges;
+    for (std::uint32_t t = 0; t < 6; ++t) {
+      if (t >= 4) engine->on_allocate(at(t), kTensor);
+      ranges.push_back({at(t), kTensor, 1, t});
+    }
+    ASSERT_EQ(source->arm(ranges), 0);
+    EXPECT_FALSE(engine->counting());
+    for (std::uint64_t t = 0; t < 4; ++t) EXPECT_TRUE(intact(t)) << t;
+    for (std::uint64_t t = 4; t < 6; ++t)  // whose first touches these are
+      for (std::uint64_t i = 0; i < kTensor / 8; ++i) words(t)[i] = t * 1000003 + i;
+    std::vector<PageCount> counts;
+    ASSERT_EQ(source->drain(counts), 0);
+    ASSERT_EQ(counts.size(), 6u);
+    for (const auto& count : counts) {
+      EXPECT_EQ(count.reads, count.tag < 4 ? kTensor / 4096 : 0) << count.tag;
+      EXPECT_EQ(count.writes, count.tag < 4 ? 0 : kTensor / 4096) << count.tag;
+    }
+    engine->count_with(nullptr, nullptr);
+    source.reset();
+    engine->stop_barring();
+    EXPECT_EQ(rwp.barred_pages(), 0u);
+    for (std::uint64_t t = 0; t < 6; ++t) EXPECT_TRUE(intact(t)) << t;
+    for (std::uint64_t t = 4; t < 6; ++t) dies(t, false);
+  }
+  engine.reset();  // before what it calls
 }
 
 // --- what the kernel answers, pretended

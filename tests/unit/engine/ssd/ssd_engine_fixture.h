@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "engine/ssd/ssd_engine.h"
 #include "sentinel/error.h"
+#include "unit/capture/fake_rwp.h"
 
 namespace sentinel {
 
@@ -20,12 +21,17 @@ struct Mode {
   const char* name;
   bool use_move;
   IoBackend io;
+  bool bars = false;  // on a kernel whose userfaultfd has read-write protection, which is pretended
 };
 
 // Every mechanism and every fallback passes the same tests.
 class EngineTest : public ::testing::TestWithParam<Mode> {
  protected:
   void SetUp() override {
+    if (GetParam().bars) {
+      if (const auto why = FakeRwp::absent(); !why.empty()) GTEST_SKIP() << why;
+      others = std::make_unique<OtherUffdCalls>(rwp);
+    }
     try {
       FaultLoop::open();
     } catch (const Error& error) {
@@ -38,6 +44,7 @@ class EngineTest : public ::testing::TestWithParam<Mode> {
     return {.slow_directory = "/var/tmp",
             .io = GetParam().io,
             .use_move = GetParam().use_move,
+            .bars = GetParam().bars,
             .arena_bytes = kArena};
   }
 
@@ -76,6 +83,8 @@ class EngineTest : public ::testing::TestWithParam<Mode> {
     return status;
   }
 
+  FakeRwp rwp;
+  std::unique_ptr<OtherUffdCalls> others;
   std::unique_ptr<SsdEngine> engine;
 };
 

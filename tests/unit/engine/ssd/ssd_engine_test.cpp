@@ -22,7 +22,8 @@ INSTANTIATE_TEST_SUITE_P(Mechanisms, EngineTest,
                          ::testing::Values(Mode{"MoveUring", true, IoBackend::uring},
                                            Mode{"MoveThreads", true, IoBackend::threads},
                                            Mode{"CopyUring", false, IoBackend::uring},
-                                           Mode{"CopyThreads", false, IoBackend::threads}),
+                                           Mode{"CopyThreads", false, IoBackend::threads},
+                                           Mode{"Bars", true, IoBackend::uring, true}),
                          [](const auto& info) { return info.param.name; });
 
 TEST_P(EngineTest, KeepsContentsWithinABudgetByDemandAlone) {
