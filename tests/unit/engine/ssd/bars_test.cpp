@@ -139,8 +139,7 @@ TEST_P(BarsTest, AfterCountingNothingThatMovesStaysBarred) {
       ASSERT_TRUE(intact(b)) << b;
       engine->tick();
     }
-  engine->set_budget(0);
-  EXPECT_EQ(rwp.barred_pages(), 0u);
+  while (rwp.barred_pages() != 0) usleep(1000);  // but for one that is on its way
 }
 
 TEST_P(BarsTest, AnotherThreadSeesItsWritesWhileStepsAreCounted) {
