@@ -58,6 +58,19 @@ Filled fill(std::size_t length, bool skip_present, Call call, Again again) noexc
   return filled;
 }
 
+// The same for a call that does all of a range or nothing. Another thread than the loop's may hold
+// a lock that the loop thread waits for before it reads the notice: it gives up in the end.
+template <class Call, class Pass>
+int insist(Call call, bool on_loop_thread, Pass let_pass) noexcept {
+  for (int patience = 1000; call() != 0;) {
+    const int code = errno;
+    if (code != EAGAIN && code != EINTR) return -code;
+    if (!on_loop_thread && --patience == 0) return -code;
+    let_pass();
+  }
+  return 0;
+}
+
 // The field is only valid where the ioctl succeeded or made partial progress.
 std::int64_t outcome(int rc, std::int64_t field) noexcept {
   return rc == 0 || field > 0 ? field : -errno;
@@ -180,10 +193,6 @@ bool FaultLoop::can_replace() const noexcept { return features_ & UFFD_FEATURE_E
 bool FaultLoop::can_protect() const noexcept { return features_ & UFFD_FEATURE_PAGEFAULT_FLAG_WP; }
 bool FaultLoop::can_bar() const noexcept { return features_ & UFFD_FEATURE_RWP; }
 
-int FaultLoop::control(unsigned long request, void* argument) noexcept {
-  return calls_.control(uffd_.number(), request, argument);
-}
-
 void FaultLoop::set_missing_handler(FaultHandler run, void* context) noexcept {
   const std::lock_guard hold(callbacks_lock_);
   missing_ = {run, context};
@@ -288,7 +297,7 @@ void FaultLoop::resolve_plainly(const Fault& fault) noexcept {
   }
   if (fault.protect) {
     uffdio_writeprotect request{.range = {page, kPage}, .mode = 0};
-    if (control(UFFDIO_WRITEPROTECT, &request) != 0) wake(page, kPage);
+    if (calls_.control(uffd_.number(), UFFDIO_WRITEPROTECT, &request) != 0) wake(page, kPage);
     return;
   }
   const int rc = fault.minor ? cont(page, kPage) : zero(page, kPage);
@@ -319,7 +328,7 @@ int FaultLoop::register_range(std::uintptr_t address, std::size_t length, bool m
   request.range = {address, length};
   request.mode = (missing ? UFFDIO_REGISTER_MODE_MISSING : 0) |
                  (minor ? UFFDIO_REGISTER_MODE_MINOR : 0) | (protect ? UFFDIO_REGISTER_MODE_WP : 0);
-  return control(UFFDIO_REGISTER, &request) == 0 ? 0 : -errno;
+  return calls_.control(uffd_.number(), UFFDIO_REGISTER, &request) == 0 ? 0 : -errno;
 }
 
 int FaultLoop::register_for_bars(std::uintptr_t address, std::size_t length,
@@ -328,17 +337,17 @@ int FaultLoop::register_for_bars(std::uintptr_t address, std::size_t length,
   uffdio_register request{};
   request.range = {address, length};
   request.mode = UFFDIO_REGISTER_MODE_RWP | (missing ? UFFDIO_REGISTER_MODE_MISSING : 0);
-  return control(UFFDIO_REGISTER, &request) == 0 ? 0 : -errno;
+  return calls_.control(uffd_.number(), UFFDIO_REGISTER, &request) == 0 ? 0 : -errno;
 }
 
 int FaultLoop::unregister_range(std::uintptr_t address, std::size_t length) noexcept {
   uffdio_range range{address, length};
-  return control(UFFDIO_UNREGISTER, &range) == 0 ? 0 : -errno;
+  return calls_.control(uffd_.number(), UFFDIO_UNREGISTER, &range) == 0 ? 0 : -errno;
 }
 
 int FaultLoop::wake(std::uintptr_t address, std::size_t length) noexcept {
   uffdio_range range{address, length};
-  return control(UFFDIO_WAKE, &range) == 0 ? 0 : -errno;
+  return calls_.control(uffd_.number(), UFFDIO_WAKE, &range) == 0 ? 0 : -errno;
 }
 
 int FaultLoop::cont(std::uintptr_t address, std::size_t length, Wake waking) noexcept {
@@ -346,7 +355,7 @@ int FaultLoop::cont(std::uintptr_t address, std::size_t length, Wake waking) noe
     uffdio_continue request{};
     request.range = {address + offset, rest};
     request.mode = waking == Wake::no ? UFFDIO_CONTINUE_MODE_DONTWAKE : 0;
-    const int rc = control(UFFDIO_CONTINUE, &request);
+    const int rc = calls_.control(uffd_.number(), UFFDIO_CONTINUE, &request);
     return outcome(rc, request.mapped);
   };
   const Filled filled = fill(length, true, call, [this] { return let_pass(); });
@@ -358,7 +367,7 @@ int FaultLoop::cont_around(std::uintptr_t address, std::size_t length) noexcept 
   for (;;) {
     uffdio_continue request{};
     request.range = {address, length};
-    const int rc = control(UFFDIO_CONTINUE, &request);
+    const int rc = calls_.control(uffd_.number(), UFFDIO_CONTINUE, &request);
     const std::int64_t result = outcome(rc, request.mapped);
     if (result > 0) return 0;
     if (result == -EEXIST) return wake(address, kPage);
@@ -375,7 +384,7 @@ void FaultLoop::cont_unless_mapped(std::uintptr_t address, std::size_t length) n
   uffdio_continue request{};
   request.range = {address, length};
   request.mode = UFFDIO_CONTINUE_MODE_DONTWAKE;
-  control(UFFDIO_CONTINUE, &request);
+  calls_.control(uffd_.number(), UFFDIO_CONTINUE, &request);
 }
 
 int FaultLoop::copy(std::uintptr_t to, std::uintptr_t from, std::size_t length,
@@ -395,7 +404,7 @@ int FaultLoop::copy_in_mode(std::uintptr_t to, std::uintptr_t from, std::size_t 
     request.src = from + offset;
     request.len = rest;
     request.mode = mode;
-    const int rc = control(UFFDIO_COPY, &request);
+    const int rc = calls_.control(uffd_.number(), UFFDIO_COPY, &request);
     return outcome(rc, request.copy);
   };
   const Filled filled = fill(length, true, call, [this] { return let_pass(); });
@@ -408,7 +417,7 @@ int FaultLoop::zero(std::uintptr_t address, std::size_t length, Wake waking) noe
     uffdio_zeropage request{};
     request.range = {address + offset, rest};
     request.mode = waking == Wake::no ? UFFDIO_ZEROPAGE_MODE_DONTWAKE : 0;
-    const int rc = control(UFFDIO_ZEROPAGE, &request);
+    const int rc = calls_.control(uffd_.number(), UFFDIO_ZEROPAGE, &request);
     return outcome(rc, request.zeropage);
   };
   const Filled filled = fill(length, true, call, [this] { return let_pass(); });
@@ -424,7 +433,7 @@ int FaultLoop::move(std::uintptr_t to, std::uintptr_t from, std::size_t length, 
     request.src = from + offset;
     request.len = rest;
     request.mode = waking == Wake::no ? UFFDIO_MOVE_MODE_DONTWAKE : 0;
-    const int rc = control(UFFDIO_MOVE, &request);
+    const int rc = calls_.control(uffd_.number(), UFFDIO_MOVE, &request);
     return outcome(rc, request.move);
   };
   // A page that somebody else holds for long answers EAGAIN for long: the caller has a copy.
@@ -434,26 +443,21 @@ int FaultLoop::move(std::uintptr_t to, std::uintptr_t from, std::size_t length, 
   return filled.error;
 }
 
-// All of a range or nothing. EAGAIN as for fill(). Another thread than the loop's may hold a lock
-// that the loop thread waits for before it reads what is awaited here: it gives up.
-int FaultLoop::rwprotect(std::uintptr_t address, std::size_t length, std::uint64_t mode) noexcept {
-  int patience = 1000;
-  for (;;) {
-    uffdio_rwprotect request{.range = {address, length}, .mode = mode};
-    if (control(UFFDIO_RWPROTECT, &request) == 0) return 0;
-    const int code = errno;
-    if (code != EAGAIN && code != EINTR) return -code;
-    if (!on_loop_thread() && --patience == 0) return -code;
-    let_pass();
-  }
-}
-
 int FaultLoop::bar(std::uintptr_t address, std::size_t length) noexcept {
-  return rwprotect(address, length, UFFDIO_RWPROTECT_MODE_RWP);
+  const auto call = [&] {
+    uffdio_rwprotect request{.range = {address, length}, .mode = UFFDIO_RWPROTECT_MODE_RWP};
+    return calls_.control(uffd_.number(), UFFDIO_RWPROTECT, &request);
+  };
+  return insist(call, on_loop_thread(), [this] { return let_pass(); });
 }
 
 int FaultLoop::unbar(std::uintptr_t address, std::size_t length, Wake waking) noexcept {
-  return rwprotect(address, length, waking == Wake::no ? UFFDIO_RWPROTECT_MODE_DONTWAKE : 0);
+  const auto call = [&] {
+    uffdio_rwprotect request{.range = {address, length}, .mode = 0};
+    if (waking == Wake::no) request.mode = UFFDIO_RWPROTECT_MODE_DONTWAKE;
+    return calls_.control(uffd_.number(), UFFDIO_RWPROTECT, &request);
+  };
+  return insist(call, on_loop_thread(), [this] { return let_pass(); });
 }
 
 int FaultLoop::replace_mapping(std::uintptr_t address, std::size_t length,

@@ -73,8 +73,7 @@ class FaultLoop {
   FaultLoop(const FaultLoop&) = delete;
   FaultLoop& operator=(const FaultLoop&) = delete;
 
-  std::uint64_t features() const noexcept { return features_; }  // UFFD_FEATURE_* in use
-  bool can_move() const noexcept;                                // UFFDIO_MOVE: Linux 6.8
+  bool can_move() const noexcept;     // UFFDIO_MOVE: Linux 6.8
   bool can_count() const noexcept;    // MINOR faults on shared memory: Linux 5.14
   bool can_replace() const noexcept;  // EVENT_REMAP
   bool can_protect() const noexcept;  // write protection of anonymous memory: Linux 5.7
@@ -146,7 +145,6 @@ class FaultLoop {
   // leaked.
   void abandon_in_child() noexcept;
 
-  int descriptor() const noexcept { return uffd_.number(); }
   std::uint64_t faults() const noexcept { return faults_.load(std::memory_order_relaxed); }
 
  private:
@@ -161,8 +159,6 @@ class FaultLoop {
   void run() noexcept;
   int copy_in_mode(std::uintptr_t to, std::uintptr_t from, std::size_t length,
                    std::uint64_t mode) noexcept;
-  int control(unsigned long request, void* argument) noexcept;
-  int rwprotect(std::uintptr_t address, std::size_t length, std::uint64_t mode) noexcept;
   std::size_t read_messages(uffd_msg* batch) noexcept;
   void defer(const uffd_msg&) noexcept;
   void answer(const uffd_msg&) noexcept;
