@@ -32,7 +32,7 @@ class RwpSourceTest : public testing::Test {
     prepare(pages, window, fresh);
     ASSERT_EQ(arm(0, pages, stride), 0);
   }
-  void prepare(std::size_t pages, std::uint32_t window, bool fresh = false) {
+  void prepare(std::size_t pages, std::uint32_t window, bool fresh = false, bool populates = true) {
     let_go();
     fake = std::make_unique<FakeRwp>();
     others = std::make_unique<OtherUffdCalls>(*fake);
@@ -43,6 +43,7 @@ class RwpSourceTest : public testing::Test {
     RwpSource::Options options;
     options.window_pages = window;
     options.seed = 42;
+    options.populates = populates;
     source = std::make_unique<RwpSource>(*loop, options);
     loop->set_barred_handler(&RwpSource::answer, source.get());
     ASSERT_EQ(loop->register_for_bars(memory->address(), memory->bytes(), false), 0);
@@ -303,14 +304,13 @@ TEST_F(RwpSourceTest, ArmingSaysWhatItCouldNotBar) {
 
 // Of several ranges that are barred at once, one that is not registered costs the others nothing.
 TEST_F(RwpSourceTest, APartThatIsUnknownDoesNotCostTheRest) {
-  prepare(16, 1024);
-  const ArmRange known = range(0, 16);
-  ArmRange unknown = range(16, 4);
-  EXPECT_EQ(source->arm({&unknown, 1}), -ENOENT);
-  const std::vector<ArmRange> both{unknown, known};
-  EXPECT_EQ(source->arm(both), -ENOENT);
-  for (std::size_t i = 0; i < 16; ++i) touch(page(i));
-  EXPECT_EQ(openings(), 16u);
+  for (const bool populates : {false, true}) {
+    prepare(16, 1024, false, populates);
+    const std::vector<ArmRange> both{range(0, 16), range(16, 4)};
+    EXPECT_EQ(source->arm(both), -ENOENT);
+    for (std::size_t i = 0; i < 16; ++i) touch(page(i));
+    EXPECT_EQ(openings(), 16u);
+  }
 }
 
 // A page that leaves the window and cannot be barred is lost to counting, and a drain tells so.
