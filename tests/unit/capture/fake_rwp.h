@@ -146,15 +146,18 @@ class FakeRwp final : public UffdCalls {
     return 0;
   }
 
-  // Calls visit(page) for each page of the range that is in the page table.
+  // Calls visit(page) for each page of the range that is in the page table. Of a few pages it
+  // allocates nothing: a handler of signals opens them.
   template <class Visit>
   static void for_present(std::uintptr_t begin, std::size_t bytes, Visit visit) {
     constexpr std::size_t kAtOnce = std::size_t{1} << 20;  // pages
-    std::vector<unsigned char> present;
+    unsigned char few[1024];
+    const bool is_few = bytes / kPage <= sizeof few;
+    std::vector<unsigned char> many(is_few ? 0 : std::min(kAtOnce, bytes / kPage));
+    unsigned char* const present = is_few ? few : many.data();
     for (std::size_t done = 0; done < bytes; done += kAtOnce * kPage) {
       const std::size_t pages = std::min(kAtOnce, (bytes - done) / kPage);
-      present.assign(pages, 0);
-      if (mincore(pointer(begin + done), pages * kPage, present.data()) != 0) return;
+      if (mincore(pointer(begin + done), pages * kPage, present) != 0) return;
       for (std::size_t i = 0; i < pages; ++i)
         if ((present[i] & 1) != 0) visit(begin + done + i * kPage);
     }
