@@ -25,7 +25,7 @@ enter_root "$suite" "$place"
 tree=$place/src/sentinel-hm-$version
 rm -rf "$tree"
 mkdir -p "$tree" "$place/ccache"
-git -C "$root" ls-files -z -- . ':!tests' ':!docs' ':!kernel/patches' | (cd "$root" && xargs -0 cp --parents -t "$tree")
+git -C "$root" ls-files -z -- . ':!tests' ':!docs' ':!kernel/patches*' | (cd "$root" && xargs -0 cp --parents -t "$tree")
 cp -r "$root/tools/package/debian" "$tree/debian"
 # The project has no address of its own: a package is from who builds it.
 mail=${DEBEMAIL:-$(git -C "$root" config user.email)}
