@@ -164,7 +164,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=16)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="moves and replays are always among them")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS),
+                        help="moves and replays are always among them")
     args = parser.parse_args()
     args.kinds += ["moves", "replays"]
     print("| model | peak MiB, with checkpoints | budget MiB | plain ms | moves | replays | checkpoint "
