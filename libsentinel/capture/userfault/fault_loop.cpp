@@ -297,7 +297,7 @@ void FaultLoop::resolve_plainly(const Fault& fault) noexcept {
   }
   if (fault.protect) {
     uffdio_writeprotect request{.range = {page, kPage}, .mode = 0};
-    if (calls_.control(uffd_.number(), UFFDIO_WRITEPROTECT, &request) != 0) wake(page, kPage);
+    if (ask(UFFDIO_WRITEPROTECT, &request) != 0) wake(page, kPage);
     return;
   }
   const int rc = fault.minor ? cont(page, kPage) : zero(page, kPage);
@@ -322,13 +322,24 @@ bool FaultLoop::let_pass() noexcept {
 
 // --- what handlers and other threads do to ranges
 
+// As ioctl(2). It gives other errors than these to whoever asks a number that the program has taken
+// for a file of its own.
+int FaultLoop::ask(unsigned long request, void* argument) noexcept {
+  const int rc = calls_.control(uffd_.number(), request, argument);
+  if (rc == 0 || errno == EAGAIN || errno == EEXIST || errno == EINTR || errno == ENOENT) return rc;
+  const int code = errno;
+  if ((!hidden_ || on_loop_thread()) && !uffd_.is_ours()) lost();
+  errno = code;
+  return rc;
+}
+
 int FaultLoop::register_range(std::uintptr_t address, std::size_t length, bool missing, bool minor,
                               bool protect) noexcept {
   uffdio_register request{};
   request.range = {address, length};
   request.mode = (missing ? UFFDIO_REGISTER_MODE_MISSING : 0) |
                  (minor ? UFFDIO_REGISTER_MODE_MINOR : 0) | (protect ? UFFDIO_REGISTER_MODE_WP : 0);
-  return calls_.control(uffd_.number(), UFFDIO_REGISTER, &request) == 0 ? 0 : -errno;
+  return ask(UFFDIO_REGISTER, &request) == 0 ? 0 : -errno;
 }
 
 int FaultLoop::register_for_bars(std::uintptr_t address, std::size_t length,
@@ -337,17 +348,17 @@ int FaultLoop::register_for_bars(std::uintptr_t address, std::size_t length,
   uffdio_register request{};
   request.range = {address, length};
   request.mode = UFFDIO_REGISTER_MODE_RWP | (missing ? UFFDIO_REGISTER_MODE_MISSING : 0);
-  return calls_.control(uffd_.number(), UFFDIO_REGISTER, &request) == 0 ? 0 : -errno;
+  return ask(UFFDIO_REGISTER, &request) == 0 ? 0 : -errno;
 }
 
 int FaultLoop::unregister_range(std::uintptr_t address, std::size_t length) noexcept {
   uffdio_range range{address, length};
-  return calls_.control(uffd_.number(), UFFDIO_UNREGISTER, &range) == 0 ? 0 : -errno;
+  return ask(UFFDIO_UNREGISTER, &range) == 0 ? 0 : -errno;
 }
 
 int FaultLoop::wake(std::uintptr_t address, std::size_t length) noexcept {
   uffdio_range range{address, length};
-  return calls_.control(uffd_.number(), UFFDIO_WAKE, &range) == 0 ? 0 : -errno;
+  return ask(UFFDIO_WAKE, &range) == 0 ? 0 : -errno;
 }
 
 int FaultLoop::cont(std::uintptr_t address, std::size_t length, Wake waking) noexcept {
@@ -355,7 +366,7 @@ int FaultLoop::cont(std::uintptr_t address, std::size_t length, Wake waking) noe
     uffdio_continue request{};
     request.range = {address + offset, rest};
     request.mode = waking == Wake::no ? UFFDIO_CONTINUE_MODE_DONTWAKE : 0;
-    const int rc = calls_.control(uffd_.number(), UFFDIO_CONTINUE, &request);
+    const int rc = ask(UFFDIO_CONTINUE, &request);
     return outcome(rc, request.mapped);
   };
   const Filled filled = fill(length, true, call, [this] { return let_pass(); });
@@ -367,7 +378,7 @@ int FaultLoop::cont_around(std::uintptr_t address, std::size_t length) noexcept 
   for (;;) {
     uffdio_continue request{};
     request.range = {address, length};
-    const int rc = calls_.control(uffd_.number(), UFFDIO_CONTINUE, &request);
+    const int rc = ask(UFFDIO_CONTINUE, &request);
     const std::int64_t result = outcome(rc, request.mapped);
     if (result > 0) return 0;
     if (result == -EEXIST) return wake(address, kPage);
@@ -384,7 +395,7 @@ void FaultLoop::cont_unless_mapped(std::uintptr_t address, std::size_t length) n
   uffdio_continue request{};
   request.range = {address, length};
   request.mode = UFFDIO_CONTINUE_MODE_DONTWAKE;
-  calls_.control(uffd_.number(), UFFDIO_CONTINUE, &request);
+  ask(UFFDIO_CONTINUE, &request);
 }
 
 int FaultLoop::copy(std::uintptr_t to, std::uintptr_t from, std::size_t length,
@@ -404,7 +415,7 @@ int FaultLoop::copy_in_mode(std::uintptr_t to, std::uintptr_t from, std::size_t 
     request.src = from + offset;
     request.len = rest;
     request.mode = mode;
-    const int rc = calls_.control(uffd_.number(), UFFDIO_COPY, &request);
+    const int rc = ask(UFFDIO_COPY, &request);
     return outcome(rc, request.copy);
   };
   const Filled filled = fill(length, true, call, [this] { return let_pass(); });
@@ -417,7 +428,7 @@ int FaultLoop::zero(std::uintptr_t address, std::size_t length, Wake waking) noe
     uffdio_zeropage request{};
     request.range = {address + offset, rest};
     request.mode = waking == Wake::no ? UFFDIO_ZEROPAGE_MODE_DONTWAKE : 0;
-    const int rc = calls_.control(uffd_.number(), UFFDIO_ZEROPAGE, &request);
+    const int rc = ask(UFFDIO_ZEROPAGE, &request);
     return outcome(rc, request.zeropage);
   };
   const Filled filled = fill(length, true, call, [this] { return let_pass(); });
@@ -433,7 +444,7 @@ int FaultLoop::move(std::uintptr_t to, std::uintptr_t from, std::size_t length, 
     request.src = from + offset;
     request.len = rest;
     request.mode = waking == Wake::no ? UFFDIO_MOVE_MODE_DONTWAKE : 0;
-    const int rc = calls_.control(uffd_.number(), UFFDIO_MOVE, &request);
+    const int rc = ask(UFFDIO_MOVE, &request);
     return outcome(rc, request.move);
   };
   // A page that somebody else holds for long answers EAGAIN for long: the caller has a copy.
@@ -446,7 +457,7 @@ int FaultLoop::move(std::uintptr_t to, std::uintptr_t from, std::size_t length, 
 int FaultLoop::bar(std::uintptr_t address, std::size_t length) noexcept {
   const auto call = [&] {
     uffdio_rwprotect request{.range = {address, length}, .mode = UFFDIO_RWPROTECT_MODE_RWP};
-    return calls_.control(uffd_.number(), UFFDIO_RWPROTECT, &request);
+    return ask(UFFDIO_RWPROTECT, &request);
   };
   return insist(call, on_loop_thread(), [this] { return let_pass(); });
 }
@@ -455,7 +466,7 @@ int FaultLoop::unbar(std::uintptr_t address, std::size_t length, Wake waking) no
   const auto call = [&] {
     uffdio_rwprotect request{.range = {address, length}, .mode = 0};
     if (waking == Wake::no) request.mode = UFFDIO_RWPROTECT_MODE_DONTWAKE;
-    return calls_.control(uffd_.number(), UFFDIO_RWPROTECT, &request);
+    return ask(UFFDIO_RWPROTECT, &request);
   };
   return insist(call, on_loop_thread(), [this] { return let_pass(); });
 }

@@ -157,6 +157,7 @@ class FaultLoop {
 
   FaultLoop(const UffdHandle&, bool keeper);
   void run() noexcept;
+  int ask(unsigned long request, void* argument) noexcept;
   int copy_in_mode(std::uintptr_t to, std::uintptr_t from, std::size_t length,
                    std::uint64_t mode) noexcept;
   std::size_t read_messages(uffd_msg* batch) noexcept;

@@ -6,6 +6,9 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -97,6 +100,26 @@ TEST_F(FaultLoopTest, AProgramThatClosesTheDescriptorReadsNoZeros) {
               usleep(50000);  // the loop waits for faults
               close_range(3, ~0u, 0);
               touch(memory.page(0));
+            }),
+            kLost);
+}
+
+// Any thread that fills memory finds out, before it says "Inappropriate ioctl for device".
+TEST_F(FaultLoopTest, AFileOfTheProgramsUnderTheNumberIsNoFailedTransfer) {
+  constexpr int kLost = 7;
+  EXPECT_EQ(status_of([] {
+              const auto own = FaultLoop::open().release();
+              own->set_lost_handler([](void*) noexcept { _exit(kLost); }, nullptr);
+              const Mapping memory = Mapping::anonymous(4);
+              if (own->register_range(memory.address(), memory.bytes(), true, false) != 0) _exit(2);
+              const int zeros = open("/dev/zero", O_RDONLY);
+              std::error_code gone;
+              for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+                const auto target = std::filesystem::read_symlink(entry.path(), gone).string();
+                if (target.find("[userfaultfd]") != std::string::npos)
+                  dup2(zeros, std::stoi(entry.path().filename()));
+              }
+              own->zero(memory.address(), kPage);
             }),
             kLost);
 }
