@@ -16,6 +16,8 @@ struct Need {
   std::uint64_t least = 0;        // below which the job cannot work
   std::uint64_t most = 0;         // beyond which it gains nothing; at least `least`
   std::uint64_t usual = 0;        // holds more in peaks alone; 0: not known, or it has no peaks
+  std::uint64_t training = 0;     // of which it is a rank; 0: it computes alone
+  std::uint32_t ranks = 1;        // that compute together, and are of no use one by one
   double priority = 1;            // weight of its gain, above 0
   std::vector<CurvePoint> curve;  // by bytes, ascending; empty: not known
 };

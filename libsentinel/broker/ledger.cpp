@@ -17,9 +17,28 @@ Ledger::Ledger(Settings settings) : settings_(settings) {}
 JobId Ledger::joins(const Need& need) {
   const auto id = next_++;
   targets_.reset();
-  auto& job = jobs_[id];
-  job.need = bounded(need);
+  const auto whole = as_rank(need);
+  jobs_[id].need = whole;
+  arrives(whole);
   return id;
+}
+
+// One more than there are of a training is on its own: another process of a rank, say.
+Need Ledger::as_rank(Need need) const {
+  if (need.training != 0 && ranks_of(need.training) >= need.ranks) need.training = 0;
+  if (need.training == 0) need.ranks = 1;
+  return bounded(need);
+}
+
+std::uint32_t Ledger::ranks_of(std::uint64_t training) const {
+  return static_cast<std::uint32_t>(std::ranges::count_if(
+      jobs_, [&](const auto& job) { return job.second.need.training == training; }));
+}
+
+void Ledger::arrives(const Need& need) {
+  if (need.training == 0) return;
+  auto& to_come = trainings_.try_emplace(need.training, need.ranks).first->second;
+  to_come -= to_come != 0 ? 1 : 0;
 }
 
 // Nobody can use more than there is.
@@ -29,7 +48,9 @@ Need Ledger::bounded(Need need) const {
   return need;
 }
 
-bool Ledger::could_fit(const Need& need) const { return need.least <= settings_.total; }
+bool Ledger::could_fit(const Need& need) const {
+  return need.least <= settings_.total / need.ranks;
+}
 
 JobId Ledger::remember(const Need& need, std::uint64_t counted) {
   const auto id = joins(need);
@@ -43,7 +64,12 @@ JobId Ledger::remember(const Need& need, std::uint64_t counted) {
 void Ledger::returns(JobId id, const Need& need, std::uint64_t holds) {
   auto& job = jobs_.at(id);
   targets_.reset();
-  job.need = bounded(need);
+  if (job.need.training == need.training) {
+    job.need = bounded(need);
+  } else {  // the ledger's file does not say
+    job.need = as_rank(need);
+    arrives(job.need);
+  }
   job.need.least = std::min(need.least, holds);
   job.held = job.ordered = job.most = holds;
   job.leased = 0;
@@ -61,7 +87,17 @@ void Ledger::goes_away(JobId id) {
 
 void Ledger::ends(JobId id) {
   targets_.reset();
-  if (jobs_.erase(id) != 0) suggested_.clear();
+  const auto job = jobs_.find(id);
+  if (job == jobs_.end()) return;
+  const auto training = job->second.need.training;
+  const bool waited = !job->second.admitted();
+  jobs_.erase(job);
+  suggested_.clear();
+  if (training == 0) return;
+  if (ranks_of(training) == 0)
+    trainings_.erase(training);
+  else if (waited)
+    ++trainings_.at(training);  // it may ask again
 }
 
 void Ledger::suggest(std::map<JobId, std::uint64_t> shares) {
@@ -75,7 +111,10 @@ void Ledger::needs(JobId id, const Need& need) {
   auto& job = jobs_.at(id);
   targets_.reset();
   const auto most_least = std::max(job.need.least, job.ordered);
+  const auto training = job.need.training;
+  const auto ranks = job.need.ranks;
   job.need = bounded(need);
+  job.need.training = training, job.need.ranks = ranks;
   job.need.least = std::min(need.least, most_least);
 }
 
@@ -122,9 +161,41 @@ std::uint64_t Ledger::free() const {
   return settings_.total - std::min(settings_.total, counted());
 }
 
+bool Ledger::is_in(std::uint64_t training) const {
+  return std::ranges::any_of(jobs_, [&](const auto& job) {
+    return job.second.admitted() && job.second.need.training == training;
+  });
+}
+
+std::uint64_t Ledger::to_come(std::uint64_t training) const {
+  const auto found = trainings_.find(training);
+  if (found == trainings_.end()) return 0;
+  std::uint64_t least = 0;  // they are alike
+  for (const auto& [id, job] : jobs_)
+    if (job.need.training == training) least = std::max(least, job.need.least);
+  return found->second * least;
+}
+
+std::uint64_t Ledger::to_admit(std::uint64_t training) const {
+  auto bytes = to_come(training);
+  for (const auto& [id, job] : jobs_)
+    if (!job.admitted() && job.need.training == training) bytes += job.need.least;
+  return bytes;
+}
+
+// Of what is free, for other ranks: of trainings that are in, and of its own.
+std::uint64_t Ledger::kept_beside(JobId id) const {
+  const auto& job = jobs_.at(id);
+  const auto own = job.need.training;
+  std::uint64_t bytes = 0;
+  for (const auto& [training, of] : trainings_)
+    if (training == own || is_in(training)) bytes += to_admit(training);
+  return bytes - (own != 0 && !job.admitted() ? job.need.least : 0);
+}
+
 // With what bases are to grow by, and what those who wait are to be admitted with.
 std::uint64_t Ledger::promised() const {
-  std::uint64_t sum = 0;
+  std::uint64_t sum = to_come_;
   for (const auto& [id, job] : jobs_) {
     const auto target = targets_->find(id);
     sum += job.counted();
@@ -167,7 +238,11 @@ std::string Ledger::why_waiting(JobId id) const {
   const auto before = std::ranges::count_if(jobs_, [&](const auto& other) {
     return other.first < id && other.second.state == State::waiting;
   });
-  return fmt::format("{} are needed; {} of {} are taken{}", print_bytes(job.need.least),
+  const auto training = job.need.training;
+  const bool together = training != 0 && !is_in(training);
+  return fmt::format("{} are needed{}; {} of {} are taken{}",
+                     print_bytes(together ? to_admit(training) : job.need.least),
+                     together ? fmt::format(" by {} ranks together", job.need.ranks) : "",
                      print_bytes(counted()), print_bytes(settings_.total),
                      before != 0 ? fmt::format(", and {} jobs wait in front", before) : "");
 }
@@ -192,11 +267,31 @@ const Ledger::Targets& Ledger::targets() {
   return *targets_;
 }
 
-Ledger::Targets Ledger::divided() const {
+// Who waits, by arrival; but ranks whose training is in come first, and with a rank comes its
+// training.
+std::vector<JobId> Ledger::queue() const {
+  std::vector<JobId> queue;
+  for (const bool in : {true, false})
+    for (const auto& [id, job] : jobs_) {
+      const auto training = job.need.training;
+      if (job.admitted() || std::ranges::find(queue, id) != queue.end()) continue;
+      if (in != (training != 0 && is_in(training))) continue;
+      queue.push_back(id);
+      for (auto other = jobs_.upper_bound(id); training != 0 && other != jobs_.end(); ++other)
+        if (!other->second.admitted() && other->second.need.training == training)
+          queue.push_back(other->first);
+    }
+  return queue;
+}
+
+Ledger::Targets Ledger::divided() {
   std::uint64_t fixed = 0, least = 0;
+  to_come_ = 0;
   for (const auto& [id, job] : jobs_)
     if (job.admitted() && !is_asked(job)) fixed += job.counted();
-  const auto room = settings_.total - std::min(settings_.total, fixed);
+  for (const auto& [training, of] : trainings_)
+    if (is_in(training)) to_come_ += to_come(training);
+  auto room = settings_.total - std::min(settings_.total, fixed + to_come_);
   std::vector<Need> needs;
   Targets targets;
   std::vector<JobId> order;  // as they take part
@@ -207,10 +302,18 @@ Ledger::Targets Ledger::divided() const {
   };
   for (const auto& [id, job] : jobs_)
     if (job.admitted() && is_asked(job)) takes_part(id, job.need);
-  for (const auto& [id, job] : jobs_) {
-    if (job.admitted()) continue;
-    if (least + job.need.least > room) break;
-    takes_part(id, job.need);
+  std::uint64_t training = 0;  // that of the rank before
+  for (const auto id : queue()) {
+    const auto& need = jobs_.at(id).need;
+    const bool first =
+        need.training != 0 && need.training != training && !is_in(need.training);
+    if (least + (first ? to_admit(need.training) : need.least) > room) break;
+    if (first) {
+      to_come_ += to_come(need.training);
+      room -= to_come(need.training);
+    }
+    training = need.training;
+    takes_part(id, need);
   }
   const auto shares = share(room, needs, settings_.grain);
   for (std::size_t at = 0; at < order.size(); ++at) targets[order[at]] = shares[at];
@@ -238,13 +341,14 @@ Ledger::Order Ledger::order(JobId id, Job& job, Share share, std::uint64_t now_m
 // What nobody asks for is left where it is: a new plan costs time. Where somebody waits, every byte
 // matters, and leases end that stand in the way.
 void Ledger::shrink(const Targets& targets, std::uint64_t now_ms, std::vector<Order>& orders) {
-  std::uint64_t wanted = 0;
+  std::uint64_t wanted = to_come_;
   std::vector<Share> shares;
   for (const auto& [id, target] : targets) {
     wanted += target.base - std::min(target.base, jobs_.at(id).base());
     shares.push_back(target);
   }
   const bool waited_for =
+      to_come_ > free() ||
       std::ranges::any_of(targets, [&](const auto& t) { return !jobs_.at(t.first).admitted(); });
   const auto room = free() + (waited_for ? 0 : leased());
   if (wanted + (waited_for ? 0 : lease_pool(shares)) <= room) return;
@@ -267,7 +371,8 @@ void Ledger::grow(const Targets& targets, std::uint64_t now_ms, std::vector<Orde
   const auto grows = [&](JobId id, const Share& target) {
     auto& job = jobs_.at(id);
     const auto has = job.base(), wanted = target.base - std::min(target.base, has);
-    const auto each = std::min(wanted, free());
+    const auto kept = kept_beside(id);
+    const auto each = std::min(wanted, free() - std::min(free(), kept));
     if (wanted == 0 || (each < wanted && shrinking)) return;
     auto bytes = has + each;
     if (each < wanted) bytes = std::max(has, bytes / settings_.grain * settings_.grain);

@@ -6,6 +6,9 @@
 //   leased   what it may hold beyond that for a while
 //   counted  the greater of the first two, and what is leased
 //
+// Ranks of a training are admitted together: none of them is before all fit, and once one is, what
+// those that are still to come need at least is kept for them.
+//
 // Invariant: the sum of what is counted is at most the total.
 // (It is more only where a job comes back that says it holds more than was known; nobody grows
 // then.) A job has one order at a time. Nobody waits for growth, nor for a lease, so the ledger is
@@ -113,13 +116,22 @@ class Ledger {
   using Targets = std::map<JobId, Share>;
 
   Need bounded(Need) const;
+  Need as_rank(Need) const;
+  void arrives(const Need&);
+  std::uint32_t ranks_of(std::uint64_t training) const;  // that are here
+  bool is_in(std::uint64_t training) const;
+  // Bytes, at least: of ranks that have not asked yet, and with those that wait.
+  std::uint64_t to_come(std::uint64_t training) const;
+  std::uint64_t to_admit(std::uint64_t training) const;
+  std::uint64_t kept_beside(JobId) const;
   static bool is_asked(const Job&);  // once mark_silent() was called
   bool matters(std::uint64_t now, std::uint64_t then) const;
   std::uint64_t free() const;
   std::uint64_t promised() const;
   void mark_silent(std::uint64_t now_ms);
   const Targets& targets();
-  Targets divided() const;
+  Targets divided();
+  std::vector<JobId> queue() const;
   void shrink(const Targets&, std::uint64_t now_ms, std::vector<Order>&);
   void grow(const Targets&, std::uint64_t now_ms, std::vector<Order>&);
   void tell_most(const Targets&, std::uint64_t now_ms, std::vector<Order>&);
@@ -127,8 +139,11 @@ class Ledger {
 
   Settings settings_;
   std::map<JobId, Job> jobs_;
+  // Of each training with a rank here: how many ranks have not asked yet.
+  std::map<std::uint64_t, std::uint32_t> trainings_;
   std::map<JobId, std::uint64_t> suggested_;
   std::optional<Targets> targets_;  // as long as nothing changes that they depend on
+  std::uint64_t to_come_ = 0;       // kept beside these
   JobId next_ = 1;
   std::uint64_t turns_ = 0;
 };

@@ -166,6 +166,8 @@ void settle_sharing(SessionOptions& options, const Rank& rank) {
   if (drives && options.mode == Mode::run && options.plan.empty())
     options.fast.bytes /= rank.beside;
   if (sharing.broker.empty()) return;
+  if (rank.training != 0 && !sharing.helper)
+    sharing.training = rank.training, sharing.ranks = rank.beside;
   if (!drives)
     throw Error("--broker shares memory over an SSD; leave it out with --tiers of a GPU or nodes");
   if (!options.plan.empty())

@@ -58,6 +58,8 @@ struct SharingOptions {
   std::uint64_t bytes = 0;     // of a broker that is started; 0: none is
   std::uint32_t wait_s = ~0u;  // for a first grant
   std::uint32_t priority = 1;
+  std::uint64_t training = 0;  // of a launcher, as a rank: see rank_of_process()
+  std::uint32_t ranks = 1;     // of it, on this machine
   bool helper = false;  // spawned by a training: it loads data, as long as it does not train
 };
 

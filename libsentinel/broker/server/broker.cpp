@@ -32,6 +32,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostConnections = 256;
 constexpr std::size_t kLongestProfile = 256u << 20;
+constexpr std::uint32_t kMostRanks = 1024;
 constexpr std::uint64_t kCheckMs = 1000;  // that the socket's file is there
 constexpr std::uint64_t kMetricsMs = 1000;
 constexpr std::uint64_t kFirstWordMs = 10'000;
@@ -42,6 +43,8 @@ Need need_of(const Message& message) {
   return {.least = message.least,
           .most = std::max(message.least, message.most),
           .usual = message.usual,
+          .training = message.training,
+          .ranks = message.training == 0 ? 1 : std::clamp(message.ranks, 1u, kMostRanks),
           .priority = std::clamp<double>(message.priority, 1, 1000),
           .curve = {}};
 }
@@ -252,8 +255,10 @@ void Broker::admit(Connection& from, const Message& message, const Descriptor& p
   const bool holds = message.bytes != 0;  // and goes on to, whatever is said here
   if (message.least == 0 || (!holds && !ledger_.could_fit(need)))
     return from.refuse(
-        fmt::format("{} are the least that it can train with, and there are {} for all",
-                    print_bytes(need.least), print_bytes(ledger_.total())));
+        fmt::format("{} are the least that {} can train with, and there are {} for all",
+                    print_bytes(need.ranks * need.least),
+                    need.ranks == 1 ? "it" : fmt::format("its {} ranks", need.ranks),
+                    print_bytes(ledger_.total())));
   const auto id = holds ? ledger_.remember(need, message.bytes) : ledger_.joins(need);
   if (holds) ledger_.returns(id, need, message.bytes);
   remember(from.peer(), message.begun, printable(text_of(message.name)), id, std::move(life));

@@ -14,7 +14,7 @@
 namespace sentinel {
 
 enum class MessageKind : std::uint16_t {
-  hello = 1,    // job: least, most, priority, name, begun; bytes it holds already
+  hello = 1,    // job: least, most, priority, name, begun, training, ranks; bytes it holds already
   waiting,      // broker: text
   grant,        // broker: number, bytes, most to plan for; how often to tell what is held
   acknowledge,  // job: number, bytes that it holds at most; all leases are back
@@ -33,17 +33,19 @@ using FixedText = std::array<char, kBytes>;
 // All of it is sent, so it holds no padding and no pointer.
 struct Message {
   static constexpr std::uint32_t kMagic = 0x42544e53;  // "SNTB"
-  static constexpr std::uint16_t kVersion = 2;
+  static constexpr std::uint16_t kVersion = 3;
 
   std::uint32_t magic = kMagic;
   std::uint16_t version = kVersion;
   MessageKind kind = MessageKind::hello;
   std::uint64_t number = 0, bytes = 0, least = 0, most = 0, usual = 0;
   std::uint64_t begun = 0;  // when the process began, as /proc has it
+  std::uint64_t training = 0;  // a rank's: the same for all of them
   std::uint32_t priority = 1, sample_ms = 0;
+  std::uint32_t ranks = 1, unused = 0;  // of the training, on this machine
   FixedText<64> policy{}, machine{};
   FixedText<128> name{};
-  FixedText<192> text{};
+  FixedText<176> text{};
 };
 static_assert(sizeof(Message) == 512 && std::is_trivially_copyable_v<Message>);
 

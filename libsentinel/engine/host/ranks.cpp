@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <initializer_list>
 #include <string_view>
 
@@ -44,13 +45,25 @@ std::optional<unsigned> tasks_of_node(std::string_view list, unsigned node) {
   return std::nullopt;
 }
 
+// By what launchers tell all ranks, so that they find each other.
+std::uint64_t training_of_variables() {
+  std::string told;
+  for (const char* name : {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_ADDR",
+                           "MASTER_PORT", "PMIX_NAMESPACE", "SLURM_JOB_ID", "SLURM_STEP_ID"})
+    if (const auto value = variable(name); !value.empty())
+      told.append(name).append("=").append(value).append(" ");
+  return told.empty() ? 0 : std::hash<std::string>{}(told) | 1;
+}
+
 // SLURM_PROCID is also set in a batch script, which is one process: srun's variables tell a step.
 Rank of_slurm() {
   const auto ranks = number_in(variable("SLURM_STEP_NUM_TASKS"));
   if (!ranks) return {};
   const auto node = number_in(variable("SLURM_NODEID")).value_or(0);
   const auto beside = tasks_of_node(variable("SLURM_STEP_TASKS_PER_NODE"), node);
-  return {number_in(variable("SLURM_PROCID")), *ranks, beside.value_or(1)};
+  return {.rank = number_in(variable("SLURM_PROCID")),
+          .ranks = *ranks,
+          .beside = beside.value_or(1)};
 }
 
 void replace(std::string& text, std::string_view what, const std::string& with) {
@@ -74,13 +87,15 @@ std::string extended(const std::string& pattern, const std::string& part) {
 
 Rank rank_of_process() {
   Rank rank{
-      first_of({"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"}),
-      first_of({"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}).value_or(1),
-      first_of({"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"}).value_or(1)};
+      .rank = first_of({"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"}),
+      .ranks = first_of({"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}).value_or(1),
+      .beside =
+          first_of({"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"}).value_or(1)};
   if (!rank.rank) rank = of_slurm();
   if (!rank.rank) rank = {};
   if (rank.ranks == 0) rank.ranks = 1;
   if (rank.beside == 0 || rank.beside > rank.ranks) rank.beside = 1;
+  if (rank.beside > 1) rank.training = training_of_variables();
   rank.spawned = variable("SENTINEL_SPAWNED");  // of Python's adaptor
   if (rank.spawned.find_first_not_of("0123456789.") != rank.spawned.npos) rank.spawned.clear();
   return rank;

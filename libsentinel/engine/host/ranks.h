@@ -2,6 +2,7 @@
 // what follows it (accelerate, Lightning), Open MPI, MPICH's and Intel's mpirun, Slurm's srun.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -11,6 +12,7 @@ struct Rank {
   std::optional<unsigned> rank;  // none: no launcher has said
   unsigned ranks = 1;            // of the training
   unsigned beside = 1;           // of these, on this machine, with this one
+  std::uint64_t training = 0;    // the same in all of them, of no other training; 0: not known
   std::string spawned;           // "0": the first process that a training's process spawned
 };
 

@@ -119,7 +119,9 @@ Message Grant::hello(std::uint64_t holds) const {
                   .most = need_.most,
                   .usual = need_.usual,
                   .begun = process_begun(getpid()),
-                  .priority = options_.sharing.priority};
+                  .training = options_.sharing.training,
+                  .priority = options_.sharing.priority,
+                  .ranks = options_.sharing.ranks};
   put(message.name, options_.command);
   return message;
 }

@@ -10,8 +10,8 @@ import subprocess
 import time
 
 KINDS = ("hello waiting grant acknowledge needs refused bye list listing lease").split()
-LAYOUT = struct.Struct("=IHHQQQQQQII64s64s128s192s")
-MAGIC, VERSION = 0x42544E53, 2
+LAYOUT = struct.Struct("=IHHQQQQQQQIIII64s64s128s176s")
+MAGIC, VERSION = 0x42544E53, 3
 MIB = 1 << 20
 DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL")  # whoever starts such a command
 
@@ -21,11 +21,11 @@ def begun(process):
     return int(pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[19])
 
 
-def packet(kind, number=0, amount=0, least=0, most=0, usual=0, since=0, priority=1, name=b"test",
-           magic=MAGIC, version=VERSION):
+def packet(kind, number=0, amount=0, least=0, most=0, usual=0, since=0, training=0, ranks=1, priority=1,
+           name=b"test", magic=MAGIC, version=VERSION):
     which = KINDS.index(kind) + 1 if isinstance(kind, str) else kind
-    return LAYOUT.pack(magic, version, which, number, amount, least, most, usual, since, priority, 0, b"", b"", name,
-                       b"")
+    return LAYOUT.pack(magic, version, which, number, amount, least, most, usual, since, training, priority, 0, ranks,
+                       0, b"", b"", name, b"")
 
 
 class Peer:

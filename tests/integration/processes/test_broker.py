@@ -78,7 +78,7 @@ def bad_packets():
     yield packet("hello", version=9)
     yield packet(99)
     yield packet("grant")  # not for a broker
-    yield packet("hello", least=32 * MIB, since=begun(os.getpid()))[:-192] + b"x" * 192  # a text without an end
+    yield packet("hello", least=32 * MIB, since=begun(os.getpid()))[:-176] + b"x" * 176  # a text without an end
     yield packet("hello", least=32 * MIB, since=1)  # another process of this number
     yield packet("hello", least=1 << 60, since=begun(os.getpid()))  # more than there is
     yield packet("hello", least=0, since=begun(os.getpid()))

@@ -305,6 +305,31 @@ def test_ranks_that_do_not_fit_together(sentinel, python):
     assert outcome.status != 0 and "cannot work" in outcome.err
 
 
+def test_ranks_are_admitted_together(begin, broker, python):
+    """Two trainings of two ranks each, of which one has room."""
+    one = broker(110 * MIB)
+    holder = Peer(one.path).hello(least=110 * MIB)
+    holder.obey()
+    words = torchrun(CASES / "two_ranks.py")
+    trainings = [begin(command=words) for _ in range(2)]
+    with Watched(one.path) as watched:
+        one.await_jobs(lambda found: len(found["jobs"]) == 5, 120)
+        holder.send("bye", since=begun(os.getpid()))
+        told, first = set(), set()
+        while jobs := one.jobs()["jobs"]:
+            if len(first) < 2:
+                first = {job["process"] for job in jobs if job["granted_bytes"]} - {os.getpid()}
+            elif first & {job["process"] for job in jobs}:
+                told |= {job["waits_for"].split(";")[0].split("needed ")[-1] for job in jobs
+                         if job["process"] not in first and not job["granted_bytes"]}
+            time.sleep(0.01)
+        assert [process.wait() for process in trainings] == [0, 0], trainings[0].err.read_text()
+        assert watched.samples > 20
+    assert told == {"by 2 ranks together"}
+    expected = training.finish([python, *words]).out
+    assert [process.out.read_text() for process in trainings] == [expected] * 2
+
+
 def test_a_killed_rank_ends_the_others_as_it_does_without_sentinel(sentinel, python):
     words = torchrun(CASES / "dying_rank.py")
     plain = training.finish([python, *words], timeout=200)
