@@ -12,7 +12,6 @@
 #include <cerrno>
 #include <csignal>
 #include <exception>
-#include <functional>
 #include <utility>
 
 #include "base/exposition.h"
@@ -39,7 +38,7 @@ constexpr std::uint64_t kFirstWordMs = 10'000;
 
 std::string ledger_path(const std::string& socket) { return socket + ".ledger"; }
 
-Need need_of(const Message& message) {
+Need told_need(const Message& message) {
   return {.least = message.least,
           .most = std::max(message.least, message.most),
           .usual = message.usual,
@@ -71,7 +70,9 @@ const char* print(Ledger::State state) {
 }  // namespace
 
 Broker::Broker(BrokerOptions options)
-    : options_(std::move(options)), ledger_({.total = options_.total}) {
+    : options_(std::move(options)),
+      ledger_({.total = options_.total}),
+      studies_(loop_, options_.total, *this) {
   broker_folder(options_.path);
   lock_ = locked(options_.path);
   for (const auto& holder : read_ledger(ledger_path(options_.path)))
@@ -87,13 +88,12 @@ Broker::Broker(BrokerOptions options)
 
 // A study under way ends first: it calls back into all that is here.
 Broker::~Broker() {
-  seen_.closing = true;
   arrivals_.reset();
   signals_.clear();
   for (auto* timer : {&wake_, &sample_, &check_}) timer->reset();
   members_.clear();
   connections_.clear();
-  while (seen_.studying) loop_.run_once();
+  studies_.close();
 }
 
 void Broker::begin() {
@@ -242,14 +242,14 @@ void Broker::hello(Connection& from, const Message& message, const Descriptor& p
   }
   member.page = std::make_unique<HeldPage>(page);
   if (ledger_.jobs().at(member.id).admitted())
-    ledger_.returns(member.id, need_of(message), message.bytes);
+    ledger_.returns(member.id, told_need(message), message.bytes);
   if (!store()) return;
-  study();
+  studies_.look();
 }
 
 // One that holds something already has had it from a broker whose ledger is lost.
 void Broker::admit(Connection& from, const Message& message, const Descriptor& page) {
-  const auto need = need_of(message);
+  const auto need = told_need(message);
   auto life = life_of(from.peer(), message.begun);
   if (!life) return from.refuse("your process is not the one that this hello names");
   const bool holds = message.bytes != 0;  // and goes on to, whatever is said here
@@ -286,28 +286,23 @@ void Broker::forget(JobId id) {
   ledger_.ends(id);
   if (auto* connection = members_.at(id).connection) connection->let_go();
   members_.erase(id);
+  studies_.ends(id);
   seen_.idle_since_ms = loop_.now_ms();
   store();
-  study();
+  studies_.look();
 }
 
 void Broker::needs(Member& member, const Message& message, Descriptor file) {
   if (message.least == 0 || message.least > Ledger::kMost)
     throw Error("it names no amount that a training could work with");
-  auto need = need_of(message);
+  auto need = told_need(message);
   need.curve = ledger_.jobs().at(member.id).need.curve;  // until it has another
   ledger_.needs(member.id, need);
   if (!file) return;
-  const auto trace = read_sealed(file, kLongestProfile);
+  auto trace = read_sealed(file, kLongestProfile);
   if (!trace) throw Error("a profile comes as a sealed memory file");
-  const auto digest = std::hash<std::string>{}(*trace);
-  const bool same = member.study && member.study->digest == digest;  // said again, say
-  member.study = Study{.profile = same ? member.study->profile : profile_of(*trace),
-                       .digest = digest,
-                       .policy = text_of(message.policy),
-                       .machine = text_of(message.machine),
-                       .stale = true};
-  study();
+  studies_.profiled(member.id, std::move(*trace), text_of(message.policy),
+                    text_of(message.machine));
 }
 
 // ---------------------------------------------------------------- the ledger
@@ -371,57 +366,26 @@ void Broker::tell_waiting() {
   }
 }
 
-void Broker::learns(JobId id, std::vector<CurvePoint> curve) {
-  members_.at(id).study->stale = false;
+// ---------------------------------------------------------------- what memory is worth
+
+Need Broker::need_of(JobId id) const { return ledger_.jobs().at(id).need; }
+
+void Broker::learned(JobId id, std::vector<CurvePoint> curve) {
   auto need = ledger_.jobs().at(id).need;
   need.curve = std::move(curve);
   ledger_.needs(id, need);
 }
 
-// Beside the loop; one at a time.
-void Broker::study() {
-  std::vector<StudiedJob> jobs;
-  for (const auto& [id, member] : members_) {
-    if (!member.study) continue;
-    jobs.push_back({.id = id,
-                    .profile = member.study->profile,
-                    .digest = member.study->digest,
-                    .policy = member.study->policy,
-                    .machine = member.study->machine,
-                    .need = ledger_.jobs().at(id).need});
-    auto& need = jobs.back().need;
-    if (!need.curve.empty() && !member.study->stale) continue;
-    need.curve = curves_.find(jobs.back());
-    if (!need.curve.empty()) learns(id, need.curve);
-  }
-  if (jobs.empty()) return;
-  if (std::exchange(seen_.studying, true)) {
-    seen_.study_again = true;
-    return;
-  }
-  const auto found = std::make_shared<Findings>();
-  const bool all = jobs.size() == members_.size();
-  const auto total = ledger_.total();
-  in_background(
-      loop_, [=, this] { *found = study_jobs(jobs, total, seen_.closing); },
-      [this, found, jobs, all] {
-        seen_.studying = false;
-        if (seen_.closing) return;
-        for (auto& [id, curve] : found->curves) {
-          const auto& job = *std::ranges::find(jobs, id, &StudiedJob::id);
-          curves_.keep(job, curve);
-          const auto member = members_.find(id);
-          if (member != members_.end() && member->second.study &&
-              member->second.study->digest == job.digest)
-            learns(id, std::move(curve));
-        }
-        if (all && !found->shares.empty()) ledger_.suggest(std::move(found->shares));
-        if (options_.say)
-          for (const auto& failure : found->failures)
-            options_.say("a job's gain by memory is not known: " + failure);
-        if (std::exchange(seen_.study_again, false)) study();
-        settle();
-      });
+void Broker::suggested(std::map<JobId, std::uint64_t> shares) {
+  ledger_.suggest(std::move(shares));
+}
+
+void Broker::unreadable(JobId id, const std::string& why) {
+  if (auto* connection = members_.at(id).connection) connection->refuse(why);
+}
+
+void Broker::unknown(const std::string& why) {
+  if (options_.say) options_.say("a job's gain by memory is not known: " + why);
 }
 
 // ---------------------------------------------------------------- sight

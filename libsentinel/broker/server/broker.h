@@ -4,7 +4,6 @@
 
 #include <sys/types.h>
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -18,9 +17,9 @@
 #include "base/descriptor.h"
 #include "broker/ledger.h"
 #include "broker/server/connection.h"
-#include "broker/server/gains.h"
 #include "broker/server/loop.h"
 #include "broker/server/member.h"
+#include "broker/server/studies.h"
 
 namespace sentinel {
 
@@ -34,10 +33,10 @@ struct BrokerOptions {
   std::function<void(const std::string&)> say;
 };
 
-class Broker {
+class Broker final : private StudiesListener {
  public:
   explicit Broker(BrokerOptions);  // throws Error
-  ~Broker();
+  ~Broker() override;
 
   void run();  // until SIGTERM, SIGINT, or nobody is there any more. Throws Error
 
@@ -62,8 +61,13 @@ class Broker {
   void lend();
   bool store() noexcept;  // false: it cannot be, and the broker ends
   void tell_waiting();
-  void learns(JobId, std::vector<CurvePoint>);
-  void study();
+  std::size_t jobs() const override { return members_.size(); }
+  Need need_of(JobId) const override;
+  void learned(JobId, std::vector<CurvePoint>) override;
+  void suggested(std::map<JobId, std::uint64_t> shares) override;
+  void unreadable(JobId, const std::string& why) override;
+  void unknown(const std::string& why) override;
+  void studied() override { settle(); }
   void sample();  // what is held
   void look();    // at the socket's file, and whether anybody is here
   void write_metrics() noexcept;
@@ -75,7 +79,7 @@ class Broker {
   Ledger ledger_;
   Descriptor lock_;
   std::map<JobId, Member> members_;
-  KnownCurves curves_;
+  Studies studies_;
   std::list<Connection> connections_;
   std::unique_ptr<Readiness> arrivals_;
   std::vector<std::unique_ptr<Signal>> signals_;
@@ -87,8 +91,6 @@ class Broker {
     std::set<uid_t> strangers;     // users that were refused, and told of
     std::uint64_t metrics_ms = 0;  // when they were written last
     ino_t inode = 0;               // the socket's file; 0: it is somebody else's
-    bool studying = false, study_again = false;
-    std::atomic<bool> closing = false;
   } seen_;
   std::string failure_;  // why the loop ends; empty: it was asked to
 };

@@ -97,19 +97,24 @@ void KnownCurves::keep(const StudiedJob& job, std::vector<CurvePoint> curve) {
   curves_[key_of(job)] = std::move(curve);
 }
 
-std::vector<CurvePoint> KnownCurves::find(const StudiedJob& job) const {
+std::optional<std::vector<CurvePoint>> KnownCurves::find(const StudiedJob& job) const {
   const auto found = curves_.find(key_of(job));
-  return found == curves_.end() ? std::vector<CurvePoint>{} : found->second;
+  return found == curves_.end() ? std::nullopt : std::optional(found->second);
 }
 
 Findings study_jobs(const std::vector<StudiedJob>& jobs, std::uint64_t total,
                     const std::atomic<bool>& over) {
   Findings found;
-  for (const auto& job : jobs) try {
-      if (job.need.curve.empty()) found.curves[job.id] = curve_of(job, over);
+  for (const auto& job : jobs) {
+    if (!job.wants_curve || over) continue;
+    try {
+      found.curves[job.id] = curve_of(job, over);
     } catch (const std::exception& error) {
+      if (over) break;
+      found.curves[job.id] = {};
       found.failures.push_back(in_words(error));
     }
+  }
   if (!over) try {
       found.shares = planned_together(jobs, total);
     } catch (const std::exception& error) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,26 +22,27 @@ struct StudiedJob {
   std::shared_ptr<const Profile> profile;
   std::uint64_t digest = 0;  // of its trace
   std::string policy, machine;
-  Need need;  // without a curve: one is wanted
+  Need need;
+  bool wants_curve = false;
 };
 
 struct Findings {
-  std::map<JobId, std::vector<CurvePoint>> curves;  // of those that had none
+  std::map<JobId, std::vector<CurvePoint>> curves;  // of those that want one; empty: none was found
   std::map<JobId, std::uint64_t> shares;  // of all, where their policy plans them together
   std::vector<std::string> failures;
 };
 
-// Never throws: what cannot be planned is a failure, and has no curve. Once `over` is true it ends
+// Never throws: what cannot be planned is a failure, and has an empty curve. Once `over` is true it ends
 // within some seconds, with what was found.
 Findings study_jobs(const std::vector<StudiedJob>&, std::uint64_t total,
                     const std::atomic<bool>& over);
 
-// What was found before: a job that connects again, or trains the same once more, is not studied
-// anew.
+// What was found before, that nothing can be found included: a job that connects again, or trains
+// the same once more, is not studied anew.
 class KnownCurves {
  public:
   void keep(const StudiedJob&, std::vector<CurvePoint>);
-  std::vector<CurvePoint> find(const StudiedJob&) const;  // empty: not known
+  std::optional<std::vector<CurvePoint>> find(const StudiedJob&) const;  // none: not studied yet
 
  private:
   static constexpr std::size_t kMost = 64;

@@ -14,7 +14,6 @@
 #include "broker/ledger.h"
 #include "broker/server/connection.h"
 #include "broker/server/loop.h"
-#include "sentinel/profile.h"
 
 namespace sentinel {
 
@@ -32,13 +31,6 @@ class HeldPage {
   const std::atomic<std::uint64_t>* page_ = nullptr;
 };
 
-struct Study {  // what is known of a job that was profiled
-  std::shared_ptr<const Profile> profile;
-  std::uint64_t digest = 0;  // of the trace that it came as
-  std::string policy, machine;
-  bool stale = false;  // the job's curve is of another profile
-};
-
 struct Member {
   JobId id = 0;
   pid_t process = 0;
@@ -46,7 +38,6 @@ struct Member {
   std::string name;
   Connection* connection = nullptr;  // null: it cannot be reached
   std::string told;                  // why it waits, as it was told
-  std::optional<Study> study;
   std::unique_ptr<HeldPage> page;
   Descriptor life;                   // a pidfd
   std::unique_ptr<Readiness> death;  // of it

@@ -10,7 +10,6 @@ namespace sentinel {
 namespace {
 
 using ::testing::IsEmpty;
-using ::testing::Not;
 using ::testing::SizeIs;
 
 StudiedJob job_of(JobId id) {
@@ -22,28 +21,42 @@ StudiedJob job_of(JobId id) {
           .digest = 7,
           .policy = "sentinel",
           .machine = "optane",
-          .need = {.least = 32_MiB, .most = 64_MiB}};
+          .need = {.least = 32_MiB, .most = 64_MiB},
+          .wants_curve = true};
 }
 
 TEST(Gains, ACurveIsFoundOnce) {
   KnownCurves known;
   const auto job = job_of(1);
-  EXPECT_THAT(known.find(job), IsEmpty());
+  EXPECT_FALSE(known.find(job));
   const std::atomic<bool> over = false;
   auto found = study_jobs({job}, 128_MiB, over);
   ASSERT_THAT(found.failures, IsEmpty());
   ASSERT_THAT(found.curves, SizeIs(1));
   known.keep(job, found.curves.at(1));
-  EXPECT_THAT(known.find(job_of(2)), Not(IsEmpty())) << "another process of the same training";
+  EXPECT_TRUE(known.find(job_of(2))) << "another process of the same training";
   auto other = job;
   other.need.most = 128_MiB;
-  EXPECT_THAT(known.find(other), IsEmpty());
+  EXPECT_FALSE(known.find(other));
   other = job;
   other.digest = 8;
-  EXPECT_THAT(known.find(other), IsEmpty());
+  EXPECT_FALSE(known.find(other));
   auto again = job;
-  again.need.curve = known.find(job);
+  again.wants_curve = false;
   EXPECT_THAT(study_jobs({again}, 128_MiB, over).curves, IsEmpty());
+}
+
+TEST(Gains, AFailedStudyIsKnownToo) {
+  const std::atomic<bool> over = false;
+  auto job = job_of(1);
+  job.policy = "lru";  // it makes no plan
+  const auto found = study_jobs({job}, 128_MiB, over);
+  EXPECT_THAT(found.failures, SizeIs(1));
+  ASSERT_THAT(found.curves, SizeIs(1));
+  KnownCurves known;
+  known.keep(job, found.curves.at(1));
+  ASSERT_TRUE(known.find(job));
+  EXPECT_THAT(*known.find(job), IsEmpty());
 }
 
 TEST(Gains, AStudyThatIsOverFindsNothing) {
@@ -58,7 +71,7 @@ TEST(Gains, OnlySoManyAreKept) {
   auto job = job_of(1);
   for (job.digest = 0; job.digest < 200; ++job.digest) known.keep(job, {{1, 1}});
   int kept = 0;
-  for (job.digest = 0; job.digest < 200; ++job.digest) kept += !known.find(job).empty();
+  for (job.digest = 0; job.digest < 200; ++job.digest) kept += known.find(job) ? 1 : 0;
   EXPECT_EQ(kept, 64);
 }
 
