@@ -124,7 +124,8 @@ FaultLoop::~FaultLoop() {
     thread_.detach();
     return;
   }
-  stop();
+  if (!signal_loop()) lost();
+  thread_.join();
   if (keeper_.joinable()) {
     over_ = true;
     over_.notify_all();
@@ -158,11 +159,6 @@ bool FaultLoop::signal_loop() noexcept {
     if (errno != EINTR) return false;
   }
   return false;
-}
-
-void FaultLoop::stop() noexcept {
-  if (!signal_loop()) lost();
-  thread_.join();
 }
 
 int FaultLoop::hide_descriptors() noexcept {
@@ -328,7 +324,7 @@ int FaultLoop::ask(unsigned long request, void* argument) noexcept {
   const int rc = calls_.control(uffd_.number(), request, argument);
   if (rc == 0 || errno == EAGAIN || errno == EEXIST || errno == EINTR || errno == ENOENT) return rc;
   const int code = errno;
-  if ((!hidden_ || on_loop_thread()) && !uffd_.is_ours()) lost();
+  if ((on_loop_thread() || !hidden_) && !uffd_.is_ours()) lost();
   errno = code;
   return rc;
 }

@@ -86,8 +86,8 @@ class FaultLoop {
   void set_minor_handler(FaultHandler, void* context) noexcept;
   void set_barred_handler(FaultHandler, void* context) noexcept;
 
-  // Runs on the loop thread, once, when faults can be answered no more: the program has closed the
-  // descriptor. Set once, before a range is registered.
+  // Runs when faults can be answered no more: the program has closed the descriptor. On the loop
+  // thread, or on one that asks the kernel for something. Set once, before a range is registered.
   void set_lost_handler(void (*run)(void* context) noexcept, void* context) noexcept;
 
   int register_range(std::uintptr_t address, std::size_t length, bool missing, bool minor,
@@ -166,7 +166,6 @@ class FaultLoop {
   void resolve_plainly(const Fault&) noexcept;
   bool let_pass() noexcept;
   bool signal_loop() noexcept;
-  void stop() noexcept;
   void keep() noexcept;
   bool goes_on() noexcept;
   void lost() noexcept;
