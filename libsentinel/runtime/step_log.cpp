@@ -104,6 +104,7 @@ void StepLog::watch_birth(std::uintptr_t end) {
 }
 
 void StepLog::end(std::uint32_t steps, const std::vector<std::vector<IntervalRow>>& of_plans) {
+  if (remaking_ != nullptr) summary_.made_again.trials = remaking_->trials();
   if (!options_.summary.empty() && steps > 0)
     summary_.write(options_.summary, of_plans);  // others may train
   metrics_.end();
@@ -116,9 +117,10 @@ void StepLog::end(std::uint32_t steps, const std::vector<std::vector<IntervalRow
         summary_.foretold.us > 0 ? fmt::format(" (predicted {:.1f} ms)", summary_.foretold.us / 1e3)
                                  : "",
         print_bytes(summary_.peak_fast_bytes), print_bytes(summary_.peak_unlimited_bytes)));
-  for (const auto& line : in_words(summary_.replays)) voice_.say(line);
-  if (options_.moves.recompute_asked && !summary_.no_replays.empty() && remaking_->possible())
-    voice_.say(fmt::format("nothing was made again: {}", summary_.no_replays));
+  for (const auto& line : in_words(summary_.made_again.rows)) voice_.say(line);
+  if (const auto line = in_words(summary_.made_again.trials); !line.empty()) voice_.say(line);
+  if (options_.moves.recompute_asked && !summary_.made_again.none.empty() && remaking_->possible())
+    voice_.say(fmt::format("nothing was made again: {}", summary_.made_again.none));
   if (summary_.drive_days() > 0)
     voice_.say(fmt::format(
         "{} written to {} a step; drives rated for {} TB each bear that for {:.3g} days",

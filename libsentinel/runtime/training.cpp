@@ -99,9 +99,9 @@ void Training::await_admission(std::unique_lock<std::mutex>& guard) noexcept {
 }
 
 void Training::tell_no_replays() {
-  summary_.no_replays = no_replays(options_, planner_.can_replay());
-  if (options_.moves.recompute_asked && !summary_.no_replays.empty())
-    voice_.say(fmt::format("no replays: {}", summary_.no_replays));
+  summary_.made_again.none = no_replays(options_, planner_.can_replay());
+  if (options_.moves.recompute_asked && !summary_.made_again.none.empty())
+    voice_.say(fmt::format("no replays: {}", summary_.made_again.none));
 }
 
 // Of all kinds of step, once all were seen.
@@ -110,9 +110,9 @@ void Training::list_replays() {
   for (std::size_t plan = 0; plan < kinds.size(); ++plan)
     if (kinds[plan]->replays_ops())
       std::ranges::move(replay_rows(*kinds[plan], plan, planner_.described_machine()),
-                        std::back_inserter(summary_.replays));
-  if (summary_.no_replays.empty() && summary_.replays.empty())
-    summary_.no_replays = kinds.empty() ? "no plan was made"
+                        std::back_inserter(summary_.made_again.rows));
+  if (summary_.made_again.none.empty() && summary_.made_again.rows.empty())
+    summary_.made_again.none = kinds.empty() ? "no plan was made"
                           : planner_.settings_forbade()
                               ? std::string(plan::kSettings)
                               : fmt::format("policy {} has planned none", summary_.policy);

@@ -167,7 +167,13 @@ def test_what_is_lost_and_touched_past_all_ops(replayed, python):
 
 
 def test_an_op_that_does_not_repeat_itself_is_not_replayed(replayed, python):
-    expect_replays(replayed(python, SENTINEL_INJECT="trial:2:FLIP"))
+    outcome = replayed(python, SENTINEL_INJECT="trial:2:FLIP")
+    expect_replays(outcome)
+    trials = outcome.summary["trials"]
+    (name, times), = trials["refused"].items()
+    assert times == 1 < trials["ops"] and name.startswith("aten::")
+    assert f"1 of {trials['ops']} ops did not give the same bytes when they were tried" in outcome.err
+    assert f"{name} (1)" in outcome.err
 
 
 def expect_end(outcome):
@@ -178,6 +184,12 @@ def expect_end(outcome):
 
 def test_what_is_made_wrong_ends_the_training(replayed, python):
     expect_end(replayed(python, SENTINEL_INJECT="remake:2:FLIP"))
+
+
+def test_an_op_that_cannot_run_again_ends_the_training(replayed, python):
+    outcome = replayed(python, SENTINEL_INJECT="remake:2:EIO")
+    expect_end(outcome)
+    assert "could not be run again" in outcome.err
 
 
 def test_a_recipe_that_is_left_out_ends_it_or_was_not_needed(replayed, python):

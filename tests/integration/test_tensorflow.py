@@ -97,6 +97,7 @@ def test_bit_identity(reference, tensorflow, under, expect_same):
     share = summary["fast_limit_bytes"] / summary["peak_unlimited_bytes"]
     assert share == pytest.approx(0.2, rel=1e-6) if summary["plans"] == 1 else 0.18 < share < 0.2 + 1e-6
     assert all(step["demoted_bytes"] and step["promoted_bytes"] for step in summary["steps"][6:])
+    assert summary["no_replays"] == "this framework's adaptor cannot run an op again"
 
 
 def test_a_smaller_last_batch_has_a_plan_of_its_own(tensorflow, plain, under, expect_same):

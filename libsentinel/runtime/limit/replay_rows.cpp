@@ -98,4 +98,18 @@ std::vector<std::string> in_words(const std::vector<ReplayRow>& rows) {
   return lines;
 }
 
+std::string in_words(const ReplayTrials& trials) {
+  if (trials.refused.empty()) return {};
+  std::uint64_t refused = 0;
+  std::string names;
+  for (const auto& [name, times] : trials.refused) {
+    refused += times;
+    names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", printable(name), times);
+  }
+  return fmt::format(
+      "{} of {} ops did not give the same bytes when they were tried, so what they make is moved: "
+      "{}",
+      refused, trials.ops, names);
+}
+
 }  // namespace sentinel

@@ -22,5 +22,7 @@ std::vector<ReplayRow> replay_rows(const Bucket&, std::size_t plan, const Machin
 
 // Of a step of the first plan that has rows: the sum, then the dearest ones. Empty: no rows.
 std::vector<std::string> in_words(const std::vector<ReplayRow>&);
+// Of the trials: which ops give other bytes when they are run again. Empty: none.
+std::string in_words(const ReplayTrials&);
 
 }  // namespace sentinel

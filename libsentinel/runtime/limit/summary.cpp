@@ -204,8 +204,10 @@ void Summary::write(const std::string& path,
     json["moves"] = moves_json(began_.counters);
     json["intervals"] = json_of(intervals);
   }
-  if (!no_replays.empty()) json["no_replays"] = no_replays;
-  for (const auto& row : replays) json["made_again"].push_back(json_of(row));
+  const auto& [rows, trials, none] = made_again;
+  if (!none.empty()) json["no_replays"] = none;
+  if (trials.ops != 0) json["trials"] = {{"ops", trials.ops}, {"refused", trials.refused}};
+  for (const auto& row : rows) json["made_again"].push_back(json_of(row));
   json["steps"] = Json::array();
   for (const auto& row : steps) json["steps"].push_back(json_of(row));
   write_file(path, json_text(json, 1) + "\n",

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -73,6 +74,12 @@ struct ReplayRow {  // what one plan makes again before one op, in each step
   double step_us() const { return times > 0 ? measured_us / static_cast<double>(times) : us; }
 };
 
+// Ops that were run again once, to see whether they give the same bytes.
+struct ReplayTrials {
+  std::uint64_t ops = 0;
+  std::map<std::string, std::uint64_t> refused;  // how many of a name did not
+};
+
 struct Summary {
   std::string policy;
   std::uint64_t fast_limit_bytes = 0, peak_fast_bytes = 0, peak_unlimited_bytes = 0;
@@ -85,8 +92,11 @@ struct Summary {
   std::uint64_t granule_bytes = 0;
   Drives drives;
   std::vector<StepRow> steps;
-  std::vector<ReplayRow> replays;
-  std::string no_replays;  // why there are none, where there are none
+  struct MadeAgain {
+    std::vector<ReplayRow> rows;
+    ReplayTrials trials;
+    std::string none;  // why there are none, where there are none
+  } made_again;
 
   // A kind of step has got its plan / they were of another model, and none counts.
   void planned(const Profile&, const Plan&);

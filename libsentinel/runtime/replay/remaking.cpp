@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <utility>
 
@@ -207,7 +208,7 @@ bool Remaking::is_as_made(Guard& guard, TensorNumber number, const ContentHash& 
   maker = replays_.recipe_of(held);
   if (maker == nullptr) return false;
   maker->trusted = tried_[maker->role] = false;
-  ++counters_.refused;
+  ++trials_.refused[maker->op];
   return false;
 }
 
@@ -227,8 +228,8 @@ void Remaking::try_out(Op& op) {
   recipe->trusted = code == 0 && delivery.given == delivery.targets.size();
   recipe->tried = std::move(delivery.made);
   tried_[op.role] = recipe->trusted;
-  ++counters_.tried;
-  counters_.refused += recipe->trusted ? 0 : 1;
+  ++trials_.ops;
+  if (!recipe->trusted) ++trials_.refused[recipe->op];
 }
 
 // Orphans and recipes that nothing needs; `all`: and what is known. True: recipes went, without the
@@ -349,7 +350,7 @@ int Remaking::run(Guard& guard, Replays::Run run, Delivery& delivery) {
   lane_.use(launch);
   guard.unlock();
   const auto since = now_us();
-  const int code = replay(recipes, delivery);
+  const int code = !delivery.trial && spoiling_.fails_this() ? -EIO : replay(recipes, delivery);
   guard.lock();
   lane_.end(launch);
   counters_.us += now_us() - since;

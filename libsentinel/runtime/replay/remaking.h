@@ -25,6 +25,7 @@
 #include "alloc/address_table.h"
 #include "capture/recorder.h"
 #include "engine/engine.h"
+#include "runtime/limit/summary.h"
 #include "runtime/replay/host_view.h"
 #include "runtime/replay/replays.h"
 #include "runtime/replay/spoiling.h"
@@ -36,7 +37,6 @@ namespace sentinel {
 
 struct ReplayCounters {                  // since the session began
   std::uint64_t replays = 0;             // ops that were run again, but for trials
-  std::uint64_t tried = 0, refused = 0;  // trials, and those that gave other bytes
   std::uint64_t replayed_bytes = 0, discarded_bytes = 0;
   double us = 0;  // in replays and trials, all threads together
 };
@@ -93,6 +93,7 @@ class Remaking final : public Remaker {
   bool dies(const LiveTensor& tensor) { return replays_.dies(number_of(tensor)); }
   bool orphan(const LiveTensor& tensor) const { return replays_.orphan(number_of(tensor)); }
   const ReplayCounters& counters() const { return counters_; }
+  const ReplayTrials& trials() const { return trials_; }
 
   // --- the caller does not
   void settle(bool settles) { settles_ = settles; }  // nothing becomes lost until that ends
@@ -175,6 +176,7 @@ class Remaking final : public Remaker {
   std::unordered_map<std::uint64_t, bool> tried_;  // roles of ops: whether they repeat themselves
   std::condition_variable run_over_;
   ReplayCounters counters_;
+  ReplayTrials trials_;
   struct Overlap {
     unsigned open = 0;     // ops that have begun and have not computed
     bool crossed = false;  // two were open at once, or one was at a border, and one still is

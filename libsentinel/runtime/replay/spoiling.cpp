@@ -24,11 +24,12 @@ Spoiling::Spoiling(const std::string& inject) {
   if (what == "remake" && how == "FLIP") kind_ = Kind::flip;
   if (what == "trial" && how == "FLIP") kind_ = Kind::flip_trial;
   if (what == "remake" && how == "DROP") kind_ = Kind::drop;
+  if (what == "remake" && how == "EIO") kind_ = Kind::fail;
   if (what == "note" && how == "DROP") kind_ = Kind::lose;
   if (kind_ == Kind::none || at_ == 0)
     throw Error(fmt::format(
-        "\"{}\" is no fault to inject; write remake:3:FLIP, remake:3:DROP, trial:3:FLIP or "
-        "note:3:DROP",
+        "\"{}\" is no fault to inject; write remake:3:FLIP, remake:3:DROP, remake:3:EIO, "
+        "trial:3:FLIP or note:3:DROP",
         text));
 }
 

@@ -1,5 +1,5 @@
 """Whole models train to the same bits while tensors are made again, over a drive that is so slow that plans do so.
-Four of sixty are in each run of the tests; SENTINEL_EACH_REPLAY=1 has them all, in 20 minutes."""
+Six of 120 are in the tests; SENTINEL_EACH_REPLAY=1 has them all, in 40 minutes."""
 import itertools
 import os
 
@@ -18,8 +18,9 @@ MODELS = {
     "bfloat16": (*BERT, "--bfloat16"),
     "pads": (*BERT, "--pad", "longest"),
 }
-EACH = list(itertools.product(MODELS, ("home", "auto"), ("20%", "30%", "40%")))
-SOME = [("mobilenet2", "auto", "20%"), ("resnet20", "home", "40%"), ("bfloat16", "auto", "30%"), ("pads", "home", "20%")]
+EACH = list(itertools.product(MODELS, ("home", "auto", "capuchin", "superneurons"), ("20%", "30%", "40%")))
+SOME = [("mobilenet2", "auto", "20%"), ("resnet20", "home", "40%"), ("bfloat16", "auto", "30%"), ("pads", "home", "20%"),
+        ("resnet20", "capuchin", "40%"), ("mobilenet2", "superneurons", "40%")]
 NOTHING_TO_REMAKE = {"lstm"}  # its backward pass is one op
 
 
@@ -30,5 +31,5 @@ def test_a_model_has_the_same_bits(model, policy, fast, under, expect_plain, slo
     expect_plain(outcome, script, *flags)
     replays = sum(step.get("replays", 0) for step in outcome.summary["steps"])
     assert replays > 0 or "no_replays" in outcome.summary
-    if fast == "40%" and model not in NOTHING_TO_REMAKE:
+    if fast == "40%" and policy in ("home", "auto") and model not in NOTHING_TO_REMAKE:
         assert replays > 0, outcome.summary["no_replays"]

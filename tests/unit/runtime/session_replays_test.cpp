@@ -257,6 +257,7 @@ TEST_F(SessionReplays, AFaultStopsTheTrainingOrChangesNothing) {
   ASSERT_NO_FATAL_FAILURE(make_plan());
   EXPECT_EQ(run_plan(true, "remake:2:FLIP"), 125);
   EXPECT_EQ(run_plan(true, "remake:2:DROP"), 125);
+  EXPECT_EQ(run_plan(true, "remake:2:EIO"), 125);
   EXPECT_EQ(run_plan(true, "note:2:DROP"), 0);
 }
 
