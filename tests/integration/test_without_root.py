@@ -71,3 +71,92 @@ def test_counting_without_the_right_to(build, torch1, place):
                                torch1, "-c", "import torch; print('trained')"], env={"HOME": str(place)}, cwd=place)
     assert outcome.status == 125 and "trained" not in outcome.out
     assert "vm.unprivileged_userfaultfd=1" in outcome.err and "no training step" not in outcome.err
+
+
+# ---------------------------------------------------------------- by what the machine lets everybody do
+
+SCRIPT = """
+import torch
+torch.manual_seed(1)
+net = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(6)])
+optimizer = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9)
+data = torch.randn(512, 512, generator=torch.Generator().manual_seed(1))
+for step in range(8):
+    optimizer.zero_grad()
+    loss = net(data).square().mean()
+    loss.backward()
+    optimizer.step()
+    print(step, loss.item().hex(), flush=True)
+"""
+UNPRIVILEGED = pathlib.Path("/proc/sys/vm/unprivileged_userfaultfd")
+OWN_DEVICE = """
+set -e
+numbers=$(stat -c '0x%t 0x%T' /dev/userfaultfd)
+mount -t tmpfs none /mnt && mknod /mnt/device c $numbers && chmod 666 /mnt/device
+mount --bind /mnt/device /dev/userfaultfd && exec "$@"
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(build):
+    """The command where everybody may read it."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become somebody else")
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o755)
+        subprocess.run(["cmake", "--install", build, "--prefix", name], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(["chmod", "-R", "a+rX", name], check=True)
+        yield pathlib.Path(name) / "bin" / "sentinel"
+
+
+@pytest.fixture(params=["nothing", "device", "sysctl"])
+def nobody(request, place, installed, torch1):
+    """nobody("record", ...): the command as an ordinary user. The machine lets everybody open the device (as seen by
+    this test alone), or handle faults by the system call, or neither."""
+    before = UNPRIVILEGED.read_text().strip()
+    if before == "1" or subprocess.run([*NOBODY, "test", "-w", "/dev/userfaultfd"]).returncode == 0:
+        pytest.skip("this machine lets everybody handle faults")
+    (place / "train.py").write_text(SCRIPT)
+    around = []
+    if request.param == "device":
+        around = ["unshare", "--mount", "--propagation", "private", "bash", "-c", OWN_DEVICE, "with-device"]
+        if subprocess.run([*around, "true"], capture_output=True).returncode != 0:
+            pytest.skip("no mount namespace can be made here")
+
+    def run(*words, python=torch1):
+        words = [python if word == "PYTHON" else word for word in words]
+        return training.finish([*around, *NOBODY, installed, *words], cwd=place,
+                               env={"HOME": str(place), "XDG_CACHE_HOME": str(place / "cache"), "OMP_NUM_THREADS": "1"})
+    run.may_handle_faults = request.param != "nothing"
+    if request.param != "sysctl":
+        yield run
+        return
+    try:
+        UNPRIVILEGED.write_text("1")
+    except OSError:
+        pytest.skip(f"{UNPRIVILEGED} cannot be written here")
+    yield run
+    UNPRIVILEGED.write_text(before)
+
+
+def test_what_works_for_an_ordinary_user(nobody, installed, place, torch1):
+    """The guide's table: docs/guide/install.md."""
+    plain = training.finish([*NOBODY, torch1, "train.py"], cwd=place, env={"HOME": str(place), "OMP_NUM_THREADS": "1"})
+    train = ("--", "PYTHON", "train.py")
+    recorded = nobody("record", "-o", "counted.sentinel", *train)
+    ran = nobody("run", "--fast", "40%", *train)
+    verified = nobody("verify", "--fast", "40%", *train)
+    if nobody.may_handle_faults:
+        assert recorded.status == ran.status == verified.status == 0, recorded.err + ran.err + verified.err
+        assert ran.out == plain.out
+    else:
+        for outcome in (recorded, ran, verified):
+            assert outcome.status == 125 and "vm.unprivileged_userfaultfd=1" in outcome.err, outcome.err
+    roots = training.finish([installed, "record", "-o", place / "roots.sentinel", "--", torch1, place / "train.py"])
+    assert roots.status == 0, roots.err
+    os.chown(place / "roots.sentinel", 65534, 65534)
+    for words in (["doctor"], ["report", "roots.sentinel"], ["plan", "roots.sentinel", "--fast", "64M", "-o", "plan.json"],
+                  ["simulate", "roots.sentinel", "--machine", "a100-g10", "--fast", "64M"], ["explain", "plan.json"],
+                  ["jobs"]):
+        outcome = nobody(*words)
+        assert outcome.status == (1 if words == ["jobs"] else 0), outcome.out + outcome.err
