@@ -9,6 +9,7 @@
 #include <x86intrin.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <mutex>
@@ -319,6 +320,7 @@ void count_instructions(const AllocationLog& log) {
     for (int i = 0; i < 2; ++i)
       fmt::print(" {:.1f}", static_cast<double>(counter.count([&] { training.step(); })) / ops);
     fmt::print(" instructions an op, with its allocations and frees\n");
+    std::fflush(stdout);  // the next takes minutes
   }
 }
 
