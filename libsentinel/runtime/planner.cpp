@@ -86,11 +86,14 @@ Planner::Outcome Planner::decide(const Profile& profile) {
                                  .in_place = false};  // Case 3 is tried in real steps
   require_workable(plan_options.fast_bytes, options_, profile, machine_, planned);
   auto plan = this->planned(planned, profile, plan_options);
+  std::optional<Plan> rival;
   if (options_.better_policy && plan_options.recompute)
-    if (auto shorter = better(plan, profile, plan_options)) plan = *std::move(shorter);
+    if (auto shorter = better(plan, profile, plan_options))
+      rival = std::exchange(plan, *std::move(shorter));
+  if (plan.recomputations.empty()) rival.reset();
   require_valid(plan, profile);
   const auto bytes = plan.fast_bytes;
-  return {.plan = std::move(plan), .pager = nullptr, .fast_bytes = bytes};
+  return {.plan = std::move(plan), .rival = std::move(rival), .pager = {}, .fast_bytes = bytes};
 }
 
 Plan Planner::planned(PlannedPolicy& policy, const Profile& profile,
@@ -122,6 +125,7 @@ Planner::Outcome Planner::page(PagedPolicy& policy, const Profile& profile) cons
   const auto limit = limit_.for_plan(profile);
   require_workable(limit, options_);
   return {.plan = {},
+          .rival = {},
           .pager = policy.prepare(machine_,
                                   {.fast_bytes = limit, .look_ahead = look_ahead(profile, limit)}),
           .fast_bytes = limit};

@@ -34,6 +34,7 @@ class Planner {
 
   struct Outcome {
     std::optional<Plan> plan;
+    std::optional<Plan> rival;     // without replays; the simulator finds it worse
     std::unique_ptr<Pager> pager;  // or this
     std::uint64_t fast_bytes = 0;  // that it is for
   };

@@ -104,13 +104,17 @@ void Training::tell_no_replays() {
     voice_.say(fmt::format("no replays: {}", summary_.made_again.none));
 }
 
+void Training::list_replays(std::size_t plan) {
+  const auto& kind = *follower_.kinds()[plan];
+  if (kind.replays_ops())
+    std::ranges::move(replay_rows(kind, plan, planner_.described_machine()),
+                      std::back_inserter(summary_.made_again.rows));
+}
+
 // Of all kinds of step, once all were seen.
 void Training::list_replays() {
   const auto& kinds = follower_.kinds();
-  for (std::size_t plan = 0; plan < kinds.size(); ++plan)
-    if (kinds[plan]->replays_ops())
-      std::ranges::move(replay_rows(*kinds[plan], plan, planner_.described_machine()),
-                        std::back_inserter(summary_.made_again.rows));
+  for (std::size_t plan = 0; plan < kinds.size(); ++plan) list_replays(plan);
   if (summary_.made_again.none.empty() && summary_.made_again.rows.empty())
     summary_.made_again.none = kinds.empty() ? "no plan was made"
                           : planner_.settings_forbade()
@@ -143,6 +147,8 @@ void Training::end_step() {
     plan_within_grant();
   else if (follower_.follows() && follower_.active()->drift().wants_plan())
     plan_after_drift();
+  else if (compares_plans())
+    exchange_plans();
   follower_.take_over();
   recording_.stillness().rest(may_rest());
   begin_step();
@@ -364,12 +370,50 @@ void Training::plan_within_grant() {
   summary_.no_step(since);
 }
 
+// The step that has ended was a plan's that has a rival: whether to change to the other.
+bool Training::compares_plans() {
+  if (!follower_.follows() || follower_.diverged() || follower_.resized() ||
+      summary_.steps.back().phase != "steady")
+    return false;
+  auto& rivalry = follower_.active()->rivalry();
+  if (!rivalry.open()) return false;
+  const bool changes = rivalry.step_over(summary_.steps.back().ms);
+  if (rivalry.decided())
+    voice_.say(fmt::format("a step takes {:.1f} ms with replays and {:.1f} ms without: {}",
+                           rivalry.median(0), rivalry.median(1),
+                           changes ? "it goes on with them" : "it goes on without"));
+  return changes;
+}
+
+void Training::exchange_plans() try {
+  const auto since = Clock::now();
+  const auto& kinds = follower_.kinds();
+  auto& kind = *follower_.active();
+  const auto number = static_cast<std::size_t>(
+      std::ranges::find(kinds, &kind, &std::unique_ptr<Bucket>::get) - kinds.begin());
+  auto rivalry = std::exchange(kind.rivalry(), {});
+  std::erase_if(summary_.made_again.rows, [&](const auto& row) { return row.plan == number; });
+  list_replays(number);  // of a plan that may not come back
+  auto& other = follower_.replace(kind, kind.profile(), rivalry.exchange(kind.plan()),
+                                  parse_late(options_.moves.late));
+  other.rivalry() = std::move(rivalry);
+  if (number == 0) summary_.exchanged(other.profile(), other.plan());
+  summary_.no_step(since);
+} catch (const Error& error) {
+  voice_.say(fmt::format("the former plan is followed: {}", error.what()));
+}
+
 void Training::adopt(Profile profile) {
   limit_.settle(profile);
   const auto since = Clock::now();
   auto decision = planner_.decide(profile);
   summary_.no_step(since);
-  if (decision.plan) return adopt_plan(std::move(profile), std::move(*decision.plan));
+  if (decision.plan) {
+    auto& adopted = adopt_plan(std::move(profile), std::move(*decision.plan));
+    if (decision.rival && engine_.guarded() && !limit_.shared())
+      adopted.rivalry().begin(*std::move(decision.rival));
+    return;
+  }
   if (engine_.paging() == nullptr) throw Error("page faults decide on a GPU's memory only");
   engine_.tick();  // the step's last op is over
   limit_.adopt_for_pager(decision.fast_bytes);
@@ -380,19 +424,22 @@ void Training::adopt(Profile profile) {
   recording_.ask(false, false);
 }
 
-void Training::adopt_plan(Profile profile, Plan plan) {
+Bucket& Training::adopt_plan(Profile profile, Plan plan) {
   const bool first = follower_.kinds().empty();
   auto& adopted =
       follower_.add(std::move(profile), std::move(plan), parse_late(options_.moves.late));
   summary_.planned(adopted.profile(), adopted.plan());
-  if (!first)  // the engine keeps its limit; the plan is followed when its step comes
-    return phases_.enter(State::steady);
+  if (!first) {  // the engine keeps its limit; the plan is followed when its step comes
+    phases_.enter(State::steady);
+    return adopted;
+  }
   engine_.tick();  // the step's last op is over
   limit_.adopt(adopted.plan().fast_bytes, limit_.limited() || engine_.in_place() != nullptr);
   const bool seen = !phases_.is(State::warmup);  // from a file: its step has yet to be seen
   if (seen) phases_.enter(State::steady);
   follower_.activate(adopted);
   recording_.ask(!seen, !seen);
+  return adopted;
 }
 
 int Training::start_profile() {

@@ -80,11 +80,14 @@ class Training {
   void plan_again(Bucket&);
   void plan_after_drift();
   void plan_within_grant();
+  bool compares_plans();
+  void exchange_plans();
   bool manages() const { return phases_.paged() || !follower_.kinds().empty(); }
   void adopt(Profile);  // plans, and goes on under the plan
-  void adopt_plan(Profile, Plan);
+  Bucket& adopt_plan(Profile, Plan);
   void tell_no_replays();
   void list_replays();
+  void list_replays(std::size_t plan);
 
   const SessionOptions& options_;
   Engine& engine_;

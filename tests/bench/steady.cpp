@@ -309,11 +309,12 @@ Steady in_session(const AllocationLog& log, double percent,
   return measure_training(log, training);
 }
 
-// Instructions of each of some steps under the plan, by op.
+// Instructions of each of some steps under the plan, by op. All memory is allowed: waits for moves
+// would be counted, too.
 void count_instructions(const AllocationLog& log) {
   const auto ops = static_cast<double>(log.profile.ops.size());
   for (const auto* replayer : {static_cast<const sentinel_replayer*>(nullptr), &kReplayer}) {
-    Training training(log, calls_to(session_of(50, replayer)));
+    Training training(log, calls_to(session_of(100, replayer)));
     for (int i = 0; i < 8; ++i) training.step();
     InstructionCounter counter;
     fmt::print("replays {}:", replayer != nullptr ? "possible and not in the plan" : "off");

@@ -78,13 +78,33 @@ def test_what_is_made_again_has_the_same_bits(policy, replayed, python):
     assert any(row.get("measured_ms", 0) > 0 for row in outcome.summary["made_again"])
 
 
-def test_without_a_policy_the_better_plan_is_taken(replayed, python):
-    outcome = replayed(python, policy=None)
+def steps(count, tmp_path):
+    """The model's script, with so many steps."""
+    path = tmp_path / f"steps-{count}.py"
+    path.write_text(MODEL.replace("range(9)", f"range({count})"))
+    return path
+
+
+def test_without_a_policy_the_better_plan_is_taken(replayed, python, tmp_path):
+    outcome = replayed(python, policy=None, command=[steps(8, tmp_path)])
     expect_replays(outcome)
     assert outcome.summary["policy"] == "auto"
     without = replayed(python, policy="sentinel")
     assert without.summary["policy"] == "sentinel" and without.summary["no_replays"]
     assert outcome.summary["predicted_ms"] < 0.95 * without.summary["predicted_ms"]
+
+
+def test_steps_tell_which_plan_is_better(replayed, python, tmp_path):
+    """The real drive is fast: by then its plan without replays may be the better one, and either goes on."""
+    outcome = replayed(python, policy=None, command=[steps(24, tmp_path)])
+    expect_replays(outcome)
+    with_replays = [step.get("replays", 0) > 0 for step in outcome.summary["steps"] if step["phase"] == "steady"]
+    assert all(with_replays[1:5]) and not any(with_replays[5:10])
+    assert outcome.err.count("ms with replays and ") == 1
+    goes_on = "it goes on with them" in outcome.err
+    assert goes_on or "it goes on without" in outcome.err
+    assert with_replays[11:] == [goes_on] * len(with_replays[11:])
+    assert outcome.summary["policy"] == ("auto" if goes_on else "sentinel")
 
 
 def test_steps_that_nothing_marks(replayed, python, tmp_path):

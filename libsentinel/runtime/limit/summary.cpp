@@ -80,9 +80,12 @@ void Summary::outgrown(const Profile& profile, const Plan& plan) {
 
 void Summary::planned(const Profile& profile, const Plan& plan) {
   outgrown(profile, plan);
-  if (plans++ != 0) return;
+  if (plans++ == 0) exchanged(profile, plan);
+}
+
+void Summary::exchanged(const Profile& profile, const Plan& plan) {
   policy = plan.policy;
-  foretold.us = plan.predicted_step_us;
+  foretold = {.us = plan.predicted_step_us};
   for (const auto& move : plan.moves)
     if (move.direction != Direction::copy)
       (move.direction == Direction::promote ? foretold.promoted_bytes : foretold.demoted_bytes) +=

@@ -101,6 +101,8 @@ struct Summary {
   // A kind of step has got its plan / they were of another model, and none counts.
   void planned(const Profile&, const Plan&);
   void forget_plans();
+  // The first kind of step has another plan for the same.
+  void exchanged(const Profile&, const Plan&);
   // A kind of step has outgrown its plan, which this one replaces.
   void outgrown(const Profile&, const Plan&);
   // The step that ends now, against the counters at its start.

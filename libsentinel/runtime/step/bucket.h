@@ -14,6 +14,7 @@
 #include "runtime/step/drift.h"
 #include "runtime/step/growth.h"
 #include "runtime/step/matcher.h"
+#include "runtime/step/rivalry.h"
 #include "runtime/step/space.h"
 #include "runtime/step/trial.h"
 #include "sentinel/plan.h"
@@ -81,6 +82,7 @@ class Bucket {
   }
   Growth& growth() { return anew_.growth; }
   Drift& drift() { return anew_.drift; }
+  Rivalry& rivalry() { return anew_.rivalry; }
 
   // What its ops want beyond a base (plan/step/peaks.h), as far as this plan uses it.
   bool has_peaks() const { return !peaks_.beyond.empty(); }
@@ -107,6 +109,7 @@ class Bucket {
   struct {
     Growth growth;
     Drift drift;
+    Rivalry rivalry;
   } anew_;  // when it is to be planned
   struct {
     plan::PeakOptions within;
