@@ -305,8 +305,7 @@ Ledger::Targets Ledger::divided() {
   std::uint64_t training = 0;  // that of the rank before
   for (const auto id : queue()) {
     const auto& need = jobs_.at(id).need;
-    const bool first =
-        need.training != 0 && need.training != training && !is_in(need.training);
+    const bool first = need.training != 0 && need.training != training && !is_in(need.training);
     if (least + (first ? to_admit(need.training) : need.least) > room) break;
     if (first) {
       to_come_ += to_come(need.training);
@@ -347,9 +346,9 @@ void Ledger::shrink(const Targets& targets, std::uint64_t now_ms, std::vector<Or
     wanted += target.base - std::min(target.base, jobs_.at(id).base());
     shares.push_back(target);
   }
-  const bool waited_for =
-      to_come_ > free() ||
-      std::ranges::any_of(targets, [&](const auto& t) { return !jobs_.at(t.first).admitted(); });
+  const bool waited_for = to_come_ > free() || std::ranges::any_of(targets, [&](const auto& t) {
+                            return !jobs_.at(t.first).admitted();
+                          });
   const auto room = free() + (waited_for ? 0 : leased());
   if (wanted + (waited_for ? 0 : lease_pool(shares)) <= room) return;
   const bool recalls = waited_for && promised() > settings_.total;

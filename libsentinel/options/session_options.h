@@ -60,7 +60,7 @@ struct SharingOptions {
   std::uint32_t priority = 1;
   std::uint64_t training = 0;  // of a launcher, as a rank: see rank_of_process()
   std::uint32_t ranks = 1;     // of it, on this machine
-  bool helper = false;  // spawned by a training: it loads data, as long as it does not train
+  bool helper = false;         // spawned by a training: it loads data, as long as it does not train
 };
 
 // The device whose memory is the fast tier, if one's is.

@@ -117,9 +117,9 @@ void Training::list_replays() {
   for (std::size_t plan = 0; plan < kinds.size(); ++plan) list_replays(plan);
   if (summary_.made_again.none.empty() && summary_.made_again.rows.empty())
     summary_.made_again.none = kinds.empty() ? "no plan was made"
-                          : planner_.settings_forbade()
-                              ? std::string(plan::kSettings)
-                              : fmt::format("policy {} has planned none", summary_.policy);
+                               : planner_.settings_forbade()
+                                   ? std::string(plan::kSettings)
+                                   : fmt::format("policy {} has planned none", summary_.policy);
 }
 
 void Training::begin_step() {

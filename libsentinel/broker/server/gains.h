@@ -32,8 +32,8 @@ struct Findings {
   std::vector<std::string> failures;
 };
 
-// Never throws: what cannot be planned is a failure, and has an empty curve. Once `over` is true it ends
-// within some seconds, with what was found.
+// Never throws: what cannot be planned is a failure, and has an empty curve. Once `over` is true it
+// ends within some seconds, with what was found.
 Findings study_jobs(const std::vector<StudiedJob>&, std::uint64_t total,
                     const std::atomic<bool>& over);
 

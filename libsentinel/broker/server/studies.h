@@ -1,6 +1,6 @@
-// What the broker knows of its jobs' steps: the profiles that they send, and what memory is worth to
-// each of them. Reads, plans and simulates beside the loop, one thing at a time. All calls are the
-// loop's thread's, and so are those of the listener.
+// What the broker knows of its jobs' steps: the profiles that they send, and what memory is worth
+// to each of them. Reads, plans and simulates beside the loop, one thing at a time. All calls are
+// the loop's thread's, and so are those of the listener.
 #pragma once
 
 #include <atomic>
@@ -31,7 +31,7 @@ class StudiesListener {
   virtual void suggested(std::map<JobId, std::uint64_t> shares) = 0;
   virtual void unreadable(JobId, const std::string& why) = 0;  // its profile is none
   virtual void unknown(const std::string& why) = 0;            // what memory is worth to a job
-  virtual void studied() = 0;  // that is all for now
+  virtual void studied() = 0;                                  // that is all for now
 };
 
 class Studies {

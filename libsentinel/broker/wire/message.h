@@ -39,7 +39,7 @@ struct Message {
   std::uint16_t version = kVersion;
   MessageKind kind = MessageKind::hello;
   std::uint64_t number = 0, bytes = 0, least = 0, most = 0, usual = 0;
-  std::uint64_t begun = 0;  // when the process began, as /proc has it
+  std::uint64_t begun = 0;     // when the process began, as /proc has it
   std::uint64_t training = 0;  // a rank's: the same for all of them
   std::uint32_t priority = 1, sample_ms = 0;
   std::uint32_t ranks = 1, unused = 0;  // of the training, on this machine

@@ -61,9 +61,8 @@ Rank of_slurm() {
   if (!ranks) return {};
   const auto node = number_in(variable("SLURM_NODEID")).value_or(0);
   const auto beside = tasks_of_node(variable("SLURM_STEP_TASKS_PER_NODE"), node);
-  return {.rank = number_in(variable("SLURM_PROCID")),
-          .ranks = *ranks,
-          .beside = beside.value_or(1)};
+  return {
+      .rank = number_in(variable("SLURM_PROCID")), .ranks = *ranks, .beside = beside.value_or(1)};
 }
 
 void replace(std::string& text, std::string_view what, const std::string& with) {
@@ -89,8 +88,8 @@ Rank rank_of_process() {
   Rank rank{
       .rank = first_of({"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"}),
       .ranks = first_of({"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}).value_or(1),
-      .beside =
-          first_of({"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"}).value_or(1)};
+      .beside = first_of({"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"})
+                    .value_or(1)};
   if (!rank.rank) rank = of_slurm();
   if (!rank.rank) rank = {};
   if (rank.ranks == 0) rank.ranks = 1;

@@ -35,8 +35,8 @@
 
 namespace sentinel {
 
-struct ReplayCounters {                  // since the session began
-  std::uint64_t replays = 0;             // ops that were run again, but for trials
+struct ReplayCounters {       // since the session began
+  std::uint64_t replays = 0;  // ops that were run again, but for trials
   std::uint64_t replayed_bytes = 0, discarded_bytes = 0;
   double us = 0;  // in replays and trials, all threads together
 };

@@ -245,7 +245,7 @@ def test_offset_peaks_share_memory(begin, broker, build, slow_machine, tmp_path)
     total = int(0.85 * 2 * 432) // 2 * 2 * MIB
     one, processes = broker(total), []
     with Watched(one.path) as watched:
-        for number in range(2):
+        for _ in range(2):
             processes.append(begin("--machine", slow_machine, command=[program, 16, 16, 10], interpreter=()))
             time.sleep(0.4)
         for process in processes:

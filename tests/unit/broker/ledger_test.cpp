@@ -149,7 +149,8 @@ TEST(Ledger, OnlySoManyRanksAsThereAreComeTogether) {
   const auto again = ledger.joins(kRank);
   settle(ledger);
   EXPECT_TRUE(ledger.jobs().at(again).admitted());
-  const auto second = ledger.joins(kRank), another = ledger.joins(kRank), last = ledger.joins(kRank);
+  const auto second = ledger.joins(kRank), another = ledger.joins(kRank),
+             last = ledger.joins(kRank);
   settle(ledger);
   EXPECT_TRUE(ledger.jobs().at(second).admitted());
   EXPECT_TRUE(ledger.jobs().at(another).admitted()) << "by itself";
@@ -685,7 +686,7 @@ class World {
   }
 
   std::mt19937 random_;
-  std::set<std::uint64_t> lost_;                // trainings of which a rank has ended
+  std::set<std::uint64_t> lost_;              // trainings of which a rank has ended
   std::uint64_t training_ = 0, to_come_ = 0;  // whose ranks come now, and how many more
   std::uint64_t total_, now_ = 0;
   std::optional<Ledger> ledger_;
