@@ -115,7 +115,9 @@ void Training::exchange_plans() try {
       std::ranges::find(kinds, &kind, &std::unique_ptr<Bucket>::get) - kinds.begin());
   auto rivalry = std::exchange(kind.rivalry(), {});
   std::erase_if(summary_.made_again.rows, [&](const auto& row) { return row.plan == number; });
-  list_replays(number);  // of a plan that may not come back
+  list_replays(number);
+  for (auto& row : summary_.made_again.rows)  // until the plan comes back
+    row.given_up = row.given_up || row.plan == number;
   auto& other = follower_.replace(kind, kind.profile(), rivalry.exchange(kind.plan()),
                                   parse_late(options_.moves.late));
   other.rivalry() = std::move(rivalry);

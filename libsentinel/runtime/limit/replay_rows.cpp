@@ -87,8 +87,9 @@ std::vector<std::string> in_words(const std::vector<ReplayRow>& rows) {
   if (dearest.empty()) return {};
   std::ranges::stable_sort(dearest, std::greater<>(), [](const auto* row) { return row->us; });
   std::vector<std::string> lines = {fmt::format(
-      "a step makes {} tensor{} of {} again, by {} replay{}: {}, planned {}; moves would take {}",
-      tensors, tensors == 1 ? "" : "s", print_bytes(bytes), replays, replays == 1 ? "" : "s",
+      "a step {} {} tensor{} of {} again, by {} replay{}: {}, planned {}; moves would take {}",
+      rows.front().given_up ? "of the plan that was given up made" : "makes", tensors,
+      tensors == 1 ? "" : "s", print_bytes(bytes), replays, replays == 1 ? "" : "s",
       print_us(measured_us), print_us(all.us), print_us(all.move_us))};
   for (std::size_t i = 0; i < std::min(dearest.size(), kDearest); ++i)
     lines.push_back(line_of(*dearest[i]));

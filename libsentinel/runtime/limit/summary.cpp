@@ -167,6 +167,7 @@ Json json_of(const ReplayRow& row) {
             {"tensors", std::move(tensors)},
             {"replays", std::move(replays)}};
   json.update({{"replay_ms", row.us / 1e3}, {"move_ms", row.move_us / 1e3}, {"steps", row.times}});
+  if (row.given_up) json["given_up"] = true;
   if (row.times > 0) json["measured_ms"] = row.step_us() / 1e3;
   return json;
 }

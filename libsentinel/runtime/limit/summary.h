@@ -63,6 +63,7 @@ struct ReplayRow {  // what one plan makes again before one op, in each step
     NamedOp maker;
   };
   std::size_t plan = 0;
+  bool given_up = false;  // the kind of step went on by a plan without replays
   NamedOp before;
   std::vector<NamedOp> replays;  // in order
   std::vector<Lost> tensors;
