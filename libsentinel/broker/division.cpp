@@ -144,15 +144,17 @@ std::uint64_t cost(std::span<const Share> shares) {
   return bytes;
 }
 
-// Between two points on the line between them; beyond all as at the nearest.
-double slowdown_within(std::uint64_t bytes, const std::vector<CurvePoint>& curve) {
+// Of a curve that is not empty. Between two points on the line between them; beyond all as at the
+// nearest.
+double within(std::uint64_t bytes, const std::vector<CurvePoint>& curve,
+              double CurvePoint::*figure) {
   const auto above = std::ranges::lower_bound(curve, bytes, {}, &CurvePoint::bytes);
-  if (above == curve.begin()) return above->slowdown;
+  if (above == curve.begin()) return (*above).*figure;
   const auto below = std::prev(above);
-  if (above == curve.end()) return below->slowdown;
+  if (above == curve.end()) return (*below).*figure;
   const auto part =
       static_cast<double>(bytes - below->bytes) / static_cast<double>(above->bytes - below->bytes);
-  return below->slowdown + (above->slowdown - below->slowdown) * part;
+  return (*below).*figure + ((*above).*figure - (*below).*figure) * part;
 }
 
 // What changes hands is zeroed by the kernel, which takes about a tenth of the time. A job that
@@ -163,7 +165,8 @@ bool worth_lending(std::span<const Share> shares, std::span<const Need> needs) {
     return false;  // one that lends to itself alone
   for (std::size_t i = 0; i < needs.size(); ++i)
     if (needs[i].usual != 0 &&
-        (needs[i].curve.empty() || slowdown_within(shares[i].most, needs[i].curve) >= kLending))
+        (needs[i].curve.empty() ||
+         within(shares[i].most, needs[i].curve, &CurvePoint::slowdown) >= kLending))
       return true;
   return false;
 }
@@ -204,6 +207,22 @@ std::vector<Share> share(std::uint64_t total, std::span<const Need> needs, std::
       fails = tried;
   }
   return best;
+}
+
+std::vector<double> drive_parts(std::span<const Need> needs, std::span<const std::uint64_t> bytes) {
+  constexpr double kUses = 0.01;  // less is nothing to the others
+  std::vector<double> uses;
+  for (std::size_t i = 0; i < needs.size(); ++i)
+    uses.push_back(needs[i].curve.empty() ? 0
+                                          : within(bytes[i], needs[i].curve, &CurvePoint::drive));
+  const double all = std::accumulate(uses.begin(), uses.end(), 0.0);
+  std::vector<double> parts;
+  for (const double use : uses) {
+    const auto others =
+        std::ranges::count_if(uses, [](double one) { return one > kUses; }) - (use > kUses ? 1 : 0);
+    parts.push_back(std::clamp(1 - (all - use), 1 / static_cast<double>(others + 1), 1.0));
+  }
+  return parts;
 }
 
 }  // namespace sentinel

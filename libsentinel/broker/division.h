@@ -10,6 +10,7 @@ namespace sentinel {
 struct CurvePoint {
   std::uint64_t bytes = 0;
   double slowdown = 1;  // step time within these bytes, relative to that within all it could use
+  double drive = 0;     // part of that time in which its moves keep the drive busy
 };
 
 struct Need {
@@ -40,5 +41,10 @@ std::uint64_t lease_pool(std::span<const Share>);
 // as their bases and the pool for their leases fit into `total`: each for nearly all that it could
 // use, or, where that is too much, by divide() of as much as fits.
 std::vector<Share> share(std::uint64_t total, std::span<const Need>, std::uint64_t grain);
+
+// Jobs share a drive as well. Of its time, the part that each job's plan may count on within so
+// many bytes: what the others leave, and at least an equal part among those that use it. A job
+// whose curve is not known is taken to use none.
+std::vector<double> drive_parts(std::span<const Need>, std::span<const std::uint64_t> bytes);
 
 }  // namespace sentinel

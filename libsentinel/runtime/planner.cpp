@@ -67,6 +67,17 @@ Machine Planner::machine() const {
   return machine;
 }
 
+// Others use the drive, too. What is left of its time is a drive that is slower by as much.
+Machine Planner::shared_machine() const {
+  auto machine = machine_;
+  const auto part = limit_.drive();
+  auto& drive = machine.tiers.back();
+  drive.read_bw *= part, drive.write_bw *= part;
+  for (auto& link : machine.links)
+    if (std::ranges::count(link.tiers, drive.name) != 0) link.bw *= part;
+  return machine;
+}
+
 Planner::Outcome Planner::decide(const Profile& profile) {
   describe_machine();
   const PlanningProgress progress(
@@ -76,6 +87,7 @@ Planner::Outcome Planner::decide(const Profile& profile) {
   if (auto* paged = dynamic_cast<PagedPolicy*>(policy.get())) return page(*paged, profile);
   auto& planned = dynamic_cast<PlannedPolicy&>(*policy);
   settings_forbade_ = can_replay() && !can_replay_now();
+  const auto machine = shared_machine();
   const PlanOptions plan_options{.fast_bytes = limit_.for_plan(profile),
                                  .pool_frames = static_cast<std::uint32_t>(options_.moves.depth),
                                  .threads = thread_count(),
@@ -84,11 +96,11 @@ Planner::Outcome Planner::decide(const Profile& profile) {
                                  .parts = false,      // the engine moves whole tensors,
                                  .copies = false,     // written when they leave
                                  .in_place = false};  // Case 3 is tried in real steps
-  require_workable(plan_options.fast_bytes, options_, profile, machine_, planned);
-  auto plan = this->planned(planned, profile, plan_options);
+  require_workable(plan_options.fast_bytes, options_, profile, machine, planned);
+  auto plan = Planner::planned(planned, profile, machine, plan_options);
   std::optional<Plan> rival;
   if (options_.better_policy && plan_options.recompute)
-    if (auto shorter = better(plan, profile, plan_options))
+    if (auto shorter = better(plan, profile, machine, plan_options))
       rival = std::exchange(plan, *std::move(shorter));
   if (plan.recomputations.empty()) rival.reset();
   require_valid(plan, profile);
@@ -96,24 +108,24 @@ Planner::Outcome Planner::decide(const Profile& profile) {
   return {.plan = std::move(plan), .rival = std::move(rival), .pager = {}, .fast_bytes = bytes};
 }
 
-Plan Planner::planned(PlannedPolicy& policy, const Profile& profile,
-                      const PlanOptions& options) const {
-  auto plan = policy.plan(profile, machine_, options);
+Plan Planner::planned(PlannedPolicy& policy, const Profile& profile, const Machine& machine,
+                      const PlanOptions& options) {
+  auto plan = policy.plan(profile, machine, options);
   if (!plan.moves.empty())  // a policy's own cost model is coarser
-    plan.predicted_step_us = options.judge(profile, machine_, plan).step_us;
+    plan.predicted_step_us = options.judge(profile, machine, plan).step_us;
   return plan;
 }
 
 // A search takes no longer than fifty steps wait under the plan that it would replace.
 std::optional<Plan> Planner::better(const Plan& plan, const Profile& profile,
-                                    PlanOptions options) const try {
+                                    const Machine& machine, PlanOptions options) try {
   constexpr double kGain = 0.05, kSteps = 50;
   const double most_us = (1 - kGain) * plan.predicted_step_us, least_us = ideal_us(profile);
   if (plan.moves.empty() || least_us > most_us) return std::nullopt;
   options.time_limit_s =
       std::min(options.time_limit_s, kSteps * (plan.predicted_step_us - least_us) / 1e6);
   const auto policy = make_policy("auto");
-  auto other = planned(dynamic_cast<PlannedPolicy&>(*policy), profile, options);
+  auto other = planned(dynamic_cast<PlannedPolicy&>(*policy), profile, machine, options);
   if (other.predicted_step_us > most_us) return std::nullopt;
   return other;
 } catch (const Error&) {  // it has found none in that time

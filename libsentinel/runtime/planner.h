@@ -52,9 +52,10 @@ class Planner {
 
  private:
   Machine machine() const;
+  Machine shared_machine() const;
   Outcome page(PagedPolicy&, const Profile&) const;
-  Plan planned(PlannedPolicy&, const Profile&, const PlanOptions&) const;
-  std::optional<Plan> better(const Plan&, const Profile&, PlanOptions) const;
+  static Plan planned(PlannedPolicy&, const Profile&, const Machine&, const PlanOptions&);
+  static std::optional<Plan> better(const Plan&, const Profile&, const Machine&, PlanOptions);
   void tell_large_ops(const Plan&) const;
   bool can_replay_now() const { return can_replay() && remaking_->possible_now(); }
 

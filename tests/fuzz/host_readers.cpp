@@ -247,7 +247,7 @@ std::vector<std::string> listings() {
 "most_held_bytes":1048576,"waits_for_absent_jobs":false,"jobs":[
 {"process":17,"name":"a","state":"settled","granted_bytes":536870912,"counted_bytes":536870912,
 "least_bytes":1048576,"most_bytes":1073741824,"priority":1,"held_bytes":1048576,
-"curve":[{"bytes":1048576,"slowdown":1.5}]},
+"drive_part":0.5,"curve":[{"bytes":1048576,"slowdown":1.5,"drive":0.9}]},
 {"process":18,"name":"b","state":"waiting","granted_bytes":0,"counted_bytes":0,
 "least_bytes":1048576,"most_bytes":1048576,"priority":2.5,"waits_for":"memory"}]})",
           R"({"total_bytes":1,"waits_for_absent_jobs":true,"jobs":[]})"};

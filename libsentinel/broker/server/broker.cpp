@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <exception>
 #include <utility>
@@ -241,6 +242,7 @@ void Broker::hello(Connection& from, const Message& message, const Descriptor& p
     return admit(from, message, page);
   }
   member.page = std::make_unique<HeldPage>(page);
+  member.told_drive = 0;
   if (ledger_.jobs().at(member.id).admitted())
     ledger_.returns(member.id, told_need(message), message.bytes);
   if (!store()) return;
@@ -298,6 +300,7 @@ void Broker::needs(Member& member, const Message& message, Descriptor file) {
   auto need = told_need(message);
   need.curve = ledger_.jobs().at(member.id).need.curve;  // until it has another
   ledger_.needs(member.id, need);
+  member.drive = message.number;
   if (!file) return;
   auto trace = read_sealed(file, kLongestProfile);
   if (!trace) throw Error("a profile comes as a sealed memory file");
@@ -320,6 +323,7 @@ void Broker::settle() {
     if (member.connection != nullptr) member.connection->send(message);
   }
   lend();
+  share_drives();
   tell_waiting();
   wake_->stop();
   if (const auto at = ledger_.wakes_at())
@@ -334,6 +338,33 @@ void Broker::lend() {
     if (auto* connection = members_.at(lease.job).connection)
       connection->send({.kind = MessageKind::lease, .number = lease.number, .bytes = lease.bytes});
   }
+}
+
+// Among the jobs of each drive. A small change is not worth a new plan.
+void Broker::share_drives() {
+  std::map<std::uint64_t, std::vector<Member*>> drives;
+  for (auto& [id, member] : members_)
+    if (ledger_.jobs().at(id).admitted()) drives[member.drive].push_back(&member);
+  for (const auto& [drive, members] : drives) {
+    std::vector<Need> needs;
+    std::vector<std::uint64_t> bytes;
+    for (const auto* member : members) {
+      const auto& job = ledger_.jobs().at(member->id);
+      needs.push_back(job.need), bytes.push_back(job.most);
+    }
+    const auto parts = drive_parts(needs, bytes);
+    for (std::size_t i = 0; i < parts.size(); ++i) tell_drive(*members[i], parts[i]);
+  }
+}
+
+void Broker::tell_drive(Member& member, double part) {
+  constexpr std::uint32_t kWhole = 1000, kIgnored = 50;
+  const auto thousandths = static_cast<std::uint32_t>(std::lround(kWhole * part));
+  auto& told = member.told_drive;
+  const auto change = thousandths > told ? thousandths - told : told - thousandths;
+  if (member.connection == nullptr || change < (thousandths == kWhole ? 1 : kIgnored)) return;
+  member.connection->send({.kind = MessageKind::drive, .drive_thousandths = thousandths});
+  told = thousandths;
 }
 
 // What cannot be written is granted to nobody: jobs keep what they have without a broker, too.
@@ -479,9 +510,11 @@ std::string Broker::listing() const {
              {"priority", job.need.priority}};
     if (member.page)
       if (const auto held = member.page->bytes()) row["held_bytes"] = *held;
+    if (member.told_drive != 0) row["drive_part"] = member.told_drive / 1e3;
     if (!job.admitted()) row["waits_for"] = ledger_.why_waiting(id);
     for (const auto& point : job.need.curve)
-      row["curve"].push_back({{"bytes", point.bytes}, {"slowdown", point.slowdown}});
+      row["curve"].push_back(
+          {{"bytes", point.bytes}, {"slowdown", point.slowdown}, {"drive", point.drive}});
     json["jobs"].push_back(std::move(row));
   }
   return json_text(json, 1) + "\n";

@@ -59,6 +59,8 @@ class Broker final : private StudiesListener {
   void leaves(Connection&, const Message&);
   void settle();  // sends what is due
   void lend();
+  void share_drives();
+  static void tell_drive(Member&, double part);
   bool store() noexcept;  // false: it cannot be, and the broker ends
   void tell_waiting();
   std::size_t jobs() const override { return members_.size(); }

@@ -37,12 +37,30 @@ PlanOptions options_of(std::uint64_t bytes) {
           .in_place = false};
 }
 
-std::optional<double> step_us(const StudiedJob& job, PlannedPolicy& policy, const Machine& machine,
-                              std::uint64_t bytes) {
+// Of a step's traffic, on the slowest tier's drive: one that does both at once is busy with the
+// way that takes longer.
+double drive_us(const std::vector<sim::Traffic>& traffic, const Machine& machine) {
+  const auto& drive = machine.tiers.back();
+  double in_s = 0, out_s = 0;
+  for (const auto& [from, to, bytes] : traffic) {
+    if (from == drive.name) in_s += static_cast<double>(bytes) / drive.read_bw;
+    if (to == drive.name) out_s += static_cast<double>(bytes) / drive.write_bw;
+  }
+  const bool one_way = std::ranges::any_of(machine.links, [&](const LinkSpec& link) {
+    return link.half_duplex && std::ranges::count(link.tiers, drive.name) != 0;
+  });
+  return 1e6 * (one_way ? in_s + out_s : std::max(in_s, out_s));
+}
+
+// Its slowdown is in us yet.
+std::optional<CurvePoint> point_at(std::uint64_t bytes, const StudiedJob& job,
+                                   PlannedPolicy& policy, const Machine& machine) {
   try {
-    const auto options = options_of(bytes);
-    const auto plan = policy.plan(*job.profile, machine, options);
-    return options.judge(*job.profile, machine, plan).step_us;
+    const auto plan = policy.plan(*job.profile, machine, options_of(bytes));
+    const auto step = sim::simulate(*job.profile, machine, plan, {.steps = 2});
+    return CurvePoint{.bytes = bytes,
+                      .slowdown = step.step_us,
+                      .drive = std::min(1.0, drive_us(step.traffic, machine) / step.step_us)};
   } catch (const Error&) {
     return std::nullopt;  // too little for a plan
   }
@@ -57,8 +75,8 @@ std::vector<CurvePoint> curve_of(const StudiedJob& job, const std::atomic<bool>&
   for (std::uint64_t i = 0; i <= kPoints; ++i) {
     if (over) throw Error("the broker ends");
     const auto bytes = job.need.least + (job.need.most - job.need.least) / kPoints * i;
-    if (const auto us = step_us(job, *planned, machine, i == kPoints ? job.need.most : bytes))
-      curve.push_back({bytes, *us});
+    if (const auto point = point_at(i == kPoints ? job.need.most : bytes, job, *planned, machine))
+      curve.push_back(*point);
   }
   if (curve.empty() || !(curve.back().slowdown > 0))
     throw Error("no plan within any budget was found");

@@ -38,6 +38,8 @@ struct Member {
   std::string name;
   Connection* connection = nullptr;  // null: it cannot be reached
   std::string told;                  // why it waits, as it was told
+  std::uint64_t drive = 0;           // the device of its slow tier; 0: not known yet
+  std::uint32_t told_drive = 1000;   // thousandths of the drive's time; 0: not since it connected
   std::unique_ptr<HeldPage> page;
   Descriptor life;                   // a pidfd
   std::unique_ptr<Readiness> death;  // of it

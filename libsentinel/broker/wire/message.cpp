@@ -29,7 +29,7 @@ std::optional<Message> parse_message(std::string_view packet) {
   if (packet.size() != sizeof message) return std::nullopt;
   std::memcpy(&message, packet.data(), sizeof message);
   const bool known = message.magic == Message::kMagic && message.version == Message::kVersion &&
-                     message.kind >= MessageKind::hello && message.kind <= MessageKind::lease;
+                     message.kind >= MessageKind::hello && message.kind <= MessageKind::drive;
   const bool whole =
       ends(message.policy) && ends(message.machine) && ends(message.name) && ends(message.text);
   if (!known || !whole) return std::nullopt;

@@ -18,13 +18,15 @@ enum class MessageKind : std::uint16_t {
   waiting,      // broker: text
   grant,        // broker: number, bytes, most to plan for; how often to tell what is held
   acknowledge,  // job: number, bytes that it holds at most; all leases are back
-  needs,        // job: least, usual, most, priority; its profile as a file, policy and machine
+  needs,        // job: least, usual, most, priority; its profile as a file, policy and machine;
+                // number: the device that its slow tier is on
   refused,      // broker: text
   bye,          // job: begun; it holds nothing any more. Broker: it has heard that
   list,         // anybody
   listing,      // broker: JSON as a file
   lease,        // job: number, most that it wants beyond its base, bytes of that it holds at most;
                 // broker: that number, bytes that it may hold beyond its base
+  drive,        // broker: thousandths of the drive's time that plans may count on
 };
 
 template <std::size_t kBytes>
@@ -33,7 +35,7 @@ using FixedText = std::array<char, kBytes>;
 // All of it is sent, so it holds no padding and no pointer.
 struct Message {
   static constexpr std::uint32_t kMagic = 0x42544e53;  // "SNTB"
-  static constexpr std::uint16_t kVersion = 3;
+  static constexpr std::uint16_t kVersion = 4;
 
   std::uint32_t magic = kMagic;
   std::uint16_t version = kVersion;
@@ -42,7 +44,8 @@ struct Message {
   std::uint64_t begun = 0;     // when the process began, as /proc has it
   std::uint64_t training = 0;  // a rank's: the same for all of them
   std::uint32_t priority = 1, sample_ms = 0;
-  std::uint32_t ranks = 1, unused = 0;  // of the training, on this machine
+  std::uint32_t ranks = 1;  // of the training, on this machine
+  std::uint32_t drive_thousandths = 0;
   FixedText<64> policy{}, machine{};
   FixedText<128> name{};
   FixedText<176> text{};

@@ -85,7 +85,9 @@ plan::PeakOptions FastLimit::peaks() const {
 bool FastLimit::follow_grant() {
   if (!grant_ || !grant_->admitted()) return false;
   summary_.peak_fast_bytes = std::max(summary_.peak_fast_bytes, grant_->take_most_held());
-  if (!grant_->take()) return false;
+  const auto planned_drive = std::exchange(planned_drive_, drive());
+  const bool other_drive = planned_drive != planned_drive_;
+  if (!grant_->take()) return other_drive && planned_;
   const auto bytes = grant_->bytes();
   limit_is(bytes);
   const auto before = std::exchange(planned_, planned_ ? std::optional(bytes) : std::nullopt);
@@ -93,7 +95,7 @@ bool FastLimit::follow_grant() {
   const auto change = *before > bytes ? *before - bytes : bytes - *before;
   if (change >= *before / 32) return true;
   planned_ = before;
-  return false;
+  return other_drive;
 }
 
 void FastLimit::hold(std::uint64_t bytes) {

@@ -42,8 +42,11 @@ class FastLimit {
     return grant_ && !grant_->admitted() ? grant_ : nullptr;
   }
   bool admitted();  // it has; whether that is news
-  // At a step's border: whether the broker grants another budget than that which plans are for.
+  // At a step's border: whether the broker grants another budget than that which plans are for, or
+  // another part of the drive's time.
   bool follow_grant();
+  // Of the slow tier's time, the part on which plans may count.
+  double drive() const { return grant_ ? grant_->drive() : 1; }
   // What a step wants in its peaks beyond what it always has, where a broker lends it. `most` is 0
   // where nobody does.
   plan::PeakOptions peaks() const;
@@ -96,6 +99,7 @@ class FastLimit {
   Summary& summary_;
   const Voice& voice_;
   std::optional<std::uint64_t> planned_;  // bytes of the first plan
+  double planned_drive_ = 1;              // part of the drive's time, of the same
   bool within_cgroup_ = false;
   bool keeps_limit_ = false;            // there will be another plan for the step that settled it
   std::uint64_t cgroup_budget_ = 0;     // bytes of it for tensors

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -56,6 +57,13 @@ std::uint64_t room_on_drives(const std::string& directories) {
       least = std::min<std::uint64_t>(least, status.f_bavail * status.f_frsize);
   }
   return least == ~0ull ? least : least * all.size();
+}
+
+// Of several drives the first: jobs that have it in common are likely to have all.
+std::uint64_t device_of(const std::string& directories) {
+  struct stat found {};
+  const auto all = split_directories(directories);
+  return all.empty() || stat(all.front().c_str(), &found) != 0 ? 0 : found.st_dev;
 }
 
 // Of all signals, only those that end a program interrupt it.
@@ -339,6 +347,8 @@ bool Grant::attend_once() {
   page_->tell(engine_.counters().held_bytes);
   if (message->kind == MessageKind::grant) obey(*message);
   if (message->kind == MessageKind::lease) lent(*message);
+  if (message->kind == MessageKind::drive)
+    drive_thousandths_ = std::clamp(message->drive_thousandths, 1u, 1000u);
   if (message->kind != MessageKind::refused) return true;
   const std::lock_guard guard(lock_);
   trace_.clear();  // it may be what is refused
@@ -405,6 +415,7 @@ void Grant::drifted(const Profile& profile) {
 void Grant::say_needs() {
   if (trace_.empty() || !socket_.is_ours()) return;
   Message message{.kind = MessageKind::needs,
+                  .number = device_of(options_.tiers.slow_directory),
                   .least = need_.least,
                   .most = need_.most,
                   .usual = need_.usual,

@@ -9,9 +9,9 @@ import struct
 import subprocess
 import time
 
-KINDS = ("hello waiting grant acknowledge needs refused bye list listing lease").split()
+KINDS = ("hello waiting grant acknowledge needs refused bye list listing lease drive").split()
 LAYOUT = struct.Struct("=IHHQQQQQQQIIII64s64s128s176s")
-MAGIC, VERSION = 0x42544E53, 3
+MAGIC, VERSION = 0x42544E53, 4
 MIB = 1 << 20
 DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL")  # whoever starts such a command
 
@@ -22,10 +22,10 @@ def begun(process):
 
 
 def packet(kind, number=0, amount=0, least=0, most=0, usual=0, since=0, training=0, ranks=1, priority=1,
-           name=b"test", magic=MAGIC, version=VERSION):
+           drive=0, name=b"test", magic=MAGIC, version=VERSION):
     which = KINDS.index(kind) + 1 if isinstance(kind, str) else kind
     return LAYOUT.pack(magic, version, which, number, amount, least, most, usual, since, training, priority, 0, ranks,
-                       0, b"", b"", name, b"")
+                       drive, b"", b"", name, b"")
 
 
 class Peer:
@@ -35,6 +35,7 @@ class Peer:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(timeout)
         self.socket.connect(str(path))
+        self.drive = 1  # the part of its time on which plans may count
 
     def send(self, *words, **more):
         self.socket.send(packet(*words, **more))
@@ -55,15 +56,18 @@ class Peer:
         return came[1:3]
 
     def receive(self):
-        """(kind, number, bytes, text); None at the connection's end."""
-        try:
-            data = self.socket.recv(4096)
-        except ConnectionResetError:
-            return None
-        if not data:
-            return None
-        _, _, kind, number, amount, *_, text = LAYOUT.unpack(data)
-        return KINDS[kind - 1], number, amount, text.rstrip(b"\0").decode()
+        """(kind, number, bytes, text); None at the connection's end. A part of the drive is kept beside."""
+        while True:
+            try:
+                data = self.socket.recv(4096)
+            except ConnectionResetError:
+                return None
+            if not data:
+                return None
+            _, _, kind, number, amount, *_, drive, _, _, _, text = LAYOUT.unpack(data)
+            if KINDS[kind - 1] != "drive":
+                return KINDS[kind - 1], number, amount, text.rstrip(b"\0").decode()
+            self.drive = drive / 1000
 
     def obey(self):
         """Waits for a grant, and acknowledges it; its bytes."""

@@ -12,6 +12,7 @@
 namespace sentinel {
 namespace {
 
+using testing::DoubleNear;
 using testing::ElementsAre;
 using testing::Gt;
 
@@ -105,6 +106,25 @@ TEST(Division, LeasesAreForPeaksAlone) {
     }
     EXPECT_LE(bytes, total);
   }
+}
+
+TEST(Division, JobsGetOfTheDriveWhatOthersLeave) {
+  const auto user = [](double busy) {
+    return Need{.least = 32_MiB, .most = 64_MiB, .curve = {{32_MiB, 2, busy}, {64_MiB, 1, 0}}};
+  };
+  const auto parts = [&](std::vector<Need> needs, std::vector<std::uint64_t> bytes) {
+    return drive_parts(needs, bytes);
+  };
+  EXPECT_THAT(parts({user(0.9)}, {32_MiB}), ElementsAre(1));
+  EXPECT_THAT(parts({user(0.2), user(0.6)}, {32_MiB, 32_MiB}),
+              ElementsAre(DoubleNear(0.5, 1e-9), DoubleNear(0.8, 1e-9)));
+  EXPECT_THAT(parts({user(0.2), user(0.6)}, {48_MiB, 32_MiB}),
+              ElementsAre(DoubleNear(0.5, 1e-9), DoubleNear(0.9, 1e-9)));
+  EXPECT_THAT(parts({user(1), user(1), user(1)}, {32_MiB, 32_MiB, 64_MiB}),
+              ElementsAre(0.5, 0.5, DoubleNear(1. / 3, 1e-9)))
+      << "the third would be one of three";
+  EXPECT_THAT(parts({user(1), kPeaky}, {32_MiB, 200_MiB}), ElementsAre(1, 0.5));
+  EXPECT_THAT(parts({}, {}), ElementsAre());
 }
 
 }  // namespace

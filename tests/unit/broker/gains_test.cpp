@@ -75,5 +75,26 @@ TEST(Gains, OnlySoManyAreKept) {
   EXPECT_EQ(kept, 64);
 }
 
+TEST(Gains, ACurveSaysHowBusyTheDriveIs) {
+  testing::ProfileBuilder b;
+  std::vector<TensorId> weights;
+  for (std::size_t i = 0; i < 16; ++i) weights.push_back(b.persistent(8_MiB));
+  for (const auto weight : weights) b.op(0, 1000, {weight});
+  const StudiedJob job{.id = 1,
+                       .profile = std::make_shared<const Profile>(b.profile),
+                       .digest = 9,
+                       .policy = "sentinel",
+                       .machine = "optane",
+                       .need = {.least = 32_MiB, .most = 160_MiB},
+                       .wants_curve = true};
+  const auto found = study_jobs({job}, 160_MiB, false);
+  ASSERT_THAT(found.failures, IsEmpty());
+  const auto& curve = found.curves.at(1);
+  ASSERT_GE(curve.size(), 2u);
+  EXPECT_GT(curve.front().drive, 0.5) << "all weights pass in each step";
+  EXPECT_LE(curve.front().drive, 1);
+  EXPECT_EQ(curve.back().drive, 0);
+}
+
 }  // namespace
 }  // namespace sentinel

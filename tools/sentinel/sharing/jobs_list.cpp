@@ -46,6 +46,11 @@ std::string rate_of(const Json& job, const char* key) {
   return job.contains(key) ? print_bytes(whole_number(job, key)) + "/s" : "-";
 }
 
+std::string part_of_drive(const Json& job) {
+  return job.contains("drive_part") ? fmt::format("{:.0f} %", 1e2 * job["drive_part"].get<double>())
+                                    : "-";
+}
+
 std::string bytes_of(const Json& json, const char* key) {
   return json.contains(key) ? print_bytes(whole_number(json, key)) : "-";
 }
@@ -61,15 +66,15 @@ std::string as_text(const Json& json) {
     text += "The broker has begun anew: nothing is granted until its absent jobs are back.\n";
   if (jobs.empty()) return text + "No job is here.\n";
   constexpr const char* kRow =
-      "{:>8}  {:<8} {:>10} {:>10} {:>10} {:>10} {:>10} {:>12} {:>12}  {}\n";
+      "{:>8}  {:<8} {:>10} {:>10} {:>10} {:>10} {:>10} {:>6} {:>12} {:>12}  {}\n";
   text += '\n' + fmt::format(kRow, "process", "state", "granted", "lent", "held", "least", "most",
-                             "comes in", "goes out", "job");
+                             "drive", "comes in", "goes out", "job");
   for (const auto& job : jobs)
     text += fmt::format(
         kRow, whole_number(job, "process", kMostPid),
         printable(job.at("state").get<std::string>(), 8), bytes_of(job, "granted_bytes"),
         bytes_of(job, "leased_bytes"), bytes_of(job, "held_bytes"), bytes_of(job, "least_bytes"),
-        bytes_of(job, "most_bytes"), rate_of(job, "in_bytes_per_s"),
+        bytes_of(job, "most_bytes"), part_of_drive(job), rate_of(job, "in_bytes_per_s"),
         rate_of(job, "out_bytes_per_s"), printable(job.at("name").get<std::string>(), 60));
   for (const auto& job : jobs)
     if (job.contains("waits_for"))
