@@ -22,8 +22,8 @@ class OpReplays {
   Remaking& remaking() { return remaking_; }
   const Remaking& remaking() const { return remaking_; }
 
-  // Some plan so far replays ops. Until then begin() and run() have nothing to do, and an op pays
-  // for a load in each. Takes no lock.
+  // Some plan replays ops, or one that was given up still may. Else begin() and run() have nothing
+  // to do, and an op pays for a load in each. Takes no lock.
   bool any() const { return training_.follower().has_replays(); }
 
   // The calling thread's op begins, with the lock held; it is not when this returns.
@@ -43,6 +43,7 @@ class OpReplays {
     if (!any()) return;
     if (remaking_.follows()) remaking_.op_computed(op());
     remaking_.op_closes(op());
+    if (!remaking_.follows() && !remaking_.is_in_op()) training_.follower().replays_ended();
   }
   void end(PlanFollower::Op&);
 

@@ -55,6 +55,11 @@ void PlanFollower::forget_plans() {
   buckets_.clear();
 }
 
+void PlanFollower::replays_ended() {
+  has_replays_ =
+      std::ranges::any_of(buckets_, [](const auto& kind) { return kind->replays_ops(); });
+}
+
 bool PlanFollower::knows(std::uint64_t signature) const {
   return std::any_of(buckets_.begin(), buckets_.end(), [&](const auto& bucket) {
     return bucket->matcher().signature() == signature;

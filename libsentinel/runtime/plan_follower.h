@@ -49,8 +49,9 @@ class PlanFollower {
   };
 
   const std::vector<std::unique_ptr<Bucket>>& kinds() const { return buckets_; }  // of step
-  // Some plan so far replays ops. Takes no lock.
+  // Some plan so far replays ops, but for those of which replays_ended() was told. Takes no lock.
   bool has_replays() const { return has_replays_.load(std::memory_order_relaxed); }
+  void replays_ended();  // plans that are gone have none under way any more
   Bucket& add(Profile, Plan, std::optional<Choice> late);
   // That kind's steps have outgrown its plan, or its budget is another: this one takes its place.
   Bucket& replace(Bucket& kind, Profile, Plan, std::optional<Choice> late);

@@ -309,13 +309,16 @@ Steady in_session(const AllocationLog& log, double percent,
   return measure_training(log, training);
 }
 
+// Steps until nothing is learned any more: where replays are possible, ops are watched for longer.
+constexpr int kSettled = 24;
+
 // Instructions of a step under the plan, by op. All memory is allowed: waits for moves would be
 // counted, too. On a virtual machine some 20,000 are counted a second.
 void count_instructions(const AllocationLog& log) {
   const auto ops = static_cast<double>(log.profile.ops.size());
   for (const auto* replayer : {static_cast<const sentinel_replayer*>(nullptr), &kReplayer}) {
     Training training(log, calls_to(session_of(100, replayer)));
-    for (int i = 0; i < 8; ++i) training.step();
+    for (int i = 0; i < kSettled; ++i) training.step();
     InstructionCounter counter;
     fmt::print("replays {}:", replayer != nullptr ? "possible and not in the plan" : "off");
     fmt::print(" {:.1f}", static_cast<double>(counter.count([&] { training.step(); })) / ops);

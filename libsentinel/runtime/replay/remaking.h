@@ -86,7 +86,8 @@ class Remaking final : public Remaker {
   bool names(Op&, const LiveTensor&, bool writes, bool overwrites);
   void names_part(Op&, std::uintptr_t address, std::uint64_t bytes);  // of any tensors
   void op_computed(Op&);
-  void op_closes(Op&);  // whether it has followed a plan or not
+  void op_closes(Op&);                                  // whether it has followed a plan or not
+  bool is_in_op() const { return overlap_.open != 0; }  // some thread
   TensorNumber number(const LiveTensor&);
   void note(void* recipe, Op&, Replays::Numbers read, Replays::Numbers written);
   // The program frees it. True: its memory is still needed, and is freed later.
