@@ -54,6 +54,12 @@ void OpReplays::begin(PlanFollower::Op& plan, const char* name, Guard& guard) {
   if (followed && !follows) remaking_.all_there();
 }
 
+void OpReplays::step_ended() {
+  if (!any() || remaking_.is_in_op() || plan_replays()) return;
+  remaking_.ends();
+  look_whether_over();
+}
+
 bool OpReplays::names(const LiveTensor& tensor, bool writes, bool overwrites) {
   return remaking_.follows() && remaking_.names(op(), tensor, writes, overwrites);
 }
@@ -82,7 +88,7 @@ bool OpReplays::wants_recipes() noexcept {
 }
 
 bool OpReplays::wants_recipe() noexcept {
-  return remaking_.follows() && !Remaking::replays_here() && op().replayed;
+  return remaking_.follows() && !Remaking::replays_here() && op().open && op().replayed;
 }
 
 // Another device's, or a part of a block's: nothing is made from what no recipe names.

@@ -43,9 +43,11 @@ class OpReplays {
     if (!any()) return;
     if (remaking_.follows()) remaking_.op_computed(op());
     remaking_.op_closes(op());
-    if (!remaking_.follows() && !remaking_.is_in_op()) training_.follower().replays_ended();
+    look_whether_over();
   }
   void end(PlanFollower::Op&);
+  // With the lock held, right after all was made again and the next step has begun.
+  void step_ended();
 
   // Of the adaptor's seam.
   bool wants_recipes() noexcept;  // right from where a planned step begins, before its first op
@@ -57,6 +59,9 @@ class OpReplays {
  private:
   static Remaking::Op& op();  // the calling thread's
   bool plan_replays();        // with the lock held
+  void look_whether_over() {  // the same
+    if (!remaking_.follows() && !remaking_.is_in_op()) training_.follower().replays_ended();
+  }
 
   Engine& engine_;
   Training& training_;

@@ -195,6 +195,7 @@ void Session::end_step() {
   worker.trains = true;
   worker.plan.died.clear();
   training_.end_step();
+  replays_.step_ended();
 }
 
 // A forked process trains. It shares the tally with its parent.

@@ -122,7 +122,7 @@ void Session::release(void* address) noexcept {
     abort();
   };
   if (tensor == nullptr) twice();
-  const bool replays = replays_.any();
+  const bool replays = replays_.any() || replays_.remaking().any_reached();
   if (replays && replays_.remaking().orphan(*tensor)) twice();
   training_.lane().freed(*tensor);
   if (training_.counting().active()) training_.counting().disarm(*tensor);

@@ -103,17 +103,17 @@ void Training::tell_no_replays() {
     voice_.say(fmt::format("no replays: {}", summary_.made_again.none));
 }
 
-void Training::list_replays(std::size_t plan) {
+std::vector<ReplayRow> Training::rows_of(std::size_t plan) const {
   const auto& kind = *follower_.kinds()[plan];
-  if (kind.replays_ops())
-    std::ranges::move(replay_rows(kind, plan, planner_.described_machine()),
-                      std::back_inserter(summary_.made_again.rows));
+  return kind.replays_ops() ? replay_rows(kind, plan, planner_.described_machine())
+                            : std::vector<ReplayRow>{};
 }
 
 // Of all kinds of step, once all were seen.
 void Training::list_replays() {
   const auto& kinds = follower_.kinds();
-  for (std::size_t plan = 0; plan < kinds.size(); ++plan) list_replays(plan);
+  for (std::size_t plan = 0; plan < kinds.size(); ++plan)
+    std::ranges::move(rows_of(plan), std::back_inserter(summary_.made_again.rows));
   if (summary_.made_again.none.empty() && summary_.made_again.rows.empty())
     summary_.made_again.none = kinds.empty() ? "no plan was made"
                                : planner_.settings_forbade()
@@ -142,8 +142,9 @@ void Training::end_step() {
   else if (phases_.is(State::steady))
     end_steady_step();
   phases_.step_over();
-  if (limit_.follow_grant())
-    plan_within_grant();
+  const auto regrant = limit_.follow_grant();
+  if (regrant != FastLimit::Regrant::none)
+    plan_within_grant(regrant);
   else if (follower_.follows() && follower_.active()->drift().wants_plan())
     plan_after_drift();
   else if (compares_plans())

@@ -79,15 +79,16 @@ class Training {
   bool measure();
   void plan_again(Bucket&);
   void plan_after_drift();
-  void plan_within_grant();
+  void plan_within_grant(FastLimit::Regrant);
   bool compares_plans();
   void exchange_plans();
   bool manages() const { return phases_.paged() || !follower_.kinds().empty(); }
   void adopt(Profile);  // plans, and goes on under the plan
   Bucket& adopt_plan(Profile, Plan);
   void tell_no_replays();
+  std::size_t number_of(const Bucket&) const;  // among the kinds of step
+  std::vector<ReplayRow> rows_of(std::size_t plan) const;
   void list_replays();
-  void list_replays(std::size_t plan);
 
   const SessionOptions& options_;
   Engine& engine_;

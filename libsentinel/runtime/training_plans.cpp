@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -84,12 +85,20 @@ void Training::plan_after_drift() {
 }
 
 // The broker has changed the budget. Without a new plan the old one is followed, and the engine
-// holds the budget.
-void Training::plan_within_grant() {
+// holds the budget. Where nothing moves, the drive's time is no matter.
+void Training::plan_within_grant(FastLimit::Regrant regrant) {
   const auto since = Clock::now();
   for (std::size_t kind = 0; kind < follower_.kinds().size(); ++kind)
-    plan_again(*follower_.kinds()[kind]);
+    if (auto& each = *follower_.kinds()[kind];
+        regrant == FastLimit::Regrant::bytes || each.moves_anything())
+      plan_again(each);
   summary_.no_step(since);
+}
+
+std::size_t Training::number_of(const Bucket& kind) const {
+  const auto& kinds = follower_.kinds();
+  return static_cast<std::size_t>(std::ranges::find(kinds, &kind, &std::unique_ptr<Bucket>::get) -
+                                  kinds.begin());
 }
 
 // The step that has ended was a plan's that has a rival: whether to change to the other.
@@ -97,30 +106,34 @@ bool Training::compares_plans() {
   if (!follower_.follows() || follower_.diverged() || follower_.resized() ||
       summary_.steps.back().phase != "steady")
     return false;
-  auto& rivalry = follower_.active()->rivalry();
+  auto& kind = *follower_.active();
+  auto& rivalry = kind.rivalry();
   if (!rivalry.open()) return false;
   const bool changes = rivalry.step_over(summary_.steps.back().ms);
-  if (rivalry.decided())
-    voice_.say(fmt::format("a step takes {:.1f} ms with replays and {:.1f} ms without: {}",
-                           rivalry.median(0), rivalry.median(1),
-                           changes ? "it goes on with them" : "it goes on without"));
+  if (!rivalry.decided()) return changes;
+  voice_.say(fmt::format("a step takes {:.1f} ms with replays and {:.1f} ms without: {}",
+                         rivalry.median(0), rivalry.median(1),
+                         changes ? "it goes on with them" : "it goes on without"));
+  if (!changes)
+    for (auto& row : summary_.made_again.rows)
+      row.given_up = row.given_up || row.plan == number_of(kind);
   return changes;
 }
 
+// What the plan has made again is listed now, for it may not come back; once it has, anew at the
+// end.
 void Training::exchange_plans() try {
   const auto since = Clock::now();
-  const auto& kinds = follower_.kinds();
   auto& kind = *follower_.active();
-  const auto number = static_cast<std::size_t>(
-      std::ranges::find(kinds, &kind, &std::unique_ptr<Bucket>::get) - kinds.begin());
+  const auto number = number_of(kind);
+  auto rows = rows_of(number);
   auto rivalry = std::exchange(kind.rivalry(), {});
-  std::erase_if(summary_.made_again.rows, [&](const auto& row) { return row.plan == number; });
-  list_replays(number);
-  for (auto& row : summary_.made_again.rows)  // until the plan comes back
-    row.given_up = row.given_up || row.plan == number;
   auto& other = follower_.replace(kind, kind.profile(), rivalry.exchange(kind.plan()),
                                   parse_late(options_.moves.late));
   other.rivalry() = std::move(rivalry);
+  auto& listed = summary_.made_again.rows;
+  std::erase_if(listed, [&](const auto& row) { return row.plan == number; });
+  std::ranges::move(rows, std::back_inserter(listed));
   if (number == 0) summary_.exchanged(other.profile(), other.plan());
   summary_.no_step(since);
 } catch (const Error& error) {

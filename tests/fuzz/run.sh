@@ -15,6 +15,6 @@ cmake -S . -B "$folder" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DSENTINEL_SA
   { cat "$folder.log" >&2; exit 1; }
 rm -f "$folder.log"
 ninja -C "$folder" fuzzer corpus_writer
-symbolizer=$(command -v "llvm-symbolizer-$version" llvm-symbolizer | head -n 1)
+symbolizer=$(command -v "llvm-symbolizer-$version" || command -v llvm-symbolizer || true)
 export ASAN_SYMBOLIZER_PATH=$symbolizer
 exec /usr/bin/python3 tests/fuzz/campaign.py "$folder" "$@"

@@ -243,8 +243,10 @@ void Broker::hello(Connection& from, const Message& message, const Descriptor& p
   }
   member.page = std::make_unique<HeldPage>(page);
   member.told_drive = 0;
-  if (ledger_.jobs().at(member.id).admitted())
-    ledger_.returns(member.id, told_need(message), message.bytes);
+  const auto& job = ledger_.jobs().at(member.id);
+  auto need = told_need(message);
+  need.curve = job.need.curve;
+  if (job.admitted()) ledger_.returns(member.id, need, message.bytes);
   if (!store()) return;
   studies_.look();
 }
@@ -267,7 +269,9 @@ void Broker::admit(Connection& from, const Message& message, const Descriptor& p
   auto& member = members_.at(id);
   member.connection = &from;
   member.page = std::make_unique<HeldPage>(page);
-  if (holds) store();
+  if (!holds) return;
+  member.told_drive = 0;
+  store();
 }
 
 void Broker::remember(pid_t process, std::uint64_t begun, const std::string& name, JobId id,
@@ -342,6 +346,7 @@ void Broker::lend() {
 
 // Among the jobs of each drive. A small change is not worth a new plan.
 void Broker::share_drives() {
+  if (ledger_.frozen()) return;  // who uses a drive is not known again yet
   std::map<std::uint64_t, std::vector<Member*>> drives;
   for (auto& [id, member] : members_)
     if (ledger_.jobs().at(id).admitted()) drives[member.drive].push_back(&member);
@@ -362,7 +367,7 @@ void Broker::tell_drive(Member& member, double part) {
   const auto thousandths = static_cast<std::uint32_t>(std::lround(kWhole * part));
   auto& told = member.told_drive;
   const auto change = thousandths > told ? thousandths - told : told - thousandths;
-  if (member.connection == nullptr || change < (thousandths == kWhole ? 1 : kIgnored)) return;
+  if (member.connection == nullptr || change < kIgnored) return;
   member.connection->send({.kind = MessageKind::drive, .drive_thousandths = thousandths});
   told = thousandths;
 }

@@ -82,20 +82,18 @@ plan::PeakOptions FastLimit::peaks() const {
 }
 
 // A plan is made anew for a change of a 32nd of what it was made for, not for less.
-bool FastLimit::follow_grant() {
-  if (!grant_ || !grant_->admitted()) return false;
+FastLimit::Regrant FastLimit::follow_grant() {
+  if (!grant_ || !grant_->admitted()) return Regrant::none;
   summary_.peak_fast_bytes = std::max(summary_.peak_fast_bytes, grant_->take_most_held());
-  const auto planned_drive = std::exchange(planned_drive_, drive());
-  const bool other_drive = planned_drive != planned_drive_;
-  if (!grant_->take()) return other_drive && planned_;
+  const bool taken = grant_->take();
+  if (taken) limit_is(grant_->bytes());
+  if (!planned_) return Regrant::none;
   const auto bytes = grant_->bytes();
-  limit_is(bytes);
-  const auto before = std::exchange(planned_, planned_ ? std::optional(bytes) : std::nullopt);
-  if (!before) return false;
-  const auto change = *before > bytes ? *before - bytes : bytes - *before;
-  if (change >= *before / 32) return true;
-  planned_ = before;
-  return other_drive;
+  const auto change = *planned_ > bytes ? *planned_ - bytes : bytes - *planned_;
+  const bool other_bytes = taken && change >= *planned_ / 32;
+  const bool other_drive = std::exchange(planned_drive_, drive()) != grant_->drive();
+  if (other_bytes || other_drive) planned_ = bytes;
+  return other_bytes ? Regrant::bytes : other_drive ? Regrant::drive : Regrant::none;
 }
 
 void FastLimit::hold(std::uint64_t bytes) {

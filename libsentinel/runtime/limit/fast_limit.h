@@ -42,9 +42,9 @@ class FastLimit {
     return grant_ && !grant_->admitted() ? grant_ : nullptr;
   }
   bool admitted();  // it has; whether that is news
-  // At a step's border: whether the broker grants another budget than that which plans are for, or
-  // another part of the drive's time.
-  bool follow_grant();
+  // At a step's border: what the broker grants otherwise than that which plans are for.
+  enum class Regrant : std::uint8_t { none, drive, bytes };
+  Regrant follow_grant();
   // Of the slow tier's time, the part on which plans may count.
   double drive() const { return grant_ ? grant_->drive() : 1; }
   // What a step wants in its peaks beyond what it always has, where a broker lends it. `most` is 0

@@ -77,8 +77,11 @@ std::vector<std::string> in_words(const std::vector<ReplayRow>& rows) {
   ReplayRow all;
   std::uint64_t bytes = 0, tensors = 0, replays = 0;
   double measured_us = 0;
+  if (rows.empty()) return {};
+  const auto kept = std::ranges::find(rows, false, &ReplayRow::given_up);
+  const auto& first = kept == rows.end() ? rows.front() : *kept;
   for (const auto& row : rows) {
-    if (row.plan != rows.front().plan || row.tensors.empty()) continue;
+    if (row.plan != first.plan || row.given_up != first.given_up || row.tensors.empty()) continue;
     dearest.push_back(&row);
     bytes += bytes_of(row), tensors += row.tensors.size(), replays += row.replays.size();
     all.us += row.us, all.move_us += row.move_us;
@@ -88,7 +91,7 @@ std::vector<std::string> in_words(const std::vector<ReplayRow>& rows) {
   std::ranges::stable_sort(dearest, std::greater<>(), [](const auto* row) { return row->us; });
   std::vector<std::string> lines = {fmt::format(
       "a step {} {} tensor{} of {} again, by {} replay{}: {}, planned {}; moves would take {}",
-      rows.front().given_up ? "of the plan that was given up made" : "makes", tensors,
+      first.given_up ? "of the plan that was given up made" : "makes", tensors,
       tensors == 1 ? "" : "s", print_bytes(bytes), replays, replays == 1 ? "" : "s",
       print_us(measured_us), print_us(all.us), print_us(all.move_us))};
   for (std::size_t i = 0; i < std::min(dearest.size(), kDearest); ++i)

@@ -20,7 +20,8 @@ std::string no_replays(const SessionOptions&, bool can);
 // The rows of one kind of step, whose plan has this number.
 std::vector<ReplayRow> replay_rows(const Bucket&, std::size_t plan, const Machine&);
 
-// Of a step of the first plan that has rows: the sum, then the dearest ones. Empty: no rows.
+// Of a step of the first plan that has rows and was not given up, else of one that was: the sum,
+// then the dearest ones. Empty: no rows.
 std::vector<std::string> in_words(const std::vector<ReplayRow>&);
 // Of the trials: which ops give other bytes when they are run again. Empty: none.
 std::string in_words(const ReplayTrials&);

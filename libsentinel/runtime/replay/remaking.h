@@ -90,6 +90,8 @@ class Remaking final : public Remaker {
   bool is_in_op() const { return overlap_.open != 0; }  // some thread
   TensorNumber number(const LiveTensor&);
   void note(void* recipe, Op&, Replays::Numbers read, Replays::Numbers written);
+  // Something is known of tensors that outlives plans: what the program has reached.
+  bool any_reached() const { return replays_.any_reached(); }
   // The program frees it. True: its memory is still needed, and is freed later.
   bool dies(const LiveTensor& tensor) { return replays_.dies(number_of(tensor)); }
   bool orphan(const LiveTensor& tensor) const { return replays_.orphan(number_of(tensor)); }
@@ -98,7 +100,7 @@ class Remaking final : public Remaker {
 
   // --- the caller does not
   void settle(bool settles) { settles_ = settles; }  // nothing becomes lost until that ends
-  void ends() { follows_ = false; }                  // in a forked child
+  void ends() { follows_ = false; }                  // nothing is lost, or in a forked child
   // Remakes what the op names and is lost, and what could not be remade once it has written.
   // `overwrite` is called with the lock held, for each tensor that the op overwrites.
   template <class Overwrite>

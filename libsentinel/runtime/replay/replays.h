@@ -59,6 +59,7 @@ class Replays {
   // The program may write to it past all ops: until it dies, or until the step ends. No chain reads
   // it, and it is not lost.
   void reach(TensorNumber, bool lasting);
+  bool any_reached() const { return !reached_.empty(); }
 
   // --- what is lost
 
