@@ -30,6 +30,20 @@ def test_pytorch(sentinel, python, tmp_path):
     expect_moves(training.read_json(summary))
 
 
+def test_gpt2(sentinel, python, tmp_path):
+    """transformers' Trainer with its fused AdamW and clipped gradients, unmodified."""
+    records = tmp_path / "plain.json", tmp_path / "sentinel.json"
+    words = [python, EXAMPLES / "finetune_gpt2.py", "--size", "tiny", "--steps", 8, "--json"]
+    summary = tmp_path / "run.json"
+    plain = training.finish([*words, records[0]])
+    assert plain.status == 0, plain.err
+    outcome = sentinel("run", "--fast", "40%", "--summary", summary, "--", *words, records[1])
+    assert outcome.status == 0, outcome.err
+    plain, run = map(training.read_json, records)
+    assert (run["losses"], run["weights_sha256"]) == (plain["losses"], plain["weights_sha256"])
+    expect_moves(training.read_json(summary))
+
+
 def test_keras(sentinel, tmp_path):
     tensorflow, reason = training.python_with("tensorflow")
     if not tensorflow:

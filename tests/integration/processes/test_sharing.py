@@ -140,14 +140,14 @@ def test_staggered_models(names, begin, broker, plain, under, expect_same, tmp_p
 
 def test_a_killed_job_s_memory_is_given_to_others(begin, broker, python):
     one = broker(100 * MIB)
-    first = begin(command=[SHARED, 1, 40])
+    first = begin(command=[SHARED, 1, 100])
     until_step(first, 6)
     second = begin(command=[SHARED, 2, 200])
     until_step(second, 4)
     os.killpg(second.pid, signal.SIGKILL)
     steps = first.out.read_text().count("step ")
     assert first.wait(200) == 0, first.err.read_text()
-    assert first.out.read_text() == plain_of(python, 1, 40)
+    assert first.out.read_text() == plain_of(python, 1, 100)
     grants = grants_of(first)
     assert grants[0] == 100 * MIB and min(grants) < 80 * MIB
     assert len(grants) > steps + 3, "it trained on after the other was killed"
