@@ -87,12 +87,13 @@ FastLimit::Regrant FastLimit::follow_grant() {
   summary_.peak_fast_bytes = std::max(summary_.peak_fast_bytes, grant_->take_most_held());
   const bool taken = grant_->take();
   if (taken) limit_is(grant_->bytes());
-  if (!planned_) return Regrant::none;
+  if (!planned_.bytes) return Regrant::none;
   const auto bytes = grant_->bytes();
-  const auto change = *planned_ > bytes ? *planned_ - bytes : bytes - *planned_;
-  const bool other_bytes = taken && change >= *planned_ / 32;
-  const bool other_drive = std::exchange(planned_drive_, drive()) != grant_->drive();
-  if (other_bytes || other_drive) planned_ = bytes;
+  const auto change = *planned_.bytes > bytes ? *planned_.bytes - bytes : bytes - *planned_.bytes;
+  const bool other_bytes = taken && change >= *planned_.bytes / 32;
+  const auto part = drive();
+  const bool other_drive = std::exchange(planned_.drive, part) != part;
+  if (other_bytes || other_drive) planned_.bytes = bytes;
   return other_bytes ? Regrant::bytes : other_drive ? Regrant::drive : Regrant::none;
 }
 
@@ -112,11 +113,11 @@ void FastLimit::follow_cgroup(bool in_step) {
   const auto left = cgroup_room();
   if (!left) return;
   auto room = std::max(*left, smallest_budget(options_));
-  if (planned_) room = std::min(room, *planned_);
+  if (planned_.bytes) room = std::min(room, *planned_.bytes);
   const bool shrinks = room + kCgroupSpare / (in_step ? 2 : 4) < cgroup_budget_;
   if (!shrinks && (in_step || room < cgroup_budget_ + kCgroupSpare / 4)) return;
   const bool limits =
-      summary_.fast_limit_bytes != 0 || (planned_ && room < summary_.peak_unlimited_bytes);
+      summary_.fast_limit_bytes != 0 || (planned_.bytes && room < summary_.peak_unlimited_bytes);
   if (shrinks && limits && !std::exchange(told_of_growth_, true))
     voice_.say(
         fmt::format("what is not tensors has grown: of the memory cgroup's limit {} are left to "
@@ -132,7 +133,7 @@ void FastLimit::follow_cgroup_if_due() {
 }
 
 void FastLimit::adopt(std::uint64_t plan_bytes, bool limited) {
-  planned_ = plan_bytes;
+  planned_.bytes = plan_bytes;
   const auto limit = limited ? plan_bytes : 0;
   if (limit != 0) hold(cgroup_budget_ = limit);
   summary_.fast_limit_bytes = grant_ ? grant_->bytes() : limit;
@@ -147,7 +148,7 @@ void FastLimit::adopt_for_pager(std::uint64_t bytes) {
 }
 
 void FastLimit::forget_plan(bool alike) {
-  planned_.reset();
+  planned_.bytes.reset();
   keeps_limit_ = alike;
   if (within_cgroup_ && !alike) summary_.fast_limit_bytes = 0;
   summary_.forget_plans();  // but the limit holds until there is another
@@ -243,7 +244,7 @@ std::uint64_t FastLimit::for_plan(const Profile& profile) const {
     if (options_.fast.percent > 0) return std::min(granted, share_of(peak_live_bytes(profile)));
     return options_.fast.bytes != 0 ? std::min(granted, options_.fast.bytes) : granted;
   }
-  const bool settled = planned_ || keeps_limit_ || within_cgroup_;
+  const bool settled = planned_.bytes || keeps_limit_ || within_cgroup_;
   if (settled && summary_.fast_limit_bytes != 0) return summary_.fast_limit_bytes;
   const auto asked =
       options_.fast.percent > 0 ? share_of(peak_live_bytes(profile)) : options_.fast.bytes;

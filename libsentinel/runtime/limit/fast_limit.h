@@ -98,8 +98,10 @@ class FastLimit {
   gpu::Driver* driver_;
   Summary& summary_;
   const Voice& voice_;
-  std::optional<std::uint64_t> planned_;  // bytes of the first plan
-  double planned_drive_ = 1;              // part of the drive's time, of the same
+  struct {                               // what plans are for
+    std::optional<std::uint64_t> bytes;  // of the first one; none: there is none yet
+    double drive = 1;                    // part of its time
+  } planned_;
   bool within_cgroup_ = false;
   bool keeps_limit_ = false;            // there will be another plan for the step that settled it
   std::uint64_t cgroup_budget_ = 0;     // bytes of it for tensors

@@ -348,7 +348,7 @@ bool Grant::attend_once() {
   if (message->kind == MessageKind::grant) obey(*message);
   if (message->kind == MessageKind::lease) lent(*message);
   if (message->kind == MessageKind::drive)
-    drive_thousandths_ = std::clamp(message->drive_thousandths, 1u, 1000u);
+    granted_.drive_thousandths = std::clamp(message->drive_thousandths, 1u, 1000u);
   if (message->kind != MessageKind::refused) return true;
   const std::lock_guard guard(lock_);
   trace_.clear();  // it may be what is refused

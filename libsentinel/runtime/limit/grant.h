@@ -46,7 +46,7 @@ class Grant {
   // For which to plan; at least the base.
   std::uint64_t bytes() const { return std::min(granted_.most.load(), cap_.load()); }
   // Of the drive's time, the part on which plans may count: others use it, too.
-  double drive() const { return drive_thousandths_ / 1e3; }
+  double drive() const { return granted_.drive_thousandths / 1e3; }
   // At a step's border: a larger grant holds from here on. Whether it is another than before.
   bool take();
   // Beyond the base, from soon on.
@@ -93,8 +93,8 @@ class Grant {
   } need_;
   struct {
     std::atomic<std::uint64_t> base = 0, most = 0;
+    std::atomic<std::uint32_t> drive_thousandths = 1000;
   } granted_;
-  std::atomic<std::uint32_t> drive_thousandths_ = 1000;
   std::atomic<std::uint64_t> cap_ = ~0ull;  // a share of the peak, once that is known
   std::atomic<std::uint64_t> wants_ = 0, most_held_ = 0;
   struct {
