@@ -2,8 +2,10 @@
 # The kernel laboratory: builds the patched Linux if its inputs changed, boots it in QEMU and runs a
 # command in it as root, with this machine's files at their own paths.
 #
-#   bash kernel/lab.sh [--shape dram+dram|dram+pmem|dram] [--debug] [--memory FAST[+SLOW]] -- COMMAND…
+#   bash kernel/lab.sh [--linux 6.1|6.12] [--shape dram+dram|dram+pmem|dram] [--debug] [--memory FAST[+SLOW]]
+#     -- COMMAND…
 #
+#   --linux 6.12        Debian 13's kernel instead of Debian 12's (default: $LAB_LINUX, or 6.1)
 #   --shape dram+dram   two DRAM nodes, the second without processors (default)
 #   --shape dram+pmem   a DRAM node and a persistent-memory node: node 1, in a slower memory tier
 #   --shape dram        one node
@@ -19,6 +21,8 @@
 # scratch ext4 on a disk of its own (8 GiB, O_DIRECT works).
 #
 # Environment, read here:
+#   LAB_LINUX     see --linux
+#   LAB_MIRROR    of Debian, for the source of 6.12 (default http://deb.debian.org/debian)
 #   LAB_OUT       folder that the guest may write, at the same path (default: a temporary one)
 #   LAB_LOG       where the guest's kernel log goes (default: a temporary file, kept if there is trouble)
 #   LAB_TIMEOUT   seconds after which the guest is stopped (default: none)
@@ -31,7 +35,7 @@
 #   TMPDIR        where the guest's disks lie, which are sparse (default /tmp)
 #   SENTINEL_CACHE         where built kernels are kept (default ~/.cache/sentinel)
 #   SENTINEL_KERNEL_TREE   build incrementally from this already patched source tree instead of the
-#                          pinned source and kernel/patches; the tree itself is not written to
+#                          source and patches of --linux; the tree itself is not written to
 #   SENTINEL_KERNEL_IMAGE  boot this bzImage, whatever it was built from
 # Environment, set in the guest:
 #   LAB_OUT, LAB_SHAPE, SENTINEL_SWAP (a block device with a swap signature, not enabled), LAB_SELFTESTS
@@ -48,20 +52,23 @@ readonly EXIT_MISSING=77 EXIT_TIMEOUT=124 EXIT_GUEST_DIED=125
 
 # shellcheck source=lab/common.sh
 source "$LAB_DIR/common.sh"
+# shellcheck source=lab/source.sh
+source "$LAB_DIR/source.sh"
 # shellcheck source=lab/build.sh
 source "$LAB_DIR/build.sh"
 # shellcheck source=lab/boot.sh
 source "$LAB_DIR/boot.sh"
 
 usage() {
-  sed -n '5,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+  sed -n '5,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
   exit 2
 }
 
 main() {
-  local shape=dram+dram variant=plain memory='' status=0
+  local linux=${LAB_LINUX:-6.1} shape=dram+dram variant=plain memory='' status=0
   while [ $# -gt 0 ]; do
     case $1 in
+      --linux) linux=${2-}; shift 2 || usage ;;
       --shape) shape=${2-}; shift 2 || usage ;;
       --memory) memory=${2-}; shift 2 || usage ;;
       --debug) variant=debug; shift ;;
@@ -70,6 +77,7 @@ main() {
     esac
   done
   [ $# -gt 0 ] || usage
+  case $linux in 6.1 | 6.12) ;; *) usage ;; esac
   case $shape in
     dram+dram | dram+pmem) memory=${memory:-4G+4G}; [[ $memory =~ ^[0-9]+[MG]\+[0-9]+[MG]$ ]] || usage ;;
     dram) memory=${memory:-4G}; [[ $memory =~ ^[0-9]+[MG]$ ]] || usage ;;
@@ -83,7 +91,7 @@ main() {
   trap 'exit 143' TERM
   trap 'exit 129' HUP
 
-  build_kernel "$variant" "$run_dir/bzImage"
+  build_kernel "$linux" "$variant" "$run_dir/bzImage"
   write_command "$shape" "$@"
   boot_guest "$shape" "$memory" "$run_dir/bzImage" || status=$?
   finish "$status"

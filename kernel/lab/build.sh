@@ -1,23 +1,23 @@
 # shellcheck shell=bash
-# Sourced by lab.sh: the kernel, from the pinned source and kernel/patches, or from a developer's tree.
+# Sourced by lab.sh: the kernel, from Debian's source and the patches for it, or from a developer's tree.
 #
 # A built kernel lies in the cache under the hash of everything that went into it, so it is built once
 # for each set of patches, configuration, compiler and linker.
 
-KERNEL_TARBALL=${SENTINEL_KERNEL_TARBALL:-/usr/src/linux-source-6.1.tar.xz}
-KERNEL_CACHE=${SENTINEL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sentinel}/kernel
 KEPT_KERNELS=6
 
-# build_kernel plain|debug IMAGE: copies the kernel to the file IMAGE, and leaves in kernel_folder where its
+# build_kernel 6.1|6.12 plain|debug IMAGE: copies the kernel to the file IMAGE, and leaves in kernel_folder where its
 # vmlinux and .config are and in selftests where its programs are; empty for an image that was given.
 build_kernel() {
-  local variant=$1 image=$2
+  local variant=$2 image=$3
+  KERNEL_LINUX=$1
   mkdir -p "$KERNEL_CACHE"
   if [ -n "${SENTINEL_KERNEL_IMAGE:-}" ]; then
     cp "$SENTINEL_KERNEL_IMAGE" "$image"
   elif [ -n "${SENTINEL_KERNEL_TREE:-}" ]; then
     build_from_tree "$SENTINEL_KERNEL_TREE" "$variant" "$image"
   else
+    use_linux
     build_from_patches "$variant" "$image"
   fi
 }
@@ -50,7 +50,6 @@ build_from_tree() {
 
 build_from_patches() {
   local variant=$1 image=$2 key kept
-  require linux-source-6.1 "$KERNEL_TARBALL"
   require build-essential gcc ld
   stop_if_missing
   key=$(kernel_key "$variant")
@@ -115,13 +114,9 @@ apply_patches() {
   done < <(list_patches)
 }
 
-list_patches() {
-  [ ! -d "$KERNEL_DIR/patches" ] || find "$KERNEL_DIR/patches" -maxdepth 1 -name '*.patch' | sort -V
-}
-
 # What to ask of the configuration of a tree, in the order in which it is merged.
 fragments() {
-  echo "$KERNEL_DIR/config/base.config"
+  echo "$KERNEL_DIR/config/base.config" "$KERNEL_DIR/config/$KERNEL_LINUX.config"
   [ "$1" = debug ] && echo "$KERNEL_DIR/config/debug.config"
   return 0
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Whether the series compiles after each of its patches: bash kernel/lab/each_patch.sh
+# Whether a series compiles after each of its patches: bash kernel/lab/each_patch.sh [6.1|6.12]
 #
 # Applies the patches one by one and builds after each what they touch or what includes it, with the options of
 # the laboratory's plain kernel, SENTINEL among them once it exists; at the end once more with SENTINEL off,
@@ -11,6 +11,8 @@ KERNEL_DIR=$(dirname "$LAB_DIR")
 readonly EXIT_MISSING=77 EXIT_GUEST_DIED=125
 # shellcheck source=common.sh
 source "$LAB_DIR/common.sh"
+# shellcheck source=source.sh
+source "$LAB_DIR/source.sh"
 # shellcheck source=build.sh
 source "$LAB_DIR/build.sh"
 
@@ -27,7 +29,8 @@ check() {
 
 option() { grep -qx CONFIG_SENTINEL=y "$tree/objects/.config" && echo "SENTINEL on" || echo "no SENTINEL"; }
 
-require linux-source-6.1 "$KERNEL_TARBALL"
+KERNEL_LINUX=${1:-6.1}
+use_linux
 require_build_tools
 tree=$(mktemp -d "${TMPDIR:-/tmp}/sentinel-each.XXXXXX")
 trap 'rm -rf "$tree"' EXIT

@@ -11,6 +11,8 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("SENTINEL_BUILD", ROOT / "build"))
 MISSING = 77
+LINUX = os.environ.get("LAB_LINUX") or "6.1"  # of the guests
+HAS_UFFDIO_MOVE = LINUX != "6.1"  # came with 6.8
 
 
 class Lab:
