@@ -87,12 +87,12 @@ FastLimit::Regrant FastLimit::follow_grant() {
   summary_.peak_fast_bytes = std::max(summary_.peak_fast_bytes, grant_->take_most_held());
   const bool taken = grant_->take();
   if (taken) limit_is(grant_->bytes());
+  const auto part = drive();
+  const bool other_drive = std::exchange(planned_.drive, part) != part;
   if (!planned_.bytes) return Regrant::none;
   const auto bytes = grant_->bytes();
   const auto change = *planned_.bytes > bytes ? *planned_.bytes - bytes : bytes - *planned_.bytes;
   const bool other_bytes = taken && change >= *planned_.bytes / 32;
-  const auto part = drive();
-  const bool other_drive = std::exchange(planned_.drive, part) != part;
   if (other_bytes || other_drive) planned_.bytes = bytes;
   return other_bytes ? Regrant::bytes : other_drive ? Regrant::drive : Regrant::none;
 }

@@ -127,6 +127,7 @@ def main():
                     if isinstance(record, str):
                         told[what] = record
                         continue
+                    print(f"GPT-2 {size}, {what}: {bench.tokens_per_s(record):.1f} tokens/s", file=sys.stderr, flush=True)
                     if what == "plain":
                         bench.plain = record
                     require_same(bench.plain, record, what)

@@ -261,13 +261,13 @@ def test_offset_peaks_share_memory(begin, broker, build, slow_machine, tmp_path)
 def test_jobs_share_the_drive_s_time(begin, broker, python, sentinel, slow_machine, tmp_path):
     """Each plans for what the other leaves of it, and the one that stays has all of it again."""
     one = broker(100 * MIB)
-    processes = [begin("--machine", slow_machine, command=[SHARED, seed, steps]) for seed, steps in ((1, 60), (2, 20))]
+    processes = [begin("--machine", slow_machine, command=[SHARED, seed, steps]) for seed, steps in ((1, 90), (2, 30))]
     shared = one.await_jobs(lambda found: [job.get("drive_part", 1) < 0.9 for job in found["jobs"]] == [True, True], 120)
     assert sum(job["drive_part"] for job in shared["jobs"]) < 1.5 and all("curve" in job for job in shared["jobs"])
     assert " % " in sentinel("jobs", "--socket", tmp_path / "broker.sock").out.splitlines()[3]
     one.await_jobs(lambda found: [job["drive_part"] for job in found["jobs"]] == [1], 120)
     assert [process.wait(200) for process in processes] == [0, 0], processes[0].err.read_text()
-    assert [process.out.read_text() for process in processes] == [plain_of(python, 1, 60), plain_of(python, 2, 20)]
+    assert [process.out.read_text() for process in processes] == [plain_of(python, 1, 90), plain_of(python, 2, 30)]
 
 
 def test_jobs_says_what_moves(begin, broker, sentinel, tmp_path):

@@ -80,13 +80,9 @@ TEST(Gains, ACurveSaysHowBusyTheDriveIs) {
   std::vector<TensorId> weights;
   for (std::size_t i = 0; i < 16; ++i) weights.push_back(b.persistent(8_MiB));
   for (const auto weight : weights) b.op(0, 1000, {weight});
-  const StudiedJob job{.id = 1,
-                       .profile = std::make_shared<const Profile>(b.profile),
-                       .digest = 9,
-                       .policy = "sentinel",
-                       .machine = "optane",
-                       .need = {.least = 32_MiB, .most = 160_MiB},
-                       .wants_curve = true};
+  auto job = job_of(1);
+  job.profile = std::make_shared<const Profile>(b.profile);
+  job.need.most = 160_MiB;
   const auto found = study_jobs({job}, 160_MiB, false);
   ASSERT_THAT(found.failures, IsEmpty());
   const auto& curve = found.curves.at(1);
