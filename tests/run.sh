@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, passes every test. `tests/run.sh quick` leaves out the trainings.
-# Variants of one test and slow tests take turns by commit (tests/conftest.py), and so do sanitizers and fuzzing
-# (tests/README.md); SENTINEL_TURN= has all of them.
+# Variants of one test and slow tests take turns by commit (tests/conftest.py), and so do sanitizers, fuzzing and the
+# kernels of the guest (tests/README.md); SENTINEL_TURN= has all of them.
 source "$(dirname "${BASH_SOURCE[0]}")/../tools/setup.sh"
 install_packages tools/packages-torch.txt || exit 1
 install_packages tools/packages-tests.txt || exit 1
@@ -16,9 +16,9 @@ export SENTINEL_TORCH2_PYTHON
 install_packages tools/packages-kernel.txt || echo "the tests in the kernel's guest will be skipped" >&2
 
 commit=$(git rev-parse --short=6 HEAD 2>/dev/null) || commit=
-export SENTINEL_TURN=${SENTINEL_TURN-${commit:+$((16#$commit % 3))}}
+export SENTINEL_TURN=${SENTINEL_TURN-${commit:+$((16#$commit % 7))}}
 
-is_turn() { [ -z "$SENTINEL_TURN" ] || [ "$SENTINEL_TURN" = "$1" ]; }
+is_turn() { [ -z "$SENTINEL_TURN" ] || [ $((SENTINEL_TURN % 7)) = "$1" ]; }
 
 # Parts of what takes builds of their own: minutes where the compiler's cache is warm.
 other_builds() {
@@ -42,15 +42,13 @@ suite() {
 
 other_builds
 
-# The guests' kernel takes turns as well.
+# Each part has a kernel of its own, which takes minutes to build where no earlier run has kept it.
 guests() {
-  local linux status=0
-  for linux in 6.1 6.12; do
-    if [ -z "$SENTINEL_TURN" ] || { is_turn 2 && [ $linux = 6.12 ]; } || { ! is_turn 2 && [ $linux = 6.1 ]; }; then
-      echo "guests of Linux $linux"
-      LAB_LINUX=$linux suite kernel tests/kernel || status=$?
-    fi
-  done
+  local status=0
+  if is_turn 3; then LAB_LINUX=6.1 suite kernel tests/kernel -k "not debug_kernel" || status=$?; fi
+  if is_turn 4; then LAB_LINUX=6.12 suite kernel tests/kernel -k "not debug_kernel" || status=$?; fi
+  if is_turn 5; then LAB_LINUX=6.1 suite kernel tests/kernel -k debug_kernel || status=$?; fi
+  if is_turn 6; then LAB_LINUX=6.12 suite kernel tests/kernel -k debug_kernel || status=$?; fi
   return "$status"
 }
 
