@@ -80,6 +80,7 @@ def torch_gpu(attach, monkeypatch):
     package._attach = attach
     monkeypatch.setitem(sys.modules, "sentinel", package)
     monkeypatch.setitem(sys.modules, "sentinel._attach", attach)
+    package._torch_groups = types.ModuleType("sentinel._torch_groups")
     path = REPOSITORY / "torchplugin/python/sentinel/_torch_gpu.py"
     spec = importlib.util.spec_from_file_location("sentinel._torch_gpu", path)
     module = importlib.util.module_from_spec(spec)

@@ -14,9 +14,10 @@ import threading
 import types
 
 try:
-    from . import _attach
+    from . import _attach, _torch_groups
 except ImportError:
     import _attach
+    import _torch_groups
 
 
 def _say(text):
@@ -175,16 +176,12 @@ def _refuse_groups(torch, adaptor, c10d):
 
 # ---------------------------------------------------------------- optimizers
 
-_GROUPING = "_group_tensors_by_device_and_dtype"
 _SHARE = 8  # of the budget: what the tensors of one group may be, beside what is made of them
 
 
 def split_optimizers(torch, core):
-    """One op of a fused or a foreach optimizer names all parameters, gradients and moments, and all that it names has to
-    be there at once. Where optimizers ask which tensors go together, the answer is groups of at most an eighth of the
-    budget. All of that is computed element by element, so the numbers are the same."""
+    """Into groups of at most an eighth of the budget: all that an op names has to be there at once."""
     core.sentinel_gpu_budget.restype = ctypes.c_size_t
-    optimizer = sys.modules["torch.optim.optimizer"]
     limit = 0
 
     def most():
@@ -195,64 +192,8 @@ def split_optimizers(torch, core):
             limit = share
         return max(limit, 1)
 
-    def size(tensors):
-        return sum(tensor.numel() * tensor.element_size() for tensor in tensors if torch.is_tensor(tensor))
-
-    def runs(lists):
-        """Slices of these lists, each of whose tensors fit together."""
-        most_bytes, begin, total = most(), 0, 0
-        length = max(map(len, lists), default=0)
-        whole = [one for one in lists if len(one) == length]
-        for at in range(length):
-            bytes_ = size(one[at] for one in whole)
-            if at > begin and total + bytes_ > most_bytes:
-                yield slice(begin, at)
-                begin, total = at, 0
-            total += bytes_
-        yield slice(begin, length)
-
-    def split(group):
-        @functools.wraps(group)
-        def grouped(tensorlistlist, with_indices=False):
-            parts = {}
-            for (device, dtype), (lists, indices) in group(tensorlistlist, with_indices).items():
-                for number, part in enumerate(runs(lists)):
-                    # Callers take the device of a key, or nothing.
-                    parts[device, (dtype, number)] = [one[part] for one in lists], indices[part]
-            return parts
-        return grouped
-
-    def one_by_one(function):
-        @functools.wraps(function)
-        def called(tensors, *rest):
-            for part in runs([tensors]):
-                function(tensors[part], *rest)
-        return called
-
-    for name in ("_foreach_zero_", "_amp_foreach_non_finite_check_and_unscale_"):  # of all gradients
-        if hasattr(torch, name):
-            setattr(torch, name, one_by_one(getattr(torch, name)))
-    if not _groups_are_known(torch, optimizer):
-        return _refuse_groups_of_tensors(torch, optimizer)
-    for name in ("torch.optim.optimizer", "torch.optim.swa_utils", "torch.nn.utils.clip_grad"):
-        module = sys.modules.get(name)
-        if hasattr(module, _GROUPING):
-            setattr(module, _GROUPING, split(getattr(module, _GROUPING)))
-    return None
-
-
-def _groups_are_known(torch, optimizer):
-    """Whether optimizers ask that function, and it answers with lists and indices by device and dtype. (PyTorch 2.0's
-    has the same name and words, and another answer.)"""
-    group = getattr(optimizer, _GROUPING, None)
-    if group is None or not hasattr(optimizer.Optimizer, _GROUPING):
-        return False
-    if list(inspect.signature(group).parameters) != ["tensorlistlist", "with_indices"]:
-        return False
-    one = torch.zeros(1)
-    (key, value), = group([[one], []], True).items()
-    return (isinstance(key, tuple) and len(key) == 2 and isinstance(value, tuple) and len(value) == 2
-            and [list(map(id, part)) for part in value[0]] == [[id(one)], []] and list(value[1]) == [0])
+    if not _torch_groups.split(torch, most):
+        _refuse_groups_of_tensors(torch, sys.modules["torch.optim.optimizer"])
 
 
 def _refuse_groups_of_tensors(torch, optimizer):
