@@ -9,12 +9,14 @@ import sys
 import weakref
 
 try:
-    from . import _attach, _prebuilt, _torch_compile, _torch_gpu, _torch_replays, _torch_verify, _torch_weights
+    from . import _attach, _prebuilt, _torch_compile, _torch_gpu, _torch_groups, _torch_replays, _torch_verify
+    from . import _torch_weights
 except ImportError:
     import _attach
     import _prebuilt
     import _torch_compile
     import _torch_gpu
+    import _torch_groups
     import _torch_replays
     import _torch_verify
     import _torch_weights
@@ -87,6 +89,8 @@ def attach(torch):
         _torch_gpu.manage(torch, core, adaptor)
     if not watched:  # an allocator and nothing else
         return
+    if not on_gpu:
+        _split_optimizers(torch)
     weights = None if on_gpu else _torch_weights.Weights(torch, adaptor)
     moves_only = os.environ.get("SENTINEL_POLICY") == "sentinel" and "SENTINEL_PLAN" not in os.environ
     plans = os.environ["SENTINEL_MODE"] == "run" and not moves_only
@@ -107,7 +111,13 @@ def _trace(torch):
         from . import _torch_trace
     except ImportError:
         import _torch_trace
+    _split_optimizers(torch)
     _torch_trace.begin(torch, lambda adaptor: _Layers(torch, adaptor, None), lambda told: _after_optimizers(torch, told))
+
+
+def _split_optimizers(torch):
+    """In the processor's memory an op waits for what it touches. What nobody can split is served as any large op."""
+    _torch_groups.split(torch, lambda: _torch_groups.BYTES, _torch_compile.is_compiling_of(torch))
 
 
 class _Layers:

@@ -7,6 +7,7 @@ import functools
 import inspect
 import sys
 
+BYTES = 16 << 20  # of a group in the processor's memory: so little that its op takes longer than to begin it
 _GROUPING = "_group_tensors_by_device_and_dtype"
 _OF_ALL_GRADIENTS = ("_foreach_zero_", "_amp_foreach_non_finite_check_and_unscale_")
 _ASKING = ("torch.optim.optimizer", "torch.optim.swa_utils", "torch.nn.utils.clip_grad")
