@@ -29,6 +29,7 @@ constexpr std::array kMoveCauses{"EBUSY", "ENOMEM", "EFAULT", "EACCES", "other"}
 struct EngineCounters {             // since the engine began
   std::uint64_t demand_faults = 0;  // touches that had to wait for bytes from the slow tier
   std::uint64_t promoted_bytes = 0, demoted_bytes = 0;  // as really moved
+  std::uint64_t unwritten_bytes = 0;  // left without a write: the file had the same bytes
   std::uint64_t pieces = 0;  // of the promoted: parts of blocks that were read alone
   Flow reading, writing;     // whole blocks, from and to a file
   double stall_us = 0;       // time in which a training thread waited for memory

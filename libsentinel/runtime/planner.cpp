@@ -63,7 +63,7 @@ Machine Planner::machine() const {
                           : measure_machine(options_);
   if (options_.gpu.host_bytes != 0) put_drive_below(machine, options_);
   machine.granule_bytes = engine_.granule();  // whatever the description says
-  machine.exclusive = true;                   // engines keep no copy of what they bring
+  machine.exclusive = true;                   // a plan counts on no copy of what comes
   return machine;
 }
 

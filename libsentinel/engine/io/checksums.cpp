@@ -103,6 +103,12 @@ bool Checksums::match(std::int64_t slot, std::uint64_t first, const void* bytes,
   return true;
 }
 
+Digest Checksums::digest(const void* frame) const noexcept {
+  const Spent spent(spent_ns_);
+  const auto hash = XXH3_128bits(frame, frame_bytes_);
+  return {hash.low64, hash.high64};
+}
+
 std::uint64_t Checksums::sum(const char* bytes, std::uint64_t count) const noexcept {
   if (level_ == ChecksumLevel::full) return XXH3_64bits(bytes, count);
   std::array<char, kBytes / kPage * kSample> samples;

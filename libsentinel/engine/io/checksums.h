@@ -21,6 +21,13 @@
 namespace sentinel {
 
 enum class ChecksumLevel : std::uint8_t { off, sampled, full };
+
+// Of all bytes of a frame, XXH3 with 128 bits: two different contents have the same one with a
+// probability of 2^-128.
+struct Digest {
+  std::uint64_t low = 0, high = 0;
+  bool operator==(const Digest&) const = default;
+};
 ChecksumLevel parse_checksum_level(const std::string&);  // off, sampled, full; throws Error
 
 class Checksums {
@@ -36,7 +43,7 @@ class Checksums {
   Checksums& operator=(const Checksums&) = delete;
 
   ChecksumLevel level() const { return level_; }
-  // How long the sums have taken until now, in all threads together.
+  // How long sums and digests have taken until now, in all threads together.
   double spent_us() const {
     return static_cast<double>(spent_ns_.load(std::memory_order_relaxed)) / 1e3;
   }
@@ -48,6 +55,8 @@ class Checksums {
   // multiple of kBytes; `bytes` is one, too, or reaches to the frame's end.
   bool match(std::int64_t slot, std::uint64_t first, const void* bytes,
              std::uint64_t count) const noexcept;
+  // Of a whole frame, at every level. Nobody writes to it meanwhile.
+  Digest digest(const void* frame) const noexcept;
 
  private:
   std::uint64_t sum(const char* bytes, std::uint64_t count) const noexcept;

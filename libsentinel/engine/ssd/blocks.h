@@ -7,6 +7,8 @@
 //     |  freed           |  +---- recalled ---+                   | fetch
 //     +------------------+------------------- arriving <----------+
 //
+// Where the file still has the same bytes (kept_copy.h), a leaving block is absent without a write.
+//
 // What can be made again may be lost (lose), from resident or absent: then it has neither frame nor
 // slot, until it is filled again (refill) or dies.
 //
@@ -20,6 +22,7 @@
 #include <vector>
 
 #include "engine/frames/backing.h"
+#include "engine/ssd/kept_copy.h"
 
 namespace sentinel {
 
@@ -47,6 +50,8 @@ struct FrameBlock {
   std::uint32_t wanted = 0;   // those that the plan wants in fast memory, and kept borders
   Token token = kNoToken;     // leaving, arriving: the frame
   std::int64_t slot = -1;     // leaving, absent, arriving: its place in the slow tier; or kZeros
+                              // resident: where its copy is kept
+  KeptCopy copy;              // what the slot holds, where that is known
   std::uintptr_t end_of = 0;  // lost: the tensor, where the block is not wholly within it
   std::uint64_t used = 0;     // when it was last known to be used; larger is later
   std::uint64_t left = 0;     // the op that used it when it had to leave; 0: none

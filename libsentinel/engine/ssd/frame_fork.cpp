@@ -11,6 +11,14 @@
 #include "engine/io/slow_file.h"
 
 namespace sentinel {
+namespace {
+
+// And nowhere else.
+bool is_in_file(const FrameBlock& block) {
+  return block.state == BlockState::absent && block.slot >= 0;
+}
+
+}  // namespace
 
 void FrameFork::before(bool counting) noexcept {
   int code = counting || blocks_.lost() != 0 ? -EBUSY : 0;  // a child cannot make them again
@@ -33,7 +41,7 @@ void FrameFork::after_in_parent() noexcept {
 void FrameFork::after_in_child() noexcept {
   arena_.loop()->abandon_in_child();
   bool absent = false;
-  for (const auto& block : blocks_) absent |= block.slot >= 0;
+  for (const auto& block : blocks_) absent |= is_in_file(block);
   if (transfers_.is_open() && arena_shown_) {
     if (!std::exchange(child_, true)) transfers_.file().after_fork_in_child();
     if (const int code = absent ? serve_child() : 0; code != 0) refuse_child(-code);
@@ -73,7 +81,7 @@ void FrameFork::on_missing_in_child(void* self, const Fault& fault) noexcept {
   const auto index = fork.arena_.index_of(fault.address);
   const EngineLock guard(fork.lock_);
   if (!fork.arena_.contains(fault.address)) return fork.guard_.look_again(fault);
-  if (fork.blocks_[index].slot < 0) {  // nothing was there: one page, as the kernel would give
+  if (!is_in_file(fork.blocks_[index])) {  // nothing was there: one page, as the kernel would give
     fork.arena_.loop()->zero(fault.address & ~std::uint64_t{4095}, 4096);
     return;
   }

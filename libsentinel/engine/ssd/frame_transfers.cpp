@@ -38,7 +38,15 @@ void FrameTransfers::write(BlockIndex index, std::int64_t slot, void* frame) noe
   if (submitted != 0) fail("could not start a write", -submitted);
 }
 
+std::int64_t FrameTransfers::reserve_slot(FrameBlocks& blocks) noexcept {
+  const auto slot = file_->reserve();
+  if (slot >= 0) return slot;
+  for (const auto index : blocks.resident()) release_slot(blocks[index]);
+  return file_->reserve();
+}
+
 void FrameTransfers::release_slot(FrameBlock& block) noexcept {
+  block.copy.forget();
   if (block.slot >= 0) file_->release(block.slot);
   block.slot = -1;
 }
@@ -51,6 +59,7 @@ void FrameTransfers::promoted_pieces(std::uint64_t count, std::uint64_t bytes) n
 void FrameTransfers::count(EngineCounters& counters) const {
   counters.promoted_bytes = promoted_bytes_;
   counters.demoted_bytes = demoted_bytes_;
+  counters.unwritten_bytes = unwritten_bytes_;
   counters.pieces = pieces_;
   counters.reading = reading_.flow();
   counters.writing = writing_.flow();

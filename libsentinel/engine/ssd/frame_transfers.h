@@ -51,12 +51,15 @@ class FrameTransfers {
   void write(BlockIndex, std::int64_t slot, void* frame) noexcept;
   void reads_are_over(std::size_t count) noexcept { reading_.finished(count, count * kGranule); }
   void writes_are_over(std::size_t count) noexcept { writing_.finished(count, count * kGranule); }
-  void release_slot(FrameBlock&) noexcept;
+  // A place in the file, or a negative errno. Copies that are kept make room where none is left.
+  std::int64_t reserve_slot(FrameBlocks&) noexcept;
+  void release_slot(FrameBlock&) noexcept;  // and its copy is of no use any more
 
   // As really moved.
   void promoted() noexcept { promoted_bytes_ += kGranule; }
   void promoted_pieces(std::uint64_t count, std::uint64_t bytes) noexcept;
   void demoted() noexcept { demoted_bytes_ += kGranule; }
+  void left_unwritten() noexcept { unwritten_bytes_ += kGranule; }
   void count(EngineCounters&) const;
 
   // Nothing wrong has been computed yet and nothing must be: the thread that needs the bytes is
@@ -71,7 +74,7 @@ class FrameTransfers {
   std::unique_ptr<Executor> reader_, writer_;
   FlowMeter reading_, writing_;
   bool starved_ = false;  // the promoter waits for a frame
-  std::uint64_t promoted_bytes_ = 0, demoted_bytes_ = 0;
+  std::uint64_t promoted_bytes_ = 0, demoted_bytes_ = 0, unwritten_bytes_ = 0;
   std::uint64_t pieces_ = 0;  // of the promoted: parts of blocks that were read alone
 };
 

@@ -115,7 +115,8 @@ void FrameTransitions::arrived(const Completion& completion, EngineLock& guard) 
   const auto index = static_cast<BlockIndex>(completion.cookie);
   auto& block = blocks_[index];
   if (completion.error != 0) transfers_.fail("could not read a tensor back", completion.error);
-  transfers_.release_slot(block);  // the copy in memory may be written from now on
+  if (!block.copy.is_kept())
+    transfers_.release_slot(block);  // the block may be written from now on
   transfers_.promoted();
   install(index, block.token, guard);
 }
@@ -148,11 +149,23 @@ void FrameTransitions::take_out(BlockIndex index, EngineLock& guard) noexcept {
   if (!take(index, guard)) return;
   auto& block = blocks_[index];
   if (block.discard) return discard(index, block.token);
-  const auto slot = transfers_.file().reserve();
+  const auto& sums = transfers_.file().checksums();
   void* frame = backings_->buffer(index, block.token);
+  const bool has_copy = block.copy.is_kept();
+  Digest digest;
+  if (has_copy) {
+    guard.unlock();
+    digest = sums.digest(frame);
+    guard.lock();
+    if (left_unwritten(index, digest, guard)) return;
+    transfers_.release_slot(block);
+  }
+  const bool digested = block.copy.wanted();
+  const auto slot = transfers_.reserve_slot(blocks_);
   guard.unlock();
   const bool zeros = is_zero(frame);
   if (!zeros && slot >= 0) transfers_.file().checksums().take(slot, frame);
+  if (!zeros && digested && !has_copy) digest = sums.digest(frame);
   guard.lock();
   if (slot >= 0 && (zeros || block.discard)) transfers_.file().release(slot);
   if (block.discard) return discard(index, block.token);
@@ -162,7 +175,23 @@ void FrameTransitions::take_out(BlockIndex index, EngineLock& guard) noexcept {
   }
   if (slot < 0) transfers_.fail("could not get space for a tensor", static_cast<int>(-slot));
   block.slot = slot;
+  if (digested) block.copy.keep(digest);
   transfers_.write(index, slot, frame);
+}
+
+// What is the same as its copy in the file. False: it is not.
+bool FrameTransitions::left_unwritten(BlockIndex index, const Digest& digest,
+                                      EngineLock& guard) noexcept {
+  auto& block = blocks_[index];
+  if (!block.copy.is_of(digest) || block.discard) return false;
+  block.copy.served();
+  if (block.recalled) {
+    put_back(index, guard);
+  } else {
+    transfers_.left_unwritten();
+    discard(index, block.token);
+  }
+  return true;
 }
 
 // Nothing lives in the block: its frame is free at once, unless somebody has begun to use it again.
@@ -240,6 +269,7 @@ bool FrameTransitions::lose(BlockIndex index, EngineLock& guard) noexcept {
     }
     backings_->scrub(index, block.token);
     budget_.now_free(std::exchange(block.token, kNoToken));
+    transfers_.release_slot(block);
     blocks_.has_left();
   } else {
     return false;

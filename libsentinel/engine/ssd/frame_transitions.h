@@ -65,6 +65,7 @@ class FrameTransitions {
 
  private:
   bool take(BlockIndex, EngineLock&) noexcept;
+  bool left_unwritten(BlockIndex, const Digest&, EngineLock&) noexcept;
   void discard(BlockIndex, Token) noexcept;
   void put_back(BlockIndex, EngineLock&) noexcept;
   void install(BlockIndex, Token, EngineLock&) noexcept;

@@ -203,10 +203,12 @@ bool SsdEngine::on_free(std::uintptr_t address, std::uint64_t bytes, bool wanted
     blocks_.no_longer_idle(index);
     if (block.state == BlockState::leaving) block.discard = true;
     blocks_.read_no_more(index);
-    if (block.state == BlockState::resident)
+    if (block.state == BlockState::resident) {
       blocks_.note_dead(index);
-    else
+      transfers_.release_slot(block);
+    } else {
       resident = false;
+    }
     if (block.state == BlockState::absent && block.queue == QueueId::none)
       transitions_.make_absent_or_empty(block);
   });

@@ -26,6 +26,7 @@ StepRow& Summary::step_ended(const char* phase, const EngineCounters& now) {
                    .demand_faults = now.demand_faults - before.demand_faults,
                    .promoted_bytes = now.promoted_bytes - before.promoted_bytes,
                    .demoted_bytes = now.demoted_bytes - before.demoted_bytes,
+                   .unwritten_bytes = now.unwritten_bytes - before.unwritten_bytes,
                    .stall_ms = (now.stall_us - before.stall_us) / 1e3,
                    .checksum_ms = (now.checksum_us - before.checksum_us) / 1e3,
                    .limit_bytes = fast_limit_bytes,
@@ -112,6 +113,7 @@ Json json_of(const StepRow& row) {
             {"demoted_bytes", row.demoted_bytes},
             {"stall_ms", row.stall_ms},
             {"limit_bytes", row.limit_bytes}};
+  if (row.unwritten_bytes != 0) json["unwritten_bytes"] = row.unwritten_bytes;
   if (row.checksum_ms > 0) json["checksum_ms"] = row.checksum_ms;
   if (row.discarded_bytes != 0 || row.replays != 0)
     json.update({{"replays", row.replays},

@@ -24,6 +24,7 @@ struct StepRow {
   double ms = 0;
   std::string phase;  // warmup, profile, trial, steady
   std::uint64_t demand_faults = 0, promoted_bytes = 0, demoted_bytes = 0;
+  std::uint64_t unwritten_bytes = 0;  // out of fast memory without a write
   double stall_ms = 0, checksum_ms = 0;
   std::uint64_t limit_bytes = 0;  // at its end; 0: there was none
   std::uint64_t replays = 0, replayed_bytes = 0, discarded_bytes = 0;
