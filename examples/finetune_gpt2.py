@@ -85,7 +85,7 @@ def main():
     if args.json:
         digest = hashlib.sha256()
         for weight in model.parameters():
-            digest.update(weight.detach().numpy().tobytes())
+            digest.update(weight.detach().numpy())
         args.json.write_text(json.dumps({"losses": losses, "seconds": seconds, "weights_sha256": digest.hexdigest(),
                                          "parameters": model.num_parameters()}) + "\n")
 

@@ -33,7 +33,7 @@ struct EngineCounters {             // since the engine began
   std::uint64_t pieces = 0;  // of the promoted: parts of blocks that were read alone
   Flow reading, writing;     // whole blocks, from and to a file
   double stall_us = 0;       // time in which a training thread waited for memory
-  double checksum_us = 0;    // time that the sums of what goes to and comes from a file took
+  double checksum_us = 0;    // time that sums and digests of what goes to and comes from a file took
   std::uint64_t discarded_bytes = 0, refilled_bytes = 0;  // of tensors that are made again
   std::uint64_t held_bytes = 0;                           // of fast memory, now
   std::uint64_t peak_bytes = 0;                           // the most of it since the budget was set

@@ -172,6 +172,7 @@ double cpu_s_per_gb(const std::string& directories, bool allow_memory) try {
   if (bytes_to_measure(directories) < kMovedBytes) return 0;
   return measure_cpu_s_per_gb({.slow_directory = directories,
                                .allow_memory_tier = allow_memory,
+                               .keep_copies = false,  // none would be of use
                                .arena_bytes = 2 * kMovedBytes},
                               kMovedBytes / kGranule);
 } catch (const Error&) {

@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <random>
 
 #if __has_include(<xxh_x86dispatch.h>) && !defined(XXH_INLINE_ALL)
 #include <xxh_x86dispatch.h>  // AVX2 or AVX-512 where the processor has them
@@ -64,6 +65,7 @@ ChecksumLevel parse_checksum_level(const std::string& text) {
 
 Checksums::Checksums(ChecksumLevel level, std::uint64_t frame_bytes)
     : level_(level),
+      seed_(std::uint64_t{std::random_device{}()} << 32 | std::random_device{}()),
       most_bytes_(most_within_limits()),
       frame_bytes_(frame_bytes),
       per_slot_((frame_bytes + kBytes - 1) / kBytes) {
@@ -105,7 +107,7 @@ bool Checksums::match(std::int64_t slot, std::uint64_t first, const void* bytes,
 
 Digest Checksums::digest(const void* frame) const noexcept {
   const Spent spent(spent_ns_);
-  const auto hash = XXH3_128bits(frame, frame_bytes_);
+  const auto hash = XXH3_128bits_withSeed(frame, frame_bytes_, seed_);
   return {hash.low64, hash.high64};
 }
 

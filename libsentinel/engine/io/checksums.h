@@ -22,8 +22,8 @@ namespace sentinel {
 
 enum class ChecksumLevel : std::uint8_t { off, sampled, full };
 
-// Of all bytes of a frame, XXH3 with 128 bits: two different contents have the same one with a
-// probability of 2^-128.
+// Of all bytes of a frame, XXH3 with 128 bits and a seed of this process: two different contents
+// have the same one with a probability of 2^-128.
 struct Digest {
   std::uint64_t low = 0, high = 0;
   bool operator==(const Digest&) const = default;
@@ -66,6 +66,7 @@ class Checksums {
   }
 
   ChecksumLevel level_;
+  const std::uint64_t seed_;  // of digests
   std::uint64_t most_bytes_, frame_bytes_, per_slot_;
   mutable std::atomic<std::uint64_t> spent_ns_{0};
   std::uint64_t* table_ = nullptr;  // zero pages until they are used

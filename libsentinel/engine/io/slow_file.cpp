@@ -272,6 +272,18 @@ std::int64_t SlowFile::reserve() noexcept {
   return slot;
 }
 
+bool SlowFile::is_short() const noexcept {
+  const std::lock_guard guard(lock_);
+  if (!free_.empty()) return false;
+  if (slots_to_grow() < kGrowSlots) return true;
+  return std::ranges::any_of(files_, [this](const OurFile& file) {
+    struct statvfs fs {};
+    if (fstatvfs(file.number(), &fs) != 0) return true;
+    const auto left = static_cast<std::uint64_t>(fs.f_bavail) * fs.f_frsize;
+    return left < (end_ + kGrowSlots * frame_bytes_) * files_.size();
+  });
+}
+
 void SlowFile::release(std::int64_t slot) noexcept {
   const std::lock_guard guard(lock_);
   (child_may_read(slot) ? kept_ : free_).push_back(slot);

@@ -45,6 +45,8 @@ class SlowFile final : public Tier {
   std::uint64_t capacity() const override;
   bool byte_addressable() const override { return false; }
   std::int64_t reserve() noexcept override;
+  // Whether the next slot needs a longer file, and that would leave others less than the file has.
+  bool is_short() const noexcept;
   void release(std::int64_t slot) noexcept override;
 
   // Which of files() holds the slot, and where in it.

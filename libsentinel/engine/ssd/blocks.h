@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "engine/frames/backing.h"
-#include "engine/ssd/kept_copy.h"
+#include "engine/io/kept_copy.h"
 
 namespace sentinel {
 

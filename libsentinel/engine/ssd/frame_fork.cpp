@@ -22,7 +22,10 @@ bool is_in_file(const FrameBlock& block) {
 
 void FrameFork::before(bool counting) noexcept {
   int code = counting || blocks_.lost() != 0 ? -EBUSY : 0;  // a child cannot make them again
-  if (code == 0 && transfers_.is_open() && !child_) code = transfers_.file().before_fork();
+  if (code == 0 && transfers_.is_open() && !child_) {
+    transfers_.release_copies(blocks_);  // the child would hold their slots as long as it lives
+    code = transfers_.file().before_fork();
+  }
   arena_shown_ = code == 0;
   if (!arena_shown_)
     tell_of_unserved(-code);

@@ -26,8 +26,8 @@ namespace sentinel {
 
 class FrameFork {
  public:
-  FrameFork(std::mutex& lock, GuardedArena& arena, FrameBlocks& blocks,
-            const FrameTransfers& transfers, FrameGuard& guard)
+  FrameFork(std::mutex& lock, GuardedArena& arena, FrameBlocks& blocks, FrameTransfers& transfers,
+            FrameGuard& guard)
       : lock_(lock), arena_(arena), blocks_(blocks), transfers_(transfers), guard_(guard) {}
 
   void before(bool counting) noexcept;  // once nothing is in flight
@@ -45,7 +45,7 @@ class FrameFork {
   std::mutex& lock_;
   GuardedArena& arena_;
   FrameBlocks& blocks_;
-  const FrameTransfers& transfers_;
+  FrameTransfers& transfers_;
   FrameGuard& guard_;
   bool child_ = false;
   bool arena_shown_ = true;  // to the child that is being forked

@@ -10,8 +10,12 @@
 
 namespace sentinel {
 
-FrameTransfers::FrameTransfers(const SlowFile::Options& file, const ExecutorOptions& io)
-    : file_options_(file), io_(io), shown_directory_(printable(file.directory)) {}
+FrameTransfers::FrameTransfers(const SlowFile::Options& file, const ExecutorOptions& io,
+                               bool keeps_copies)
+    : file_options_(file),
+      io_(io),
+      shown_directory_(printable(file.directory)),
+      keeps_copies_(keeps_copies) {}
 
 void FrameTransfers::open() {
   file_ = std::make_unique<SlowFile>(file_options_);
@@ -39,16 +43,24 @@ void FrameTransfers::write(BlockIndex index, std::int64_t slot, void* frame) noe
 }
 
 std::int64_t FrameTransfers::reserve_slot(FrameBlocks& blocks) noexcept {
-  const auto slot = file_->reserve();
-  if (slot >= 0) return slot;
-  for (const auto index : blocks.resident()) release_slot(blocks[index]);
+  if (keeps_copies_ && !file_->is_short())
+    if (const auto slot = file_->reserve(); slot >= 0) return slot;
+  if (std::exchange(keeps_copies_, false)) release_copies(blocks);
   return file_->reserve();
+}
+
+void FrameTransfers::release_copies(FrameBlocks& blocks) noexcept {
+  for (const auto index : blocks.resident()) release_slot(blocks[index]);
 }
 
 void FrameTransfers::release_slot(FrameBlock& block) noexcept {
   block.copy.forget();
   if (block.slot >= 0) file_->release(block.slot);
   block.slot = -1;
+}
+
+void FrameTransfers::came_back(FrameBlock& block) noexcept {
+  if (!keeps_copies_ || !block.copy.is_kept()) release_slot(block);
 }
 
 void FrameTransfers::promoted_pieces(std::uint64_t count, std::uint64_t bytes) noexcept {

@@ -22,7 +22,7 @@ constexpr const char* kLocked =
 
 class FrameTransfers {
  public:
-  FrameTransfers(const SlowFile::Options&, const ExecutorOptions&);
+  FrameTransfers(const SlowFile::Options&, const ExecutorOptions&, bool keeps_copies);
 
   void open();  // throws Error
   bool is_open() const noexcept { return file_ != nullptr; }
@@ -51,9 +51,14 @@ class FrameTransfers {
   void write(BlockIndex, std::int64_t slot, void* frame) noexcept;
   void reads_are_over(std::size_t count) noexcept { reading_.finished(count, count * kGranule); }
   void writes_are_over(std::size_t count) noexcept { writing_.finished(count, count * kGranule); }
-  // A place in the file, or a negative errno. Copies that are kept make room where none is left.
+  // A place in the file, or a negative errno. Where little room is left on the disk, copies that
+  // are kept make place, and no more are kept from then on.
   std::int64_t reserve_slot(FrameBlocks&) noexcept;
+  bool keeps_copies() const noexcept { return keeps_copies_; }
+  void release_copies(FrameBlocks&) noexcept;
   void release_slot(FrameBlock&) noexcept;  // and its copy is of no use any more
+  // The block may be written to from now on: its slot is released, or keeps its copy.
+  void came_back(FrameBlock&) noexcept;
 
   // As really moved.
   void promoted() noexcept { promoted_bytes_ += kGranule; }
@@ -74,6 +79,7 @@ class FrameTransfers {
   std::unique_ptr<Executor> reader_, writer_;
   FlowMeter reading_, writing_;
   bool starved_ = false;  // the promoter waits for a frame
+  bool keeps_copies_;     // of resident blocks
   std::uint64_t promoted_bytes_ = 0, demoted_bytes_ = 0, unwritten_bytes_ = 0;
   std::uint64_t pieces_ = 0;  // of the promoted: parts of blocks that were read alone
 };

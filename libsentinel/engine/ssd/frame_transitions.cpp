@@ -102,6 +102,7 @@ void FrameTransitions::set_resident(BlockIndex index) noexcept {
   else if (block.live != 0 && block.wanted == 0 && !block.stuck && !in_use)
     victims_.evict(index);  // demoted on its way
   if (block.live == 0) {
+    transfers_.release_slot(block);
     blocks_.note_dead(index);
     transfers_.feed();
   }
@@ -115,8 +116,7 @@ void FrameTransitions::arrived(const Completion& completion, EngineLock& guard) 
   const auto index = static_cast<BlockIndex>(completion.cookie);
   auto& block = blocks_[index];
   if (completion.error != 0) transfers_.fail("could not read a tensor back", completion.error);
-  if (!block.copy.is_kept())
-    transfers_.release_slot(block);  // the block may be written from now on
+  transfers_.came_back(block);
   transfers_.promoted();
   install(index, block.token, guard);
 }
@@ -157,10 +157,11 @@ void FrameTransitions::take_out(BlockIndex index, EngineLock& guard) noexcept {
     guard.unlock();
     digest = sums.digest(frame);
     guard.lock();
+    if (block.discard) return discard(index, block.token);
     if (left_unwritten(index, digest, guard)) return;
     transfers_.release_slot(block);
   }
-  const bool digested = block.copy.wanted();
+  const bool digested = transfers_.keeps_copies() && block.copy.wanted();
   const auto slot = transfers_.reserve_slot(blocks_);
   guard.unlock();
   const bool zeros = is_zero(frame);
@@ -179,11 +180,11 @@ void FrameTransitions::take_out(BlockIndex index, EngineLock& guard) noexcept {
   transfers_.write(index, slot, frame);
 }
 
-// What is the same as its copy in the file. False: it is not.
+// A block that is the same as its copy in the file needs no write. False: it is not.
 bool FrameTransitions::left_unwritten(BlockIndex index, const Digest& digest,
                                       EngineLock& guard) noexcept {
   auto& block = blocks_[index];
-  if (!block.copy.is_of(digest) || block.discard) return false;
+  if (!block.copy.is_of(digest)) return false;
   block.copy.served();
   if (block.recalled) {
     put_back(index, guard);
@@ -219,7 +220,7 @@ void FrameTransitions::left(const Completion& completion, EngineLock& guard) noe
 // The bytes of a block that was leaving are still in its frame.
 void FrameTransitions::put_back(BlockIndex index, EngineLock& guard) noexcept {
   auto& block = blocks_[index];
-  transfers_.release_slot(block);
+  transfers_.came_back(block);
   block.discard = false;
   blocks_.has_left();
   blocks_.set_arriving(index);

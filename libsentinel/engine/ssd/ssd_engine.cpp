@@ -18,7 +18,7 @@ SsdEngine::SsdEngine(const EngineOptions& options)
                   .need_bytes = 64 * kGranule,
                   .allow_memory = options.allow_memory_tier,
                   .checksums = options.checksums},
-                 {options.io, options.depth, kGranule, options.inject}) {
+                 {options.io, options.depth, kGranule, options.inject}, options.keep_copies) {
   granule_ = kGranule;
   arena_bytes_ = guarded_.bytes();
   arena_ = guarded_.begin();

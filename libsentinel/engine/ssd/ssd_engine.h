@@ -58,6 +58,7 @@ struct EngineOptions {
   std::size_t depth = 8;
   std::string inject;
   ChecksumLevel checksums = ChecksumLevel::sampled;
+  bool keep_copies = true;        // in the file, of what has come back and may leave unchanged
   std::uint64_t arena_bytes = 0;  // addresses, a multiple of the granule
 };
 

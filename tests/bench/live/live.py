@@ -146,8 +146,9 @@ def moved_gb(record):
     """GB in and out a step; None of a Sentinel that never came to run its plan."""
     if "summary" in record:
         steps = steady(record)
-        ways = ("promoted_bytes", "demoted_bytes")
-        return [statistics.median(step[key] for step in steps) / 1e9 for key in ways] if steps else None
+        left = [step["demoted_bytes"] + step.get("unwritten_bytes", 0) for step in steps]
+        came = [step["promoted_bytes"] for step in steps]
+        return [statistics.median(each) / 1e9 for each in (came, left)] if steps else None
     return [size / len(record["steps"]) / 1e9 for size in record["swapped"]]
 
 

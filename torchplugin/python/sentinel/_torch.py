@@ -116,7 +116,7 @@ def _trace(torch):
 
 
 def _split_optimizers(torch):
-    """In the processor's memory an op waits for what it touches. What nobody can split is served as any large op."""
+    """In the processor's memory an op waits for what it touches, so one that nobody can split is served as it is."""
     _torch_groups.split(torch, lambda: _torch_groups.BYTES, _torch_compile.is_compiling_of(torch))
 
 

@@ -1,6 +1,7 @@
 // Blocks that come back and leave unchanged leave without a write; a single byte that somebody
 // wrote is never lost.
-#include <algorithm>
+#include <sys/resource.h>
+
 #include <random>
 #include <vector>
 
@@ -120,6 +121,33 @@ TEST_P(KeptCopyTest, AChildReadsItsParentsWritesAndNoCopy) {
     }
   };
   EXPECT_EQ(status_of_child(check, meanwhile), 0);
+}
+
+// 80 slots: enough for 40 blocks that are absent and 16 on their way, and not for a copy of each of
+// 100.
+TEST_P(KeptCopyTest, CopiesMakeRoomWhereTheFileMayNotGrow) {
+  constexpr std::uint64_t kTensors = 100;
+  engine->set_budget(60 * kGranule);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit little{.rlim_cur = 81 * kGranule, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &little), 0);
+  for (std::uint64_t b = kBlocks; b < kTensors; ++b) on_allocate(b), fill(b), engine->tick();
+  for (int pass = 0; pass < 3; ++pass)
+    for (std::uint64_t b = 0; b < kTensors; ++b) {
+      engine->tick();
+      ASSERT_TRUE(intact(b)) << b;
+    }
+  EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+}
+
+// A child keeps the slots that it may read, and lives longer than the test's file has room.
+TEST_P(KeptCopyTest, AChildHoldsNoCopies) {
+  leave();
+  come();
+  const auto meanwhile = [&] { leave(); };
+  EXPECT_EQ(status_of_child([&] { return intact(0) && intact(7); }, meanwhile), 0);
+  EXPECT_EQ(engine->counters().unwritten_bytes, 0u);
 }
 
 // One tensor's copy is nothing to the next that lives there.

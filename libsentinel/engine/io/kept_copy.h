@@ -3,7 +3,7 @@
 //
 // A digest costs about as much as a copy in memory, so a block has to earn it: blocks whose copies
 // were of no use several times in a row are tried again after a pause. Weights are read twice or
-// more between two updates; what an optimizer updates each time it comes is never clean.
+// more between two updates; an optimizer's moments change each time they come.
 #pragma once
 
 #include <cstdint>

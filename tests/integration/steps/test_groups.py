@@ -26,7 +26,7 @@ print(hashlib.sha256(b"".join(weight.numpy().tobytes() for weight in weights)).h
 
 
 @pytest.mark.parametrize("name, how", [("AdamW", "fused"), ("Adam", "foreach"), ("SGD", "fused"), ("Adagrad", "foreach"),
-                                       ("RMSprop", "plain")])
+                                       ("Adafactor", "foreach"), ("RMSprop", "plain")])
 def test_every_bit_stays(sentinel, python, tmp_path, name, how):
     words = [python, "-c", TRAIN, name, how]
     plain = training.finish(words)
@@ -49,6 +49,45 @@ print([indices for _, indices in groups])
 def test_groups_have_sixteen_megabytes(sentinel, python):
     assert training.finish([python, "-c", GROUPS]).out == "[[0, 1, 2, 3, 4, 5, 6, 7]]\n"
     assert sentinel("run", "--fast", "64M", "--", python, "-c", GROUPS).out == "[[0, 1], [2, 3], [4, 5, 6, 7]]\n"
+
+
+KEPT_WHOLE = """
+import torch
+import torch.optim.optimizer as optimizer
+group = optimizer._group_tensors_by_device_and_dtype
+def groups(*lists):
+    return [len(parts[0]) for parts, _ in group(list(lists)).values()]
+
+large = [torch.ones(4 << 20) for _ in range(3)]
+print("apart", groups(large), "twice the same", groups([*large, large[0]]))
+flat = torch.ones(12 << 20)
+print("views", groups(list(flat.split(4 << 20))), "views that overlap", groups([flat[: 5 << 20], flat[4 << 20:], large[0]]))
+print("sparse gradients", groups(large, [torch.ones(4 << 20).to_sparse() for _ in range(3)]))
+
+calls = []
+averaged = torch.optim.swa_utils.AveragedModel(torch.nn.Sequential(*[torch.nn.Linear(2048, 2048) for _ in range(3)]),
+                                               multi_avg_fn=lambda averages, current, count: calls.append(len(averages)))
+for _ in range(3):
+    averaged.update_parameters(averaged.module)
+print("an average of the program's own", calls)
+
+@torch.jit.script
+def zeroed(tensors: list[torch.Tensor]):
+    torch._foreach_zero_(tensors)
+zeroed(large)
+print("from TorchScript", [int(one.sum()) for one in large])
+print("the list that was given", torch._foreach_zero_(self=large) is large or torch._foreach_zero_(large) is None)
+"""
+
+
+def test_what_is_kept_whole(sentinel, python, tmp_path):
+    script = tmp_path / "script.py"  # TorchScript reads it
+    script.write_text(KEPT_WHOLE)
+    outcome = sentinel("run", "--fast", "256M", "--", python, script)
+    assert outcome.status == 0, outcome.err
+    assert outcome.out.splitlines() == [
+        "apart [1, 1, 1] twice the same [4]", "views [1, 1, 1] views that overlap [3]", "sparse gradients [3]",
+        "an average of the program's own [6, 6]", "from TorchScript [0, 0, 0]", "the list that was given True"]
 
 
 COMPILED = """
