@@ -192,7 +192,8 @@ def split_optimizers(torch, core):
             limit = share
         return max(limit, 1)
 
-    if not _torch_groups.split(torch, most):
+    _torch_groups.split(torch, most)
+    if not _torch_groups.is_known(torch):
         _refuse_groups_of_tensors(torch, sys.modules["torch.optim.optimizer"])
 
 

@@ -23,14 +23,13 @@ class _Key(tuple):
 
 def split(torch, most_bytes, is_compiling=lambda: False):
     """`most_bytes()`: of a group's tensors; a tensor that is larger has a group of its own. `is_compiling()`: Dynamo
-    traces, and gets the whole answer. False: in this PyTorch nobody can be asked for smaller groups."""
+    traces, and gets the whole answer. It makes no tensor: a process that only starts others has none."""
     parts = functools.partial(_parts, torch, most_bytes)
     for name in _OF_ALL_GRADIENTS:
         if hasattr(torch, name):
             setattr(torch, name, _part_by_part(torch, name, parts, is_compiling))
-    optimizer = sys.modules["torch.optim.optimizer"]
-    if not _is_known(torch, optimizer):
-        return False
+    if not _can_be_asked():
+        return
     for name in _ASKING:
         module = sys.modules.get(name)
         if hasattr(module, _GROUPING):
@@ -39,14 +38,39 @@ def split(torch, most_bytes, is_compiling=lambda: False):
     for name in _AVERAGES:
         if hasattr(averages, name):
             setattr(averages, name, _split_average(getattr(averages, name), parts))
-    return True
+
+
+def is_known(torch):
+    """Whether in this PyTorch somebody can be asked for smaller groups. (PyTorch 2.0's function has the same name and
+    words, and another answer.)"""
+    if not _can_be_asked():
+        return False
+    one = torch.zeros(1)
+    answer = getattr(sys.modules["torch.optim.optimizer"], _GROUPING)([[one], []], True)
+    if not _is_as_known(answer):
+        return False
+    (lists, indices), = answer.values()
+    return [list(map(id, part)) for part in lists] == [[id(one)], []] and list(indices) == [0]
+
+
+def _can_be_asked():
+    optimizer = sys.modules["torch.optim.optimizer"]
+    group = getattr(optimizer, _GROUPING, None)
+    return (group is not None and hasattr(optimizer.Optimizer, _GROUPING)
+            and list(inspect.signature(group).parameters) == ["tensorlistlist", "with_indices"])
+
+
+def _is_as_known(answer):
+    """Lists and indices by device and dtype."""
+    return all(isinstance(key, tuple) and len(key) == 2 and isinstance(value, tuple) and len(value) == 2
+               for key, value in answer.items())
 
 
 def _split_answer(group, parts, is_compiling):
     @functools.wraps(group)
     def grouped(tensorlistlist, with_indices=False):
         whole = group(tensorlistlist, with_indices)
-        if is_compiling():
+        if is_compiling() or not _is_as_known(whole):
             return whole
         return {_Key(key): ([one[part] for one in lists], indices[part])
                 for key, (lists, indices) in whole.items() for part in parts(lists)}
@@ -115,17 +139,3 @@ def _are_apart(torch, lists):
             extents.append((tensor.untyped_storage()._cdata, begin, begin + last))
     extents.sort()
     return all(one[0] != other[0] or one[2] < other[1] for one, other in zip(extents, extents[1:]))
-
-
-def _is_known(torch, optimizer):
-    """Whether optimizers ask that function, and it answers with lists and indices by device and dtype. (PyTorch 2.0's
-    has the same name and words, and another answer.)"""
-    group = getattr(optimizer, _GROUPING, None)
-    if group is None or not hasattr(optimizer.Optimizer, _GROUPING):
-        return False
-    if list(inspect.signature(group).parameters) != ["tensorlistlist", "with_indices"]:
-        return False
-    one = torch.zeros(1)
-    (key, value), = group([[one], []], True).items()
-    return (isinstance(key, tuple) and len(key) == 2 and isinstance(value, tuple) and len(value) == 2
-            and [list(map(id, part)) for part in value[0]] == [[id(one)], []] and list(value[1]) == [0])
