@@ -26,7 +26,8 @@ WORKLOADS = ROOT / "tests" / "workloads"
 OWN_FAILURE = 125
 SAME, SENTENCE, KILLED, FAILED = injections.SAME, injections.SENTENCE, injections.KILLED, "failed"
 # Refusals before training, of budgets and policies that cannot work.
-REFUSALS = re.compile(r"the smallest that does is|cannot train in|cannot work|(is|are) allowed")
+REFUSALS = re.compile(r"the smallest that does is|are too few|still holds more than|cannot train in|cannot work|"
+                      r"(is|are) allowed")
 BARE = re.compile(r"terminate called|what\(\):|std::|Traceback|assertion|core dumped", re.I)
 
 
