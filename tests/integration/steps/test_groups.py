@@ -12,7 +12,8 @@ name, how = sys.argv[1:]
 model = torch.nn.Sequential(*[torch.nn.Linear(1536, 1536) for _ in range(6)])
 words = {how: True} if how != "plain" else {}
 optimizer = getattr(torch.optim, name)(model.parameters(), lr=0.01, **words)
-averaged = torch.optim.swa_utils.AveragedModel(model)
+averages = torch.optim.swa_utils.get_ema_multi_avg_fn(0.9)  # of all weights in one op
+averaged = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=averages)
 for step in range(8):
     loss = model(torch.randn(16, 1536)).square().mean()
     loss.backward()

@@ -141,7 +141,7 @@ TEST_P(KeptCopyTest, CopiesMakeRoomWhereTheFileMayNotGrow) {
   EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
 }
 
-// A child keeps the slots that it may read, and lives longer than the test's file has room.
+// All go before the fork, so that what leaves after it is written.
 TEST_P(KeptCopyTest, AChildHoldsNoCopies) {
   leave();
   come();
