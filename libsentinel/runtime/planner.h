@@ -34,7 +34,7 @@ class Planner {
 
   struct Outcome {
     std::optional<Plan> plan;
-    std::optional<Plan> rival;     // without replays; the simulator finds it worse
+    std::optional<Plan> rival;     // the simulator finds it worse; steps are to tell
     std::unique_ptr<Pager> pager;  // or this
     std::uint64_t fast_bytes = 0;  // that it is for
   };
@@ -55,7 +55,8 @@ class Planner {
   Machine shared_machine() const;
   Outcome page(PagedPolicy&, const Profile&) const;
   static Plan planned(PlannedPolicy&, const Profile&, const Machine&, const PlanOptions&);
-  static std::optional<Plan> better(const Plan&, const Profile&, const Machine&, PlanOptions);
+  static std::optional<Plan> better(const Plan&, const Profile&, const Machine&, PlanOptions,
+                                    bool steps_tell);
   void tell_large_ops(const Plan&) const;
   bool can_replay_now() const { return can_replay() && remaking_->possible_now(); }
 

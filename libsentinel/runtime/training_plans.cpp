@@ -109,11 +109,17 @@ bool Training::compares_plans() {
   auto& kind = *follower_.active();
   auto& rivalry = kind.rivalry();
   if (!rivalry.open()) return false;
+  const auto first = rivalry.other().policy, second = kind.plan().policy;
+  const bool replays = !rivalry.other().recomputations.empty();
   const bool changes = rivalry.step_over(summary_.steps.back().ms);
   if (!rivalry.decided()) return changes;
-  voice_.say(fmt::format("a step takes {:.1f} ms with replays and {:.1f} ms without: {}",
-                         rivalry.median(0), rivalry.median(1),
-                         changes ? "it goes on with them" : "it goes on without"));
+  const auto ms = fmt::format("a step takes {:.1f} ms", rivalry.median(0));
+  if (replays)
+    voice_.say(fmt::format("{} with replays and {:.1f} ms without: it goes on {}", ms,
+                           rivalry.median(1), changes ? "with them" : "without"));
+  else
+    voice_.say(fmt::format("{} by policy {} and {:.1f} ms by {}: it goes on by {}", ms, first,
+                           rivalry.median(1), second, changes ? first : second));
   if (!changes)
     for (auto& row : summary_.made_again.rows)
       row.given_up = row.given_up || row.plan == number_of(kind);
@@ -147,8 +153,7 @@ void Training::adopt(Profile profile) {
   summary_.no_step(since);
   if (decision.plan) {
     auto& adopted = adopt_plan(std::move(profile), std::move(*decision.plan));
-    if (decision.rival && engine_.guarded() && !limit_.shared())
-      adopted.rivalry().begin(*std::move(decision.rival));
+    if (decision.rival) adopted.rivalry().begin(*std::move(decision.rival));
     return;
   }
   if (engine_.paging() == nullptr) throw Error("page faults decide on a GPU's memory only");

@@ -25,6 +25,7 @@ class Rivalry {
   }
   void call_off() { other_.reset(); }
   bool open() const { return other_.has_value(); }
+  const Plan& other() const { return *other_; }  // where it is open
 
   // A step of the followed plan has ended. Whether the other one is to be followed now.
   bool step_over(double ms) {

@@ -31,6 +31,7 @@ import swap  # noqa: E402
 
 ABSENT = 77  # a workload's status where a library that it needs is missing
 PAGE = os.sysconf("SC_PAGE_SIZE")
+COMPARED = 10  # steps in which Sentinel follows two plans to choose one
 SPARE = 16 << 20  # in every limit, for what memory is managed with: page tables, plans, queues
 
 
@@ -132,9 +133,9 @@ def train(contender, model, args, limit, pace):
 
 
 def steady(record):
-    """Sentinel's steps under the plan, without the first third; none of what others train."""
+    """Sentinel's steps under the plan it has chosen, without the first third; none of what others train."""
     steps = [step for step in record.get("summary", {}).get("steps", []) if step["phase"] == "steady"]
-    return steps[len(steps) // 3:]
+    return steps[max(len(steps) // 3, min(COMPARED, len(steps) - 1)):]
 
 
 def settled(record):

@@ -2,9 +2,9 @@
 """GPT-2 trained in full in a share of its memory: tokens a second beside plain, gradient checkpointing and Linux's swap.
 
 The training is examples/finetune_gpt2.py, unmodified. A share is of the live peak of tensors; a training within one runs in
-a memory cgroup that holds that share and what the process holds beside its tensors. Medians of the settled half of the
-steps, and over the rounds. Losses and weights must be plain's to the last bit. Needs root, for cgroups and swap, and room
-for twice the peak on the drive. Rows that cannot be had say why.
+a memory cgroup that holds that share and what the process holds beside its tensors. Medians of the last quarter of the
+steps, for Sentinel compares two plans before, and over the rounds. Losses and weights must be plain's to the last bit.
+Needs root, for cgroups and swap, and room for twice the peak on the drive. Rows that cannot be had say why.
 
   llm.py --python PYTHON [--sizes small,medium,large] [--shares 25,12] [--rounds 3] [--steps 10] [--kinds ...] [--json FILE]
 """
@@ -84,7 +84,7 @@ class Bench:
 
     def tokens_per_s(self, record):
         seconds = record["seconds"]
-        return self.args.batch * self.args.length / statistics.median(seconds[len(seconds) // 2:])
+        return self.args.batch * self.args.length / statistics.median(seconds[-max(1, len(seconds) // 4):])
 
 
 def require_same(plain, record, what):
@@ -102,7 +102,7 @@ def options():
     parser.add_argument("--shares", default="25,12", help="percent of the live peak")
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=16)
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--length", type=int, default=256)
     parser.add_argument("--slow", type=pathlib.Path, default=pathlib.Path("/var/tmp"))
