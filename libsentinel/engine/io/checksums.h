@@ -21,6 +21,7 @@
 namespace sentinel {
 
 enum class ChecksumLevel : std::uint8_t { off, sampled, full };
+ChecksumLevel parse_checksum_level(const std::string&);  // off, sampled, full; throws Error
 
 // Of all bytes of a frame, XXH3 with 128 bits and a seed of this process: two different contents
 // have the same one with a probability of 2^-128.
@@ -28,7 +29,6 @@ struct Digest {
   std::uint64_t low = 0, high = 0;
   bool operator==(const Digest&) const = default;
 };
-ChecksumLevel parse_checksum_level(const std::string&);  // off, sampled, full; throws Error
 
 class Checksums {
  public:

@@ -38,17 +38,28 @@ TEST(KeptCopy, IsAlwaysTriedWhereItIsOftenOfUse) {
   }
 }
 
+class FileLimit {
+ public:
+  explicit FileLimit(std::uint64_t bytes) {
+    EXPECT_EQ(getrlimit(RLIMIT_FSIZE, &before_), 0);
+    const rlimit little{.rlim_cur = bytes, .rlim_max = before_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &little), 0);
+  }
+  ~FileLimit() { EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &before_), 0); }
+  FileLimit(const FileLimit&) = delete;
+  FileLimit& operator=(const FileLimit&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
 class KeptCopyTest : public EngineTest {
  protected:
   static constexpr std::uint64_t kBlocks = 8;
 
   void SetUp() override {
     EngineTest::SetUp();
-    if (!engine) return;
-    engine->set_budget(20 * kGranule);
-    for (std::uint64_t b = 0; b < kBlocks; ++b) on_allocate(b), fill(b);
-    engine->tick();
-    engine->await(at(0), kBlocks * kGranule);
+    if (engine) begin_with(kBlocks, 20);
   }
 
   std::uint64_t gone() const {
@@ -128,17 +139,13 @@ TEST_P(KeptCopyTest, AChildReadsItsParentsWritesAndNoCopy) {
 TEST_P(KeptCopyTest, CopiesMakeRoomWhereTheFileMayNotGrow) {
   constexpr std::uint64_t kTensors = 100;
   engine->set_budget(60 * kGranule);
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
-  const rlimit little{.rlim_cur = 81 * kGranule, .rlim_max = before.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &little), 0);
+  const FileLimit little(81 * kGranule);
   for (std::uint64_t b = kBlocks; b < kTensors; ++b) on_allocate(b), fill(b), engine->tick();
   for (int pass = 0; pass < 3; ++pass)
     for (std::uint64_t b = 0; b < kTensors; ++b) {
       engine->tick();
       ASSERT_TRUE(intact(b)) << b;
     }
-  EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
 }
 
 // All go before the fork, so that what leaves after it is written.

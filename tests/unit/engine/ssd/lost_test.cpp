@@ -72,10 +72,7 @@ class LostTest : public EngineTest {
     EngineTest::SetUp();
     if (!engine) return;
     filler.emplace(*engine);
-    engine->set_budget(20 * kGranule);
-    for (std::uint64_t b = 0; b < kBlocks; ++b) on_allocate(b), fill(b);
-    engine->tick();
-    engine->await(at(0), kBlocks * kGranule);  // the last block's arrival has been noted
+    begin_with(kBlocks, 20);
   }
   void TearDown() override { filler.reset(); }
   std::uint64_t discard(std::uintptr_t address, std::uint64_t bytes, Engine::Ends ends = {}) {

@@ -65,6 +65,13 @@ class EngineTest : public ::testing::TestWithParam<Mode> {
     engine->on_allocate(engine->arena() + block * kGranule, kGranule);
   }
   std::uintptr_t at(std::uint64_t block) { return engine->arena() + block * kGranule; }
+  // Blocks from 0 on are born, filled and there, within a budget.
+  void begin_with(std::uint64_t blocks, std::uint64_t frames) {
+    engine->set_budget(frames * kGranule);
+    for (std::uint64_t b = 0; b < blocks; ++b) on_allocate(b), fill(b);
+    engine->tick();
+    engine->await(at(0), blocks * kGranule);  // the last block's arrival has been noted
+  }
 
   // The status of a forked child that checks what it finds, while the parent goes on.
   template <class Check, class Meanwhile>
