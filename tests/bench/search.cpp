@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "plan/bound/bound.h"
 #include "plan/check/verify.h"
 #include "sentinel/analysis.h"
 #include "sentinel/error.h"
@@ -26,6 +27,7 @@ struct Subject {
   Profile profile;
   Machine machine;
   std::uint64_t fast_bytes = 0;
+  double bound = 0;  // of the normalized throughput
 };
 
 struct Settings {
@@ -35,6 +37,9 @@ struct Settings {
   std::string machine = "a100-g10", fast;
   std::vector<std::string> traces;
   std::uint32_t random = 3;  // trainings
+  std::uint64_t share = 85;  // per cent of their peak
+  double bandwidth = 3;      // of their slow tier, GB/s
+  bool moves_only = false, without_floor = false;
 };
 
 std::vector<std::string> parts(const std::string& list) {
@@ -53,10 +58,13 @@ void print_row(const Subject& s, const std::string& label, const PlanOptions& op
     const double seconds = ns_since(begin) / 1e9;
     const auto wrong = plan::verify(plan, s.profile);
     const sim::SimResult r = sim::simulate(s.profile, s.machine, plan);
-    fmt::print("| {} | {} | {:.2f} | {} | {:.1f} | {:.1f} | {:+.1f} | {:.3f} | {:.1f} |{}\n",
-               s.name, label, seconds, plan.effort, plan.predicted_step_us / 1e3, r.step_us / 1e3,
-               100 * (plan.predicted_step_us / r.step_us - 1), r.normalized_throughput(),
-               r.recompute_us / 1e3, wrong.empty() ? "" : " " + wrong.front());
+    fmt::print(
+        "| {} | {} | {:.2f} | {} | {:.1f} | {:.1f} | {:+.1f} | {:.3f} | {:.3f} | {:.1f} | {:.1f} "
+        "|{}\n",
+        s.name, label, seconds, plan.effort, plan.predicted_step_us / 1e3, r.step_us / 1e3,
+        100 * (plan.predicted_step_us / r.step_us - 1), r.normalized_throughput(), s.bound,
+        100 * (1 - r.normalized_throughput() / s.bound), r.recompute_us / 1e3,
+        wrong.empty() ? "" : " " + wrong.front());
   } catch (const Error& e) {
     fmt::print("| {} | {} | {:.2f} | infeasible: {} |\n", s.name, label, ns_since(begin) / 1e9,
                e.what());
@@ -65,7 +73,9 @@ void print_row(const Subject& s, const std::string& label, const PlanOptions& op
 }
 
 void print_subject(const Subject& s, const Settings& settings) {
-  PlanOptions options{.fast_bytes = s.fast_bytes};
+  PlanOptions options{
+      .fast_bytes = s.fast_bytes, .recompute = !settings.moves_only, .judge = sim::judge()};
+  if (settings.without_floor) options.without = {"floor"};
   for (const std::string& policy : parts(settings.policies))
     for (const std::string& time : parts(settings.times)) {
       options.time_limit_s = std::stod(time);
@@ -88,10 +98,16 @@ std::vector<Subject> subjects(const Settings& settings) {
   }
   for (std::uint32_t seed = 1; seed <= settings.random; ++seed) {
     Subject s{fmt::format("random training {}", seed),
-              testing::random_training(seed, {.layers = 100}), testing::two_tiers(4096, 3)};
-    s.fast_bytes = peak_live_bytes(s.profile) * 85 / 100;
+              testing::random_training(seed, {.layers = 100}),
+              testing::two_tiers(4096, settings.bandwidth)};
+    s.fast_bytes = peak_live_bytes(s.profile) * settings.share / 100;
     list.push_back(std::move(s));
   }
+  for (Subject& s : list)
+    s.bound = ideal_us(s.profile) /
+              plan::lower_bound(s.profile, s.machine,
+                                {.fast_bytes = s.fast_bytes, .recompute = !settings.moves_only})
+                  .step_us;
   return list;
 }
 
@@ -105,10 +121,16 @@ int run(int argc, char** argv) {
   app.add_option("--machine", settings.machine);
   app.add_option("--fast", settings.fast);
   app.add_option("--random", settings.random, "random trainings");
+  app.add_option("--share", settings.share, "budget of random trainings, per cent of their peak");
+  app.add_option("--bandwidth", settings.bandwidth, "GB/s of the slow tier of random trainings");
+  app.add_flag("--no-recompute", settings.moves_only, "plans and bounds without replays");
+  app.add_flag("--no-floor", settings.without_floor, "without the plans of other policies");
   CLI11_PARSE(app, argc, argv);
   fmt::print(
-      "| trace | policy | s | effort | predicted ms | simulated ms | error % | normalized | "
-      "recomputed ms |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
+      "| trace | policy | s | effort | predicted ms | simulated ms | error % | normalized | bound "
+      "| "
+      "gap % | recomputed ms |\n"
+      "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
   for (const Subject& s : subjects(settings)) print_subject(s, settings);
   return 0;
 }
