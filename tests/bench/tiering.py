@@ -71,10 +71,12 @@ def room(node):
 
 
 def lock_what_is_there(libc):
-    """All but the tensors' arena, which is the one mapping of many GiB, now and later."""
-    for line in pathlib.Path("/proc/self/maps").read_text().splitlines():
-        begin, end = (int(at, 16) for at in line.split()[0].split("-"))
-        if end - begin < 4 << 30 and " r" in line and "[v" not in line:
+    """All but the tensors' arena, which is the one mapping of many GiB, now and later. Nor where frames are made, which
+    no child has (`dc`): from locked memory they cannot be moved."""
+    smaps = pathlib.Path("/proc/self/smaps").read_text()
+    for begin, end, name, flags in re.findall(r"^(\w+)-(\w+) r(.*)\n(?:[A-Z].*\n)*?VmFlags:(.*)$", smaps, re.M):
+        begin, end = int(begin, 16), int(end, 16)
+        if end - begin < 4 << 30 and "[v" not in name and "dc" not in flags.split():
             libc.mlock(ctypes.c_void_p(begin), ctypes.c_ulong(end - begin))
     future_on_fault = 2 | 4
     if libc.mlockall(future_on_fault):
