@@ -30,10 +30,10 @@ struct EngineCounters {             // since the engine began
   std::uint64_t demand_faults = 0;  // touches that had to wait for bytes from the slow tier
   std::uint64_t promoted_bytes = 0, demoted_bytes = 0;  // as really moved
   std::uint64_t unwritten_bytes = 0;  // left without a write: the file had the same bytes
-  std::uint64_t pieces = 0;  // of the promoted: parts of blocks that were read alone
-  Flow reading, writing;     // whole blocks, from and to a file
-  double stall_us = 0;       // time in which a training thread waited for memory
-  double checksum_us = 0;    // time that sums and digests of what goes to and comes from a file took
+  std::uint64_t pieces = 0;           // of the promoted: parts of blocks that were read alone
+  Flow reading, writing;              // whole blocks, from and to a file
+  double stall_us = 0;                // time in which a training thread waited for memory
+  double checksum_us = 0;  // time that sums and digests of what goes to and comes from a file took
   std::uint64_t discarded_bytes = 0, refilled_bytes = 0;  // of tensors that are made again
   std::uint64_t held_bytes = 0;                           // of fast memory, now
   std::uint64_t peak_bytes = 0;                           // the most of it since the budget was set
@@ -163,8 +163,9 @@ class Engine {
   virtual bool on_free(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept = 0;
   // The op about to run uses it.
   virtual void touch(std::uintptr_t, std::uint64_t) noexcept {}
-  // The op about to run uses more than fits, side by side. Tensors that begin in it get memory as
-  // they are touched: one that it has not written yet would be the first to leave.
+  // The op about to run, whose tensors have been touched, uses more than fits, side by side.
+  // Tensors that begin in it get memory as they are touched: one that it has not written yet would
+  // be the first to leave.
   virtual void begin_oversized_op() noexcept {}
   // The tensor that has just begun there ends in the same op.
   virtual void transient(std::uintptr_t, std::uint64_t) noexcept {}

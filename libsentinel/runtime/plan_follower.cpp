@@ -233,7 +233,6 @@ void PlanFollower::prepare(Op& running) {
   const OpId op(running.place.position);
   if (active_->has_peaks() && !now_.diverged) limit_.wants(active_->beyond_base(op));
   if (!active_->moves_anything()) return;
-  if (active_->streams(op)) engine_.begin_oversized_op();
   moves_.issue_due();
   due_.clear();
   active_->op_start(op, due_);
@@ -244,6 +243,7 @@ void PlanFollower::prepare(Op& running) {
     if (const auto* tensor = active_->live(id, space_))
       engine_.touch(tensor->address, tensor->bytes);
   }
+  if (active_->streams(op)) engine_.begin_oversized_op();
   running.interval = active_->interval(op);
   active_->trials().enter(running.interval, now_us());
   for (const auto id : active_->awaited(op))

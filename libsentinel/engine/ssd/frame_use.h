@@ -73,9 +73,9 @@ class FrameUse {
     return true;
   }
 
-  // The op goes through more than fits: it has to give up blocks of its own.
+  // The op goes through more than fits: it has to give up blocks of its own, or is going to.
   void gives_up(std::uint64_t op) noexcept { streamed_ = op; }
-  bool streams() const noexcept { return streamed_ == op(); }
+  bool streams() const noexcept { return streamed_ == op() || side_by_side(); }
   // It goes through all that it uses, in turns.
   void goes_side_by_side() noexcept { side_by_side_ = op(); }
   bool side_by_side() const noexcept { return side_by_side_ == op(); }

@@ -231,6 +231,7 @@ void SsdEngine::touch(std::uintptr_t address, std::uint64_t bytes) noexcept {
 void SsdEngine::begin_oversized_op() noexcept {
   const EngineLock guard(lock_);
   use_.goes_side_by_side();
+  if (transfers_.has_reader()) transfers_.wake_reader();  // it makes room ahead
 }
 
 void SsdEngine::transient(std::uintptr_t address, std::uint64_t bytes) noexcept {

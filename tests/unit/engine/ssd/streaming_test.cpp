@@ -84,6 +84,21 @@ TEST_P(StreamingTest, WhatBeginsSideBySideGetsMemoryAsItIsTouched) {
   EXPECT_TRUE(has_memory(0));
 }
 
+// It waits for no write then.
+TEST_P(StreamingTest, AnOversizedOpFindsRoomFromItsBeginning) {
+  constexpr std::uint64_t kUsed = 4;
+  const auto room = std::min<std::uint64_t>(8, kBudget / 8);
+  for (std::uint64_t b = 0; b < kBudget; ++b) on_allocate(b), fill(b), engine->tick();
+  engine->touch(at(0), kUsed * kGranule);
+  EXPECT_EQ(engine->counters().demoted_bytes, 0u);
+  engine->begin_oversized_op();
+  const auto left = [&] { return engine->counters().demoted_bytes / kGranule; };
+  for (int tries = 0; tries < 500 && left() < room; ++tries)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(left(), room);
+  for (std::uint64_t b = 0; b < kUsed; ++b) EXPECT_TRUE(has_memory(b)) << b;
+}
+
 // What an op makes for itself is used again and dies without being written.
 TEST_P(StreamingTest, WhatDiesInItsOpLeavesLast) {
   constexpr std::uint64_t kMade = 8;
