@@ -6,7 +6,7 @@
 namespace sentinel {
 namespace {
 
-constexpr std::uint64_t kAheadShare = 8;  // of the budget kept free for a streaming op: an 8th
+constexpr std::uint64_t kAheadShare = 16;  // of the budget kept free for a streaming op: a 16th
 constexpr std::uint32_t kOldestIn = 3;    // of the looped victims one in so many is the oldest
 
 }  // namespace

@@ -87,7 +87,7 @@ TEST_P(StreamingTest, WhatBeginsSideBySideGetsMemoryAsItIsTouched) {
 // It waits for no write then.
 TEST_P(StreamingTest, AnOversizedOpFindsRoomFromItsBeginning) {
   constexpr std::uint64_t kUsed = 4;
-  const auto room = std::min<std::uint64_t>(8, kBudget / 8);
+  const auto room = std::min<std::uint64_t>(8, kBudget / 16);
   for (std::uint64_t b = 0; b < kBudget; ++b) on_allocate(b), fill(b), engine->tick();
   engine->touch(at(0), kUsed * kGranule);
   EXPECT_EQ(engine->counters().demoted_bytes, 0u);
