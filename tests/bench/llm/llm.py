@@ -102,7 +102,7 @@ def options():
     parser.add_argument("--shares", default="25,12", help="percent of the live peak")
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=16)
+    parser.add_argument("--steps", type=int, default=22)
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--length", type=int, default=256)
     parser.add_argument("--slow", type=pathlib.Path, default=pathlib.Path("/var/tmp"))
