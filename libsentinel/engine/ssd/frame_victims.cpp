@@ -7,7 +7,7 @@ namespace sentinel {
 namespace {
 
 constexpr std::uint64_t kAheadShare = 16;  // of the budget kept free for a streaming op: a 16th
-constexpr std::uint32_t kOldestIn = 3;    // of the looped victims one in so many is the oldest
+constexpr std::uint32_t kOldestIn = 3;     // of the looped victims one in so many is the oldest
 
 }  // namespace
 
