@@ -100,7 +100,7 @@ Planner::Outcome Planner::decide(const Profile& profile) {
   auto plan = Planner::planned(planned, profile, machine, plan_options);
   std::optional<Plan> rival;
   const bool steps_tell = engine_.guarded() && !limit_.shared();
-  if (options_.better_policy && (steps_tell || plan_options.recompute))
+  if (options_.better_policy && plan_options.recompute)
     if (auto shorter = better(plan, profile, machine, plan_options, steps_tell))
       rival = std::exchange(plan, *std::move(shorter));
   if (!steps_tell) rival.reset();
