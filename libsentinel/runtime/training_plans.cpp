@@ -103,11 +103,11 @@ std::size_t Training::number_of(const Bucket& kind) const {
 
 // The step that has ended was a plan's that has a rival: whether to change to the other.
 bool Training::compares_plans() {
-  if (!follower_.follows() || follower_.diverged() || follower_.resized() ||
-      summary_.steps.back().phase != "steady")
+  if (!follower_.follows() || follower_.diverged() || summary_.steps.back().phase != "steady")
     return false;
   auto& kind = *follower_.active();
   auto& rivalry = kind.rivalry();
+  if (follower_.resized()) return rivalry.give_way();
   if (!rivalry.open()) return false;
   const auto first = rivalry.other().policy, second = kind.plan().policy;
   const bool replays = !rivalry.other().recomputations.empty();

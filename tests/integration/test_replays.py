@@ -2,7 +2,6 @@
 sentence before a wrong number exists. The drive is described as slow, so that replays are worth their time."""
 import functools
 import pathlib
-import re
 import subprocess
 
 import compiled_once
@@ -109,15 +108,6 @@ def test_steps_tell_which_plan_is_better(replayed, python, tmp_path):
     assert ("a step makes " in outcome.err) == goes_on
     assert ("a step of the plan that was given up made " in outcome.err) == (not goes_on)
     assert all(row.get("given_up", False) != goes_on for row in outcome.summary["made_again"])
-
-
-def test_steps_tell_which_moves_are_better(replayed, python, tmp_path):
-    """Nothing can be made again; two plans of moves differ by little in the simulator."""
-    outcome = replayed(python, policy=None, command=[steps(24, tmp_path)], SENTINEL_RECOMPUTE="0")
-    assert outcome.status == 0 and outcome.out == outcome.plain.out, outcome.err
-    told = re.search(r"a step takes [0-9.]+ ms by policy auto and [0-9.]+ ms by sentinel: it goes on by (\w+)", outcome.err)
-    assert told and outcome.summary["policy"] == told[1], outcome.err
-    assert "made_again" not in outcome.summary
 
 
 def test_steps_that_nothing_marks(replayed, python, tmp_path):

@@ -42,10 +42,18 @@ class Rivalry {
     if (!back) call_off();
     return back;
   }
+  // A step of other sizes, which the first plan fits less well and nothing can compare. Whether the
+  // other one is to be followed now, for good.
+  bool give_way() {
+    const bool changes = open() && turn_ == 0;
+    given_way_ = changes;
+    if (!changes) call_off();
+    return changes;
+  }
   // The plan to follow, in the place of this one.
   Plan exchange(Plan followed) {
     auto next = std::exchange(*other_, std::move(followed));
-    if (decided()) call_off();
+    if (decided() || given_way_) call_off();
     return next;
   }
   bool decided() const { return ms_[1].size() == kSteps; }
@@ -63,6 +71,7 @@ class Rivalry {
   std::array<std::vector<double>, 2> ms_;
   std::size_t turn_ = 0;
   bool is_first_ = true;
+  bool given_way_ = false;
 };
 
 }  // namespace sentinel

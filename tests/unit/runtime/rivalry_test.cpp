@@ -49,5 +49,15 @@ TEST(Rivalry, OneLongStepDecidesNothing) {
   EXPECT_EQ(rivalry.median(0), 90);
 }
 
+// What a step of other sizes takes says nothing of the two.
+TEST(Rivalry, StepsOfOtherSizesEndItWithTheOtherPlan) {
+  Rivalry rivalry;
+  EXPECT_FALSE(rivalry.give_way());
+  rivalry.begin({.policy = "other"});
+  EXPECT_TRUE(rivalry.give_way());
+  EXPECT_EQ(rivalry.exchange({.policy = "first"}).policy, "other");
+  EXPECT_FALSE(rivalry.open());
+}
+
 }  // namespace
 }  // namespace sentinel
