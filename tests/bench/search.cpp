@@ -127,9 +127,8 @@ int run(int argc, char** argv) {
   app.add_flag("--no-floor", settings.without_floor, "without the plans of other policies");
   CLI11_PARSE(app, argc, argv);
   fmt::print(
-      "| trace | policy | s | effort | predicted ms | simulated ms | error % | normalized | bound "
-      "| "
-      "gap % | recomputed ms |\n"
+      "| trace | policy | s | effort | predicted ms | simulated ms | error % | normalized | "
+      "bound | gap % | recomputed ms |\n"
       "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
   for (const Subject& s : subjects(settings)) print_subject(s, settings);
   return 0;

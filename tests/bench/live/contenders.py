@@ -36,7 +36,7 @@ class Contender:
     kind: str  # plain, fio, sentinel, toll, swap, checkpoint, offload
     share: int | None = None
     environment: tuple = ()
-    steps: int = 12  # of a training; what is slow by an order of magnitude makes fewer
+    steps: int = 16  # of a training; what is slow by an order of magnitude makes fewer
     as_sentinel: bool = False  # it may hold what Sentinel's process did in that share, not what the share allows
     whole: bool = False  # Sentinel with no budget but the cgroup's limit, all of which it may use
 

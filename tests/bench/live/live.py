@@ -135,7 +135,7 @@ def train(contender, model, args, limit, pace):
 def steady(record):
     """Sentinel's steps under the plan it has chosen, without the first third; none of what others train."""
     steps = [step for step in record.get("summary", {}).get("steps", []) if step["phase"] == "steady"]
-    return steps[max(len(steps) // 3, min(COMPARED, len(steps) - 1)):]
+    return steps[max(len(steps) // 3, min(COMPARED, len(steps) - 4)):]
 
 
 def settled(record):

@@ -6,7 +6,7 @@ a memory cgroup that holds that share and what the process holds beside its tens
 steps, for Sentinel compares two plans before, and over the rounds. Losses and weights must be plain's to the last bit.
 Needs root, for cgroups and swap, and room for twice the peak on the drive. Rows that cannot be had say why.
 
-  llm.py --python PYTHON [--sizes small,medium,large] [--shares 25,12] [--rounds 3] [--steps 10] [--kinds ...] [--json FILE]
+  llm.py --python PYTHON [--sizes small,medium,large] [--shares 25,12] [--rounds 3] [--steps 22] [--kinds ...] [--json FILE]
 """
 import argparse
 import json
