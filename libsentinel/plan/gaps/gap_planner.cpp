@@ -61,10 +61,12 @@ void GapPlanner::adopt(const std::vector<Decision>& decisions) {
   choose_replays();
 }
 
-// On frames as a training run has it: what the step makes and frees.
+// What outlives the step no replay writes. On frames as a training run has it: what the step makes
+// and frees.
 bool GapPlanner::may_be_lost(const Eviction& e) const {
-  const Tensor& tensor = profile_.tensors[storages_[e.decision.storage].tensor.index()];
-  return e.whole > 0 && (!frames_ || (tensor.alloc_op && tensor.free_op));
+  const Storage& storage = storages_[e.decision.storage];
+  const Tensor& tensor = profile_.tensors[storage.tensor.index()];
+  return !storage.persistent && e.whole > 0 && (!frames_ || (tensor.alloc_op && tensor.free_op));
 }
 
 // Back in fast memory from `position` on instead of from e.in.
@@ -82,14 +84,17 @@ void GapPlanner::swap_instead(Eviction& e) {
   level_.add(e.out, e.in, -signed_bytes(e));
 }
 
-// The eviction during whose absence op `op` runs, if the tensor is away then.
+// The eviction during whose absence op `op` runs, if the tensor is away then. An op that only
+// writes the tensor ends an absence, but what runs before the op does not find it.
 GapPlanner::Eviction* GapPlanner::covering(TensorId t, std::uint32_t op) {
   const std::uint32_t storage = by_tensor_[t.index()];
   if (storage == UINT32_MAX) return nullptr;
   for (std::uint32_t i = first_eviction_[storage]; i < first_eviction_[storage + 1]; ++i)
-    for (const std::uint32_t position : {op, op + ops_})
-      if (position > evictions_[i].decision.use && position < evictions_[i].decision.next)
-        return &evictions_[i];
+    for (const std::uint32_t position : {op, op + ops_}) {
+      Eviction& e = evictions_[i];
+      const std::uint32_t end = e.decision.next + (e.needed ? 0 : 1);
+      if (position > e.decision.use && position < end) return &e;
+    }
   return nullptr;
 }
 

@@ -40,14 +40,15 @@ bool GapPlanner::replayed(Eviction& e) {
   const auto found = replays_.find(before);
   std::vector<Recompute> group = found == replays_.end() ? std::vector<Recompute>{} : found->second;
   const auto remade = [&](TensorId t) {
-    return std::ranges::any_of(group, [&](const Recompute& r) {
+    return !replay_.persistent(t) && std::ranges::any_of(group, [&](const Recompute& r) {
       return std::ranges::binary_search(profile_.ops[r.op.index()].out, t);
     });
   };
   const auto available = [&](TensorId t) {
     if (!replay_.alive(t, before)) return remade(t);
     const Eviction* away = covering(t, before.value);
-    return away == nullptr || !away->recomputed || away->in <= before.value || remade(t);
+    return away == nullptr || !away->recomputed || (away->needed && away->in <= before.value) ||
+           remade(t);
   };
   const TensorId wanted = storages_[e.decision.storage].at(e.decision.next, ops_);
   const auto chain = replay_chain(profile_, replay_, wanted, before, available,
@@ -76,6 +77,7 @@ bool GapPlanner::take_replays(OpId before, std::vector<Recompute> group,
     return static_cast<std::int64_t>(replay_bytes(profile_, replays, machine_.granule_bytes));
   };
   std::vector<std::pair<Eviction*, std::uint32_t>> moved;  // and where it was
+  bool there = true;                                       // what the replays read
   for (Recompute& r : group) {
     if (!added.contains(r.op)) continue;
     const Op& op = profile_.ops[r.op.index()];
@@ -88,14 +90,16 @@ bool GapPlanner::take_replays(OpId before, std::vector<Recompute> group,
     for (TensorId t : op.in)
       if (Eviction* away = covering(t, before.value); away && !away->recomputed) {
         moved.emplace_back(away, away->in);
-        bring_back(*away, position_in(*away, before.value));
+        const std::uint32_t position = position_in(*away, before.value);
+        bring_back(*away, position);
+        there &= away->in <= position;  // not right after it left
       }
   }
   const auto found = replays_.find(before);
   const std::int64_t more = held_by(group) - (found == replays_.end() ? 0 : held_by(found->second));
   level_.add(before.value, before.value + 1, more);
   const bool fits =
-      level_.at(before.value) <= limit() && std::ranges::all_of(moved, [&](const auto& m) {
+      there && level_.at(before.value) <= limit() && std::ranges::all_of(moved, [&](const auto& m) {
         return level_.most(m.first->in, m.second) <= limit();
       });
   if (!fits) {

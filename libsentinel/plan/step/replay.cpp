@@ -112,7 +112,10 @@ class Chain {
     if (added_.size() >= most_) return false;
     added_.insert(*maker);
     for (TensorId input : profile_.ops[maker->index()].in) {
-      if (replay_.own_statistic(input, *maker)) continue;
+      if (replay_.own_statistic(input, *maker)) {
+        if (!available_(input)) return false;  // its old contents do not matter, its memory does
+        continue;
+      }
       const bool same = replay_.version(input, *maker) == replay_.version(input, before_);
       if (same && available_(input)) continue;
       if (!add(input, *maker)) return false;
