@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/of_thread.h"
+
 namespace sentinel {
 
 OpReplays::OpReplays(Engine& engine, Training& training, std::mutex& lock, OpOrder order,
@@ -14,11 +16,7 @@ OpReplays::OpReplays(Engine& engine, Training& training, std::mutex& lock, OpOrd
       lock_(lock),
       remaking_(engine, training.space(), training.lane(), lock, order, inject) {}
 
-// Never destroyed: a thread frees tensors while it takes down what is its own.
-Remaking::Op& OpReplays::op() {
-  static thread_local Remaking::Op* const op = new Remaking::Op;
-  return *op;
-}
+Remaking::Op& OpReplays::op() { return of_thread<Remaking::Op>(); }
 
 bool OpReplays::plan_replays() {
   auto& follower = training_.follower();

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/failure.h"
+#include "base/of_thread.h"
 #include "base/text.h"
 #include "engine/gpu/gpu_engine.h"
 #include "engine/gpu/pageable_engine.h"
@@ -99,11 +100,7 @@ Session::Session(SessionOptions options, std::string framework, OpOrder order,
   training_.begin(driver_.get(), replays_.remaking());
 }
 
-// Never destroyed: a thread frees tensors while it takes down what is its own.
-Session::Worker& Session::this_thread() {
-  static thread_local Worker* const worker = new Worker;
-  return *worker;
-}
+Session::Worker& Session::this_thread() { return of_thread<Worker>(); }
 
 void Session::before_first_op(Worker& worker) {
   worker.step = training_.begun();

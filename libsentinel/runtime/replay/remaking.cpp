@@ -57,7 +57,9 @@ void Remaking::use(const sentinel_replayer& replayer) {
   if (!can_ || replayer_.exchange(&replayer) != nullptr) return;
   engine_.remake_with(this);
   if (contents_ == nullptr)
-    quiet_thread([this] { serve_touches(); }).detach();  // as long as the process lives
+    quiet_thread([this, touches = touches_] {
+      serve_touches(*touches);
+    }).detach();  // as long as the process lives
 }
 
 bool Remaking::replays_here() { return replaying; }
@@ -414,24 +416,24 @@ void Remaking::give(void* context, std::uint64_t number, const void* bytes, std:
 // ---------------------------------------------------------------- touches
 
 void Remaking::touched(std::uintptr_t address) noexcept {
-  const std::lock_guard guard(touches_.lock);
-  auto& [lock, any, addresses, count] = touches_;
+  const std::lock_guard guard(touches_->lock);
+  auto& [lock, any, addresses, count] = *touches_;
   if (count < addresses.size()) addresses[count] = address;
   count = std::min(count + 1, addresses.size() + 1);
   any.notify_one();
 }
 
-void Remaking::serve_touches() {
+void Remaking::serve_touches(Touches& touches) {
   std::vector<std::uintptr_t> touched;
   for (;;) {
     bool too_many = false;
     {
-      std::unique_lock guard(touches_.lock);
-      touches_.any.wait(guard, [this] { return touches_.count != 0; });
-      too_many = touches_.count > touches_.addresses.size();
-      const auto* first = touches_.addresses.data();
-      touched.assign(first, first + std::min(touches_.count, touches_.addresses.size()));
-      touches_.count = 0;
+      std::unique_lock guard(touches.lock);
+      touches.any.wait(guard, [&] { return touches.count != 0; });
+      too_many = touches.count > touches.addresses.size();
+      const auto* first = touches.addresses.data();
+      touched.assign(first, first + std::min(touches.count, touches.addresses.size()));
+      touches.count = 0;
     }
     Guard guard(lock_);
     if (too_many)

@@ -159,7 +159,7 @@ class Remaking final : public Remaker {
   // be: what its op makes is given up no more.
   bool is_as_made(Guard&, TensorNumber, const ContentHash&);
   bool let_go(Guard&, bool all);
-  void serve_touches();
+  void serve_touches(Touches&);
 
   Engine& engine_;
   DeviceContents* const contents_;  // of a device, or null
@@ -172,7 +172,8 @@ class Remaking final : public Remaker {
   Spoiling spoiling_;
   std::atomic<const sentinel_replayer*> replayer_ = nullptr;
   std::atomic<bool> follows_ = false, settles_ = false;
-  Touches& touches_ = *new Touches;  // never destroyed: a thread waits there, begun or refused
+  // The thread that waits there has its own share: it may outlive this.
+  const std::shared_ptr<Touches> touches_ = std::make_shared<Touches>();
 
   // Guarded by the session's lock.
   Replays replays_;

@@ -19,6 +19,7 @@
 #include "sentinel/adaptor.h"
 #include "sentinel/error.h"
 #include "trace/read_any.h"
+#include "unit/runtime/begin_session.h"
 #include "unit/runtime/replayed_plan.h"
 
 namespace sentinel {
@@ -172,7 +173,7 @@ class SessionReplays : public testing::Test {
     const int status = apart([&] {
       auto options = quiet(Mode::record);
       options.output = profile_;
-      session = new Session(std::move(options), "test", OpOrder::sequence);
+      session = &test::begin_session(std::move(options), OpOrder::sequence);
       std::ofstream(result_) << train(touches);
       return 0;
     });
@@ -186,7 +187,7 @@ class SessionReplays : public testing::Test {
       options.summary = summary_;
       options.moves.inject = inject;
       options.moves.recompute = true;
-      session = new Session(std::move(options), "test", OpOrder::sequence, &kReplayer);
+      session = &test::begin_session(std::move(options), OpOrder::sequence, &kReplayer);
       const auto result = train(touches);
       Word expected = 0;
       std::ifstream(result_) >> expected;
@@ -269,8 +270,8 @@ TEST_F(SessionReplays, APlanThatReplaysIsRefusedWhereNobodyCanOrMay) {
     options.plan = plan_;
     options.moves.recompute = !can;
     EXPECT_EQ(apart([&] {
-                session = new Session(std::move(options), "test", OpOrder::sequence,
-                                      can ? &kReplayer : nullptr);
+                session = &test::begin_session(std::move(options), OpOrder::sequence,
+                                               can ? &kReplayer : nullptr);
                 return 0;
               }),
               77);
@@ -284,7 +285,7 @@ TEST_F(SessionReplays, ASummaryWithoutReplaysSaysWhy) {
                 options.fast.bytes = kBudget;
                 options.summary = summary_;
                 options.moves.recompute = recompute;
-                session = new Session(std::move(options), "test", OpOrder::sequence, replayer);
+                session = &test::begin_session(std::move(options), OpOrder::sequence, replayer);
                 train(false);
                 return 0;
               }),

@@ -15,6 +15,7 @@
 #include "runtime/session.h"
 #include "sentinel/adaptor.h"
 #include "sentinel/error.h"
+#include "unit/runtime/begin_session.h"
 
 namespace sentinel {
 namespace {
@@ -88,7 +89,7 @@ class SessionOfManySizes : public testing::Test {
     options.tiers.arena_bytes = 16_GiB;
     options.fast.bytes = 64_MiB;
     try {
-      session_ = new Session(std::move(options), "test", OpOrder::sequence);
+      session_ = &test::begin_session(std::move(options), OpOrder::sequence);
     } catch (const Error& error) {
       GTEST_SKIP() << error.what();
     }

@@ -17,6 +17,7 @@
 #include "sentinel/error.h"
 #include "trace/store.h"
 #include "unit/capture/fake_rwp.h"
+#include "unit/runtime/begin_session.h"
 
 namespace sentinel {
 namespace {
@@ -114,7 +115,7 @@ TEST(SessionInAnyOrder, WhatThreadsWriteIsWhatTheyFind) {
   options.fast.percent = 40;
   Session* session = nullptr;  // never destroyed: a session lives as long as its process
   try {
-    session = new Session(std::move(options), "test", OpOrder::any);
+    session = &test::begin_session(std::move(options), OpOrder::any);
   } catch (const Error& error) {
     GTEST_SKIP() << error.what();
   }
@@ -158,7 +159,7 @@ CountedRun counted_run(const std::string& source) {
   options.output = path;
   options.fast.percent = 40;
   options.counting.source = source;
-  auto* session = new Session(std::move(options), "test", OpOrder::any);
+  auto* session = &test::begin_session(std::move(options), OpOrder::any);
   CountedRun run;
   run.shared_at_first = maps_memory_file();
   Training training(*session);
@@ -226,7 +227,7 @@ class SessionAtRest : public testing::Test {
  protected:
   void begin(SessionOptions options) {
     try {
-      session_ = new Session(std::move(options), "test", OpOrder::sequence);
+      session_ = &test::begin_session(std::move(options), OpOrder::sequence);
     } catch (const Error& error) {
       GTEST_SKIP() << error.what();
     }

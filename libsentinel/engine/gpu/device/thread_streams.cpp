@@ -4,6 +4,7 @@
 #include <atomic>
 #include <unordered_map>
 
+#include "base/of_thread.h"
 #include "sentinel/error.h"
 
 namespace sentinel::gpu {
@@ -23,11 +24,8 @@ namespace {
 
 const auto kPerThreadStream = reinterpret_cast<Stream>(2);  // CU_STREAM_PER_THREAD
 
-// Never destroyed: a thread frees tensors while it takes down what is its own.
 std::unordered_map<const ThreadStreams*, StreamHere>& streams_here() {
-  static thread_local auto* const streams =
-      new std::unordered_map<const ThreadStreams*, StreamHere>;
-  return *streams;
+  return of_thread<std::unordered_map<const ThreadStreams*, StreamHere>>();
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <condition_variable>
@@ -66,8 +67,9 @@ struct Event {
 
 std::mutex lock;
 std::condition_variable_any changed;
-Card cards[kDevices];
-std::map<std::uintptr_t, Mapping> mappings;
+// Never destroyed: threads go on with them while the process ends.
+auto& cards = *new std::array<Card, kDevices>;
+auto& mappings = *new std::map<std::uintptr_t, Mapping>;
 thread_local std::vector<Card*> contexts;
 
 constexpr int kHandleBits = 32;  // above: the device
@@ -343,7 +345,7 @@ CUDA(fake_cuda_reaches, int device, std::uint64_t address) {
   return address - begin < chunk_of(mapping.handle)->bytes && mapping.devices.contains(device);
 }
 CUDA(fake_cuda_context, ) {
-  return contexts.empty() ? -1 : static_cast<int>(contexts.back() - cards);
+  return contexts.empty() ? -1 : static_cast<int>(contexts.back() - cards.data());
 }
 // Which driver it is (tests/CMakeLists.txt): one as of CUDA 12.5, one before 12.2, or one that has
 // none of these calls.

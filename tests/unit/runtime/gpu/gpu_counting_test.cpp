@@ -22,6 +22,7 @@
 #include "trace/store.h"
 #include "unit/engine/gpu/fake_gpu.h"
 #include "unit/places.h"
+#include "unit/runtime/begin_session.h"
 #include "unit/runtime/gpu/gpu_training.h"
 #include "unit/trace/sample_profile.h"
 
@@ -72,7 +73,7 @@ SessionOptions recording(const std::string& count) {
 
 // Never destroyed: a session lives as long as its process.
 Session& begin(SessionOptions options) {
-  return *new Session(std::move(options), "test", OpOrder::any);
+  return test::begin_session(std::move(options), OpOrder::any);
 }
 
 std::string refusal(const SessionOptions& options) {

@@ -20,6 +20,7 @@
 #include "runtime/session.h"
 #include "sentinel/error.h"
 #include "unit/places.h"
+#include "unit/runtime/begin_session.h"
 #include "unit/runtime/gpu/gpu_training.h"
 
 namespace sentinel {
@@ -241,9 +242,7 @@ SessionOptions options(const std::string& memory = "pools") {
 }
 
 // Never destroyed: a session lives as long as its process.
-Session& begin(const SessionOptions& options) {
-  return *new Session(options, "test", OpOrder::any);
-}
+Session& begin(const SessionOptions& options) { return test::begin_session(options, OpOrder::any); }
 
 std::string told_of(Session& session) {
   testing::internal::CaptureStderr();

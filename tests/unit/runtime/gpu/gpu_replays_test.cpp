@@ -18,6 +18,7 @@
 #include "sentinel/adaptor.h"
 #include "unit/engine/gpu/fake_gpu.h"
 #include "unit/engine/gpu/second_thread.h"
+#include "unit/runtime/begin_session.h"
 #include "unit/runtime/replayed_plan.h"
 
 namespace sentinel {
@@ -242,7 +243,7 @@ class GpuReplays : public testing::TestWithParam<std::tuple<Way, unsigned>> {
     ASSERT_EQ(apart([&] {
                 auto options = on_device(Mode::record, way, 1);
                 options.output = profile_;
-                session = new Session(std::move(options), "test", OpOrder::any);
+                session = &test::begin_session(std::move(options), OpOrder::any);
                 std::ofstream(result_) << train(way);
                 return 0;
               }),
@@ -260,7 +261,7 @@ class GpuReplays : public testing::TestWithParam<std::tuple<Way, unsigned>> {
       options.summary = summary_;
       options.moves.inject = inject;
       options.moves.recompute = true;
-      session = new Session(std::move(options), "test", OpOrder::any, &kReplayer);
+      session = &test::begin_session(std::move(options), OpOrder::any, &kReplayer);
       const auto result = train(way);
       Word expected = 0;
       std::ifstream(result_) >> expected;
@@ -315,7 +316,7 @@ TEST_P(OneGpuReplay, IsRefusedWhereTheAdaptorIsNotAble) {
               auto options = on_device(Mode::run, {}, 1);
               options.fast.bytes = kBudget;
               options.summary = summary_;
-              session = new Session(std::move(options), "test", OpOrder::any, &kReplayer);
+              session = &test::begin_session(std::move(options), OpOrder::any, &kReplayer);
               train({});
               return 0;
             }),

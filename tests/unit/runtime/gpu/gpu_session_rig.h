@@ -15,6 +15,7 @@
 #include "base/units.h"
 #include "runtime/session.h"
 #include "unit/places.h"
+#include "unit/runtime/begin_session.h"
 #include "unit/runtime/gpu/gpu_training.h"
 #include "unit/trace/sample_profile.h"
 
@@ -42,9 +43,8 @@ inline SessionOptions options_with(const std::string& fast) {
   return options;
 }
 
-// Never destroyed: a session lives as long as its process.
 inline Session& begin(SessionOptions options) {
-  return *new Session(std::move(options), "test", OpOrder::any);
+  return test::begin_session(std::move(options), OpOrder::any);
 }
 
 struct Outcome {

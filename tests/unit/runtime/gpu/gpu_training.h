@@ -40,8 +40,12 @@ class Memory {
 
 class PlainMemory final : public Memory {
  public:
-  Tensor allocate(std::size_t words) override { return new std::uint64_t[words]; }
-  void release(Tensor tensor) override { delete[] tensor; }
+  Tensor allocate(std::size_t words) override {
+    auto* tensor = new std::uint64_t[words];
+    living_[tensor].reset(tensor);
+    return tensor;
+  }
+  void release(Tensor tensor) override { living_.erase(tensor); }
   void op(const std::string&, Phase, std::vector<Tensor>,
           const std::function<void()>& run) override {
     run();
@@ -49,6 +53,9 @@ class PlainMemory final : public Memory {
   void launch(const std::vector<Tensor>&, const std::function<void()>& kernel) override {
     kernel();
   }
+
+ private:
+  std::map<Tensor, std::unique_ptr<std::uint64_t[]>> living_;
 };
 
 class ManagedMemory final : public Memory {
