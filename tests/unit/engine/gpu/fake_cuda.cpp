@@ -66,8 +66,8 @@ struct Event {
 };
 
 std::mutex lock;
-std::condition_variable_any changed;
 // Never destroyed: threads go on with them while the process ends.
+auto& changed = *new std::condition_variable_any;
 auto& cards = *new std::array<Card, kDevices>;
 auto& mappings = *new std::map<std::uintptr_t, Mapping>;
 thread_local std::vector<Card*> contexts;
@@ -96,7 +96,7 @@ std::uint64_t used(const Card& card) {
 
 bool fails(const char* call) {
   static std::mutex counting;
-  static std::string last;
+  static auto& last = *new std::string;
   static int calls;
   const char* asked = std::getenv("SENTINEL_FAKE_CUDA_FAIL");
   const std::string text = asked != nullptr ? asked : "";
