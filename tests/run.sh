@@ -24,7 +24,7 @@ is_turn() { [ -z "$SENTINEL_TURN" ] || [ $((SENTINEL_TURN % 7)) = "$1" ]; }
 other_builds() {
   if is_turn 0; then
     if install_packages tools/packages-fuzz.txt; then
-      bash tests/fuzz/run.sh 20
+      bash tests/fuzz/run.sh 60
     else
       echo "fuzzing is skipped: a package is missing" >&2
     fi
