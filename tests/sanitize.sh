@@ -29,7 +29,7 @@ ninja -C "$folder" planted "${programs[@]/%/_test}" ${training:+sentinel bin/sen
 excluded=$(packages "$rules/$kind.txt" | awk '{print $1}' | paste -sd'|')
 labels=$(IFS='|'; echo "planted|${programs[*]}")
 # The thread sanitizer knows the addresses of a process whose memory is not shuffled.
-setarch -R ctest --test-dir "$folder" --output-on-failure -j "$(nproc)" --timeout 300 --no-tests=error \
+setarch -R ctest --test-dir "$folder" --output-on-failure -j "$(nproc)" --timeout 900 --no-tests=error \
   -L "^($labels)\$" ${excluded:+-E "$excluded"}
 [ -z "$training" ] && exit 0
 
