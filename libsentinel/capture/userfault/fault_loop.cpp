@@ -118,9 +118,11 @@ FaultLoop::FaultLoop(const UffdHandle& handle, bool keeper)
   if (keeper) keeper_ = quiet_thread([this] { keep(); });
 }
 
-FaultLoop::~FaultLoop() {
-  if (!uffd_.is_open()) return;  // abandoned
-  if (hidden_) {                 // nobody else can end it
+FaultLoop::~FaultLoop() { end(); }
+
+void FaultLoop::end() noexcept {
+  if (!uffd_.is_open() || !thread_.joinable()) return;  // abandoned, or over
+  if (hidden_) {                                        // nobody else can end it
     thread_.detach();
     return;
   }

@@ -68,8 +68,10 @@ class FaultLoop {
   static std::unique_ptr<FaultLoop> open(const Options&);
   static std::unique_ptr<FaultLoop> open() { return open(Options{}); }
 
-  // Stops the thread and closes the descriptor, which unregisters every range.
   ~FaultLoop();
+  // Stops the thread and closes the descriptor, which unregisters every range. For whoever has the
+  // loop in a pointer that handlers read: the pointer must outlast the thread.
+  void end() noexcept;
   FaultLoop(const FaultLoop&) = delete;
   FaultLoop& operator=(const FaultLoop&) = delete;
 

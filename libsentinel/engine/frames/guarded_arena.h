@@ -35,7 +35,10 @@ class GuardedArena {
   // too. 0 or a negative errno.
   int guard(bool protect) noexcept;
   int guard_with_bars() noexcept;  // and pages may be barred; not together with `protect`
-  void unguard() noexcept { loop_.reset(); }
+  void unguard() noexcept {
+    if (loop_) loop_->end();  // before the pointer goes, which its handlers read
+    loop_.reset();
+  }
   void wake(BlockIndex index) noexcept { loop_->wake(address(index), kGranule); }
 
   // Whether a fork copies all of the arena, or nothing.

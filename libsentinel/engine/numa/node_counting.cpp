@@ -46,7 +46,9 @@ NodeCounting::NodeCounting(const NodeGranules& granules)
 }
 
 // The fault thread ends before what it reads.
-NodeCounting::~NodeCounting() { loop_.reset(); }
+NodeCounting::~NodeCounting() {
+  if (loop_) loop_->end();
+}
 
 void NodeCounting::count_with(Engine::CountFault count, void* source) noexcept {
   if (!loop_) return;
