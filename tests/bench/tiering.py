@@ -31,6 +31,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("SENTINEL_BUILD", ROOT / "build"))
@@ -84,17 +85,23 @@ def lock_what_is_there(libc):
 
 
 def lock_away(libc, leave):
-    """Memory of node0, so that only `leave` bytes can be had there. Returns what keeps it."""
-    size = max(PAGE, room(0) - leave) // PAGE * PAGE
-    memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    at = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(memory)))
-    node0 = ctypes.c_ulong(1)
-    mbind, bind = 237, 2
-    if libc.syscall(mbind, at, ctypes.c_ulong(size), bind, ctypes.byref(node0), ctypes.c_ulong(64), 0):
-        raise OSError(ctypes.get_errno(), "mbind")
-    if libc.mlock(at, ctypes.c_ulong(size)):
-        raise OSError(ctypes.get_errno(), "mlock")
-    return memory
+    """Memory of node0, so that only `leave` bytes can be had there, now and after what the kernel then gives up of its
+    caches. Returns what keeps it."""
+    kept = []
+    for _ in range(20):
+        pathlib.Path("/proc/sys/vm/drop_caches").write_text("1")
+        size = (room(0) - leave) // PAGE * PAGE
+        if size > 0:
+            kept.append(mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+            at = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(kept[-1])))
+            node0 = ctypes.c_ulong(1)
+            mbind, bind = 237, 2
+            if libc.syscall(mbind, at, ctypes.c_ulong(size), bind, ctypes.byref(node0), ctypes.c_ulong(64), 0):
+                raise OSError(ctypes.get_errno(), "mbind")
+            if libc.mlock(at, ctypes.c_ulong(size)):
+                raise OSError(ctypes.get_errno(), "mlock")
+        time.sleep(0.1)
+    return kept
 
 
 def note_each_step(notes):
@@ -117,7 +124,6 @@ def be_trained(notes_file, tensor_bytes, script, *arguments):
     import sklearn.datasets  # noqa: F401
     libc = ctypes.CDLL(None, use_errno=True)
     lock_what_is_there(libc)
-    pathlib.Path("/proc/sys/vm/drop_caches").write_text("1")
     kept = lock_away(libc, int(tensor_bytes)) if int(tensor_bytes) else None
     sys.argv = [script, *arguments]
     sys.path.insert(0, os.path.dirname(script))

@@ -10,7 +10,7 @@ def test_beside_linux_tiering(lab, tell):
     output = passed(lab.run(
         "/usr/bin/python3", ROOT / "tests/bench/tiering.py", "--steps", 14, "--last", 6, "--watch", 3,
         "--json", lab.folder / "tiering.json", "--", ROOT / "tests/workloads/resnet_cifar.py",
-        "--depth", "20", "--width", "8", "--batch", "8",
+        "--depth", "20", "--width", "8", "--batch", "4",
         options=["--shape", "dram+pmem", "--memory", "2G+4G"], timeout=1500, SENTINEL_BUILD=str(BUILD)))
     for line in output.strip().splitlines():
         tell(line)
