@@ -108,13 +108,13 @@ bool fails(const char* call) {
   return text.substr(0, colon) == call && ++calls == std::stoi(text.substr(colon + 1));
 }
 
-// The thread sanitizer's memcpy() looks at each word: a minute for the copies by which a device is
-// measured. These are the C library's own.
+// The thread sanitizer's memcpy() looks at each word: minutes a test. What moves in granules is
+// copied by the C library's own.
 void device_copies(void* to, const void* from, std::size_t bytes) {
 #ifdef __SANITIZE_THREAD__
   static const auto copy = reinterpret_cast<void* (*)(void*, const void*, std::size_t)>(
       dlsym(dlopen("libc.so.6", RTLD_LAZY), "memcpy"));
-  if (bytes >= std::size_t{16} << 20) {
+  if (bytes >= 65536) {
     copy(to, from, bytes);
     return;
   }
