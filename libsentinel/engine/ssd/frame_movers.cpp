@@ -63,7 +63,7 @@ void FrameMovers::start_promotions(EngineLock& guard) noexcept {
   start_demanded(guard);
   start_ahead(guard);
   start_prefetches(guard);
-  victims_.make_room_ahead();
+  if (!blocks_.frozen()) victims_.make_room_ahead();
 }
 
 void FrameMovers::start_demanded(EngineLock& guard) noexcept {

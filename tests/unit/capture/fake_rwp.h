@@ -195,6 +195,7 @@ class FakeRwp final : public UffdCalls {
     if (asked && !has_it_) return refuse(EINVAL);
     api.features &= ~std::uint64_t{UFFD_FEATURE_RWP};
     const int code = ioctl(fd, UFFDIO_API, &api);
+    forget([&](const Area& area) { return area.fd == fd; });  // of a closed one of that number
     if (code == 0 && has_it_) api.features |= UFFD_FEATURE_RWP;
     return code;
   }
@@ -234,8 +235,13 @@ class FakeRwp final : public UffdCalls {
 
   // Another mapping has come in an area's place, which is not registered for bars.
   void replaced(std::uintptr_t begin, std::size_t bytes) {
+    forget([&](const Area& area) { return area.begin - begin < bytes; });
+  }
+
+  template <class Which>
+  void forget(const Which& which) {
     areas_.remove_if([&](const Area& area) {
-      if (area.begin - begin >= bytes) return false;
+      if (!which(area)) return false;
       munmap(pointer(area.aside), area.bytes);
       return true;
     });

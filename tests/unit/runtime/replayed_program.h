@@ -88,7 +88,7 @@ struct ByteReplayer {
     std::map<std::uint64_t, std::vector<Word>> scratch;
     for (std::size_t r = 0; r < count; ++r) {
       auto& op = *static_cast<ByteOp*>(handles[r]);
-      op.seed += op.unsteady ? 1 : 0;
+      if (op.unsteady) ++op.seed;             // else another thread may replay it at the same time
       std::vector<std::vector<Word>> copies;  // what an update reads is from before it
       std::vector<const Word*> in;
       std::vector<Word*> out;

@@ -24,12 +24,12 @@ class FakeNodes final : public NodeCalls {
 
   // What a page answers when it is asked to go to a node: 0, or an errno.
   std::function<int(std::uintptr_t page, int node)> answer;
-  std::chrono::microseconds delay{0};    // of each call that moves
+  std::atomic<std::chrono::microseconds> delay = std::chrono::microseconds{0};  // of a call
   std::size_t stops_after = ~0ull;       // pages that a call looks at; it fails at the next one
   std::atomic<std::uint64_t> calls = 0;  // that moved
 
   long move(std::span<void* const> pages, int node, std::span<int> status) noexcept override {
-    std::this_thread::sleep_for(delay);
+    std::this_thread::sleep_for(delay.load());
     const std::lock_guard guard(lock_);
     ++calls;
     for (std::size_t i = 0; i < pages.size(); ++i) {

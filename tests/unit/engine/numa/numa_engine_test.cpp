@@ -53,7 +53,8 @@ class NumaEngineTest : public ::testing::TestWithParam<Nodes> {
   }
   bool intact(std::uint64_t tensor) {
     for (std::uint64_t i = 0; i < kTensor / 8; ++i)
-      if (words(tensor)[i] != tensor * 1000003 + i) return false;
+      if (std::atomic_ref(words(tensor)[i]).load(std::memory_order_relaxed) != tensor * 1000003 + i)
+        return false;
     return true;
   }
   void dies(std::uint64_t tensor, bool wanted) { engine->on_free(at(tensor), kTensor, wanted); }
@@ -315,7 +316,7 @@ TEST_P(NumaEngineTest, CountingAndBackKeepsContentsAndAddresses) {
   });
   for (int round = 0; round < 3; ++round) {
     ASSERT_EQ(engine->stop_counting(), 0);
-    words(2)[round] = 2 * 1000003 + static_cast<std::uint64_t>(round);
+    std::atomic_ref(words(2)[round]) = 2 * 1000003 + static_cast<std::uint64_t>(round);
     ASSERT_EQ(engine->start_counting(), 0);
   }
   ASSERT_EQ(engine->stop_counting(), 0);
@@ -528,7 +529,7 @@ TEST_P(NodeFaultTest, WhatIsLeftStaysSlowUntilItIsPromotedAgain) {
   for (std::uint64_t t = 0; t < 40; ++t) engine->leave(at(t), kTensor);
   await(39);
   EXPECT_EQ(fast(39), 0u);
-  fake->delay = {};
+  fake->delay = std::chrono::microseconds{0};
   demote(39), promote(39), await(39);
   EXPECT_EQ(fast(39), kTensor);
 }
