@@ -203,6 +203,7 @@ int NodeCounting::to_private() noexcept {
   code = loop_->unregister_range(arena_.begin(), arena_.mapped_bytes());
   phase_ = Phase::off;
   loop_->wake(arena_.begin(), arena_.mapped_bytes());
+  loop_->set_missing_handler(&NodeCounting::on_missing, this);  // waits for one that reads shared_
   shared_.reset();
   return code;
 }

@@ -47,6 +47,12 @@ class FakeRwp final : public UffdCalls {
     for (const Area& area : areas_) munmap(pointer(area.aside), area.bytes);
   }
 
+  // Whoever had registered areas has closed its descriptor, of which no call tells.
+  void closed() {
+    const std::lock_guard hold(lock_);
+    forget([](const Area&) { return true; });
+  }
+
   // Calls of this kind, from the one after the next `pass` on, fail so often.
   void fail(unsigned long request, int error, unsigned pass = 0, unsigned times = 1) {
     const std::lock_guard hold(lock_);
@@ -195,7 +201,6 @@ class FakeRwp final : public UffdCalls {
     if (asked && !has_it_) return refuse(EINVAL);
     api.features &= ~std::uint64_t{UFFD_FEATURE_RWP};
     const int code = ioctl(fd, UFFDIO_API, &api);
-    forget([&](const Area& area) { return area.fd == fd; });  // of a closed one of that number
     if (code == 0 && has_it_) api.features |= UFFD_FEATURE_RWP;
     return code;
   }

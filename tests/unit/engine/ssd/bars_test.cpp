@@ -196,6 +196,7 @@ TEST_P(BarsTest, TheSwitchIsStillThere) {
 
 TEST_P(BarsTest, CopiedFramesAreNotCountedLikeThis) {
   engine.reset();
+  rwp.closed();
   auto copied = options();
   copied.use_move = false;
   engine = std::make_unique<SsdEngine>(copied);
