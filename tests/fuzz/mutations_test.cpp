@@ -78,9 +78,10 @@ TEST_P(Mutations, AreReadOrAreErrors) {
   const auto seeds = GetParam().seeds();
   Mutator mutated(7);
   int errors = 0, read = 0;
-  const auto begin = std::chrono::steady_clock::now();
+  auto longest = std::chrono::steady_clock::duration::zero();
   for (int round = 0; round < kRounds; ++round) {
     const auto bytes = mutated(seeds[static_cast<std::size_t>(round) % seeds.size()]);
+    const auto begin = std::chrono::steady_clock::now();
     try {
       GetParam().read(bytes);
       ++read;
@@ -89,10 +90,11 @@ TEST_P(Mutations, AreReadOrAreErrors) {
     } catch (const std::exception& other) {
       ADD_FAILURE() << "round " << round << ": " << other.what() << "\n" << bytes;
     }
+    longest = std::max(longest, std::chrono::steady_clock::now() - begin);
   }
   if (!GetParam().tolerant) EXPECT_GT(errors, kRounds / 4);
   EXPECT_GT(read, kRounds / 100);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::minutes(1));
+  EXPECT_LT(longest, std::chrono::seconds(10));  // a hang, as the campaign says
 }
 
 // Whoever goes down into a value by recursion ends where the stack does.
