@@ -12,6 +12,7 @@
 
 #include "base/descriptor.h"
 #include "base/files.h"
+#include "base/input.h"
 #include "base/output.h"
 #include "sentinel/error.h"
 #include "trace/json.h"
@@ -22,7 +23,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kFormat = "sentinel-ledger";
-constexpr std::size_t kMost = 16u << 20;
+constexpr InputKind kKind{.plural = "ledgers", .bytes = 16 << 20, .advice = "move it away"};
 
 std::string boot() { return first_line("/proc/sys/kernel/random/boot_id"); }
 
@@ -35,15 +36,7 @@ std::string content_of(const std::string& path) {
   if (!file || fstat(file.get(), &found) != 0) throw Error(attempt, errno);
   if (!S_ISREG(found.st_mode) || found.st_uid != geteuid() || (found.st_mode & 022) != 0)
     throw Error(attempt + ": it is no file that the user alone may write");
-  std::string text(kMost + 1, '\0');
-  std::size_t size = 0;
-  for (ssize_t got = 1; got > 0 && size < text.size(); size += static_cast<std::size_t>(got)) {
-    got = read(file.get(), text.data() + size, text.size() - size);
-    if (got < 0) throw Error(attempt, errno);
-  }
-  if (size > kMost) throw Error(attempt + ": it is too long");
-  text.resize(size);
-  return text;
+  return read_rest(file, attempt, kKind);
 }
 
 Holder holder_of(const Json& job) {
