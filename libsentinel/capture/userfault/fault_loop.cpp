@@ -115,7 +115,9 @@ FaultLoop::FaultLoop(const UffdHandle& handle, bool keeper)
   }
   // The loop thread must never run a signal handler: it might touch registered memory.
   thread_ = quiet_thread([this] { run(); });
-  if (keeper) keeper_ = quiet_thread([this] { keep(); });
+  if (!keeper) return;
+  keeper_ = quiet_thread([this] { keep(); });
+  kept_.wait(Kept::not_yet);
 }
 
 FaultLoop::~FaultLoop() { end(); }
@@ -129,8 +131,8 @@ void FaultLoop::end() noexcept {
   if (!signal_loop()) lost();
   thread_.join();
   if (keeper_.joinable()) {
-    over_ = true;
-    over_.notify_all();
+    kept_ = Kept::no_longer;
+    kept_.notify_all();
     keeper_.join();
   }
   uffd_.close();
@@ -140,7 +142,9 @@ void FaultLoop::end() noexcept {
 void FaultLoop::keep() noexcept {
   pthread_setname_np(pthread_self(), "sentinel-keeper");
   keep_only({uffd_.number()});
-  over_.wait(false);
+  kept_ = Kept::yes;
+  kept_.notify_all();
+  kept_.wait(Kept::yes);
 }
 
 void FaultLoop::set_lost_handler(void (*run)(void*) noexcept, void* context) noexcept {

@@ -188,7 +188,8 @@ class FaultLoop {
   Callback missing_, minor_, barred_;
   void* lost_context_ = nullptr;
   std::atomic<void (*)(void*) noexcept> lost_ = nullptr;
-  std::atomic<bool> over_ = false;  // for the keeper
+  enum class Kept { not_yet, yes, no_longer };
+  std::atomic<Kept> kept_ = Kept::not_yet;  // the descriptor, by the keeper
   std::thread thread_, keeper_;
 };
 
