@@ -97,7 +97,7 @@ int keep_only(std::initializer_list<int> kept) noexcept {
 
 }  // namespace
 
-std::unique_ptr<FaultLoop> FaultLoop::open(const Options& options) {
+std::unique_ptr<FaultLoop> FaultLoop::open(const FaultLoopOptions& options) {
   const UffdHandle handle = open_userfaultfd(options.backend, options.features);
   return std::unique_ptr<FaultLoop>(new FaultLoop(handle, options.keeper));
 }

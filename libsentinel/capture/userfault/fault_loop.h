@@ -51,22 +51,20 @@ struct Fault {
 // registered memory, or take a lock that a faulting thread may hold.
 using FaultHandler = void (*)(void* context, const Fault&) noexcept;
 
+struct FaultLoopOptions {
+  bool keeper = true;                            // false: hide_descriptors() follows
+  UffdBackend backend = UffdBackend::automatic;  // device first, where it may be opened
+  std::uint64_t features = ~std::uint64_t{0};    // UFFD_FEATURE_* to use, of those known here
+};
+
 class FaultLoop {
  public:
   using Backend = UffdBackend;
   enum class Wake : std::uint8_t { yes, no };
 
-  struct Options {
-    bool keeper = true;                    // false: hide_descriptors() follows
-    Backend backend = Backend::automatic;  // device first, where it may be opened
-    std::uint64_t features =
-        ~std::uint64_t{0};  // UFFD_FEATURE_* to use, of those that are known here
-  };
-
   // Starts the loop thread. Throws Error, which says what to do, where kernel-mode faults may not
   // be handled or the kernel lacks what every use needs (THREAD_ID, MISSING_SHMEM).
-  static std::unique_ptr<FaultLoop> open(const Options&);
-  static std::unique_ptr<FaultLoop> open() { return open(Options{}); }
+  static std::unique_ptr<FaultLoop> open(const FaultLoopOptions& = {});
 
   ~FaultLoop();
   // Stops the thread and closes the descriptor, which unregisters every range. For whoever has the
