@@ -12,13 +12,12 @@
 // optimizer state stay, as in the paper: where they leave too little, the method fails. Where
 // granules are frames, which tensors share, it does not: what its choices leave too much leaves by
 // the rule of the farthest next use (plan/gaps/scheduled.h).
-#include <tbb/parallel_for.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <optional>
 
+#include "base/in_parallel.h"
 #include "plan/gaps/feature_maps.h"
 #include "plan/gaps/pressure.h"
 #include "plan/gaps/remade.h"
@@ -154,13 +153,9 @@ class HomePlanner {
   Start best_start(std::uint64_t limit, bool recompute) const {
     std::array<Start, kPrefetches.size()> starts;
     in_quiet_thread([&] {
-      tbb::parallel_for(
-          std::size_t{0}, starts.size(),
-          [&](std::size_t n) {
-            if (n == 0 || Clock::now() < deadline_)
-              starts[n] = start(limit, kPrefetches[n], recompute);
-          },
-          tbb::simple_partitioner());
+      in_parallel(starts.size(), [&](std::size_t n) {
+        if (n == 0 || Clock::now() < deadline_) starts[n] = start(limit, kPrefetches[n], recompute);
+      });
     });
     return std::move(*std::ranges::min_element(starts, {}, &Start::best));
   }

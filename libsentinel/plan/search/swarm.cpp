@@ -2,12 +2,12 @@
 #include "plan/search/swarm.h"
 
 #include <tbb/enumerable_thread_specific.h>
-#include <tbb/parallel_for.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 
+#include "base/in_parallel.h"
 #include "plan/search/cost_run.h"
 #include "plan/search/search.h"
 
@@ -75,13 +75,11 @@ class Swarm {
   }
 
   void move(std::uint32_t first, std::uint32_t count, std::uint64_t turn) {
-    tbb::parallel_for(
-        std::uint32_t{0}, count,
-        [&](std::uint32_t i) {
-          Random random(options_.seed, turn * kParticles + first + i);
-          move(particles_[first + i], first + i, random, runs_.local());
-        },
-        tbb::simple_partitioner());
+    in_parallel(count, [&](std::size_t n) {
+      const auto i = first + static_cast<std::uint32_t>(n);
+      Random random(options_.seed, turn * kParticles + i);
+      move(particles_[i], i, random, runs_.local());
+    });
   }
 
   // Algorithm 3 for one particle.

@@ -1,8 +1,6 @@
 // Judges attempts in parallel by simulation, and flips the best until effort or time ends.
 #include "plan/policies/auto/search.h"
 
-#include <tbb/parallel_for.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,6 +8,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/in_parallel.h"
 #include "plan/bound/bound.h"
 #include "plan/gaps/lanes.h"
 #include "plan/policies/auto/rounding.h"
@@ -117,8 +116,7 @@ std::vector<Candidate> Search::judge_all(std::span<const Attempt> attempts,
                                          const Candidate& before) {
   const auto begin = Clock::now();
   std::vector<Judged> results(attempts.size());
-  tbb::parallel_for(std::size_t{0}, attempts.size(),
-                    [&](std::size_t i) { results[i] = judged(attempts[i], before); });
+  in_parallel(attempts.size(), [&](std::size_t i) { results[i] = judged(attempts[i], before); });
   const auto plans = std::ranges::max(results, {}, &Judged::plans).plans;
   slowest_s_ = std::max(slowest_s_, seconds_since(begin) / static_cast<double>(plans));
   std::vector<Candidate> candidates;

@@ -13,7 +13,6 @@
 // slots, the method fails.
 #include <fmt/format.h>
 #include <tbb/enumerable_thread_specific.h>
-#include <tbb/parallel_for.h>
 
 #include <algorithm>
 #include <array>
@@ -22,6 +21,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/in_parallel.h"
 #include "base/units.h"
 #include "plan/gaps/feature_maps.h"
 #include "plan/policies/swapadvisor/pools.h"
@@ -197,13 +197,10 @@ class SwapSearch {
   bool evaluate() {
     std::atomic<bool> cut = false;
     for (Individual& one : population_) one.cost = Individual{}.cost;
-    tbb::parallel_for(
-        std::uint32_t{0}, kIndividuals,
-        [&](std::uint32_t i) {
-          if (Clock::now() >= deadline_) cut = true;
-          if (!cut || i == 0) population_[i].cost = cost(population_[i]);
-        },
-        tbb::simple_partitioner());
+    in_parallel(kIndividuals, [&](std::size_t i) {
+      if (Clock::now() >= deadline_) cut = true;
+      if (!cut || i == 0) population_[i].cost = cost(population_[i]);
+    });
     return !cut;
   }
 
