@@ -235,6 +235,63 @@ for images, labels in loader:
     assert outcome.status == 0 and outcome.file.exists(), outcome.err
 
 
+# Each is false, or has no exception, where all numbers are finite.
+FINITE = ("assert not (torch.isnan(loss) or torch.isinf(loss))", "assert torch.isfinite(loss)", "assert loss == loss",
+          "assert not torch.isnan(out).any() and torch.isfinite(out).all()", "assert not out.isnan().sum() > 0",
+          "assert out.isinf().sum().item() == 0", "assert not torch.any(torch.isnan(out) | torch.isinf(out))",
+          "assert not torch.stack([each.isinf().any() for each in net.parameters()]).any()",
+          "assert math.isfinite(loss.item()) and out.abs().max() < math.inf",
+          "torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0, error_if_nonfinite=True)")
+WIDE = """
+import math, torch
+net = torch.nn.Sequential(torch.nn.Linear(512, 4096), torch.nn.ReLU(), torch.nn.Linear(4096, 512))
+CONVERT
+optimizer = torch.optim.AdamW(net.parameters())
+for step in range(4):
+    optimizer.zero_grad()
+    out = net(torch.randn(64, 512, dtype=net[0].weight.dtype))
+    loss = out.square().mean()
+    loss.backward()
+    LOOK
+    optimizer.step()
+"""
+
+
+def test_numbers_are_taken_for_finite_ones(trace, tmp_path):
+    script = tmp_path / "finite.py"
+    script.write_text(WIDE.replace("CONVERT", "").replace("LOOK", "\n    ".join(FINITE)))
+    outcome = trace(script)
+    assert outcome.status == 0 and outcome.file.exists(), outcome.err
+
+
+def test_a_flag_that_is_written_is_not_known_any_more(trace, tmp_path):
+    script = tmp_path / "written.py"
+    script.write_text(WIDE.replace("CONVERT", "").replace("LOOK", "bad = torch.isnan(out)\n    bad.logical_or_(out > 9)\n"
+                                                          "    if bad.any(): continue"))
+    outcome = trace(script)
+    assert outcome.status == 125 and "decides by the value of a tensor" in outcome.err, outcome.err
+
+
+def test_a_module_that_is_converted_keeps_its_weights(trace, tmp_path):
+    steps = {}
+    for convert in ("pass", "net.to('cpu')", "net[2].weight = torch.nn.Parameter(net[0].weight.t().contiguous()); net.float()",
+                    "net.double()"):
+        script = tmp_path / "converts.py"
+        script.write_text(WIDE.replace("CONVERT", convert).replace("LOOK", "pass"))
+        outcome = trace(script)
+        assert outcome.status == 0, outcome.err
+        steps[convert] = Step(outcome.file)
+    plain, same, _, double = steps.values()
+    assert (same.names(), same.tensors) == (plain.names(), plain.tensors)
+    assert double.peak() == 2 * plain.peak()
+
+
+def test_a_trainer_of_transformers(trace):
+    outcome = trace(SCRIPTS.parents[2] / "examples" / "finetune_gpt2.py", "--size", "tiny", "--steps", "5")
+    assert outcome.status == 0, outcome.err
+    assert any("gelu" in name or "tanh" in name for name in Step(outcome.file).names())
+
+
 def test_a_model_of_7_billion_parameters_takes_no_memory(trace):
     outcome = trace(SCRIPTS / "llama.py", "32", options=("--machine", "a100-g10"))
     assert outcome.status == 0, outcome.err

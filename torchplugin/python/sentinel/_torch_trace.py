@@ -6,10 +6,11 @@ import os
 import sys
 
 try:
-    from . import _attach, _trace_step, _trace_values
+    from . import _attach, _trace_step, _trace_uniform, _trace_values
 except ImportError:
     import _attach
     import _trace_step
+    import _trace_uniform
     import _trace_values
 
 # What keeps its values at most: parameters of some size are never among them, indices of a data set are.
@@ -118,6 +119,7 @@ def _mode_class(torch):
         def __init__(self, torch, fake_tensor, fake_mode, recorder):
             super().__init__()
             self._torch, self._fake_tensor, self._fake_mode, self._recorder = torch, fake_tensor, fake_mode, recorder
+            self.uniform = _trace_uniform.Uniform(torch, recorder, self.is_unknown)
             self._lost = set()  # storages that have memory, and whose values are not known any more
             self._process = os.getpid()
             self._ops = {}
@@ -131,6 +133,13 @@ def _mode_class(torch):
         def is_unknown(self, tensor):
             return isinstance(tensor, self._fake_tensor) or (
                 bool(self._lost) and _trace_step.has_storage(tensor) and tensor.untyped_storage()._cdata in self._lost)
+
+        def forget(self, *tensors):
+            """The mode for tensors without values notes each that it has made by a weak reference."""
+            memory = self._fake_mode.fake_tensor_converter.tensor_memo
+            for key, made in list(memory.items()):
+                if any(made is tensor for tensor in tensors):
+                    del memory[key]
 
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             kwargs = kwargs or {}
@@ -157,15 +166,20 @@ def _mode_class(torch):
             _trace_step.gather(kwargs.values(), torch.Tensor, tensors)
             number = self._recorder.op_begins(op, tensors)
             if op.reads_value:
-                out = _trace_values.read(torch, args[0]) if self.is_unknown(args[0]) else func(*args, **kwargs)
+                out = self._value(args[0]) if self.is_unknown(args[0]) else func(*args, **kwargs)
             elif any(self.is_unknown(tensor) for tensor in tensors):
                 out = self._without_values(op, func, args, kwargs)
+                self.uniform.made(op.name, args, out)
             else:
                 out = self._with_values(op, func, args, kwargs)
             made = []
             _trace_step.gather((out,), torch.Tensor, made)
             self._recorder.op_ends(number, op, args, kwargs, tensors, made, out)
             return out
+
+        def _value(self, tensor):
+            value = self.uniform.of(tensor)
+            return _trace_values.read(torch, tensor) if value is None else value
 
         def _look(self, func, args):
             if not isinstance(args[0], self._fake_tensor):
@@ -227,6 +241,7 @@ def _mode_class(torch):
             for place in op.updates:
                 _trace_step.gather(args[place:place + 1], torch.Tensor, written)
             for tensor in written:
+                self.uniform.written(tensor)
                 if not isinstance(tensor, self._fake_tensor) and _trace_step.has_storage(tensor):
                     self._lose(tensor.untyped_storage())
             return op.returned(out, args, kwargs)

@@ -126,6 +126,8 @@ def watch(torch, fake_tensor, mode):
             return item(tensor)
         if sys._getframe(1).f_code.co_filename.endswith(os.path.join("amp", "grad_scaler.py")):
             return 0.0  # no gradient is infinite
+        if mode.uniform.of(tensor) is not None:
+            return mode.uniform.of(tensor)
         if tensor.dtype == torch.bool:
             _stop("decides by the value of a tensor")
         _tell_stand_in("looks at the value of a tensor")
@@ -144,6 +146,7 @@ def watch(torch, fake_tensor, mode):
                        ("__dlpack__", "hands a tensor to another library")):
         _guard(torch, fake_tensor, mode, name, what)
     _load_here(torch)
+    _convert(torch, mode)
     _leave_out(torch)
     _begin_without_values(torch, mode)
     # Ops on lists of tensors are chosen by the tensors' class.
@@ -178,6 +181,20 @@ def _asked_by_torch():
 # What a DataLoader is given for its processes: the place, the name, and the value for none.
 _OF_WORKERS = [(5, "num_workers", 0), (7, "pin_memory", False), (9, "timeout", 0), (11, "multiprocessing_context", None),
                (None, "prefetch_factor", None), (None, "persistent_workers", False)]
+
+
+def _convert(torch, mode):
+    """Module.to() lets a parameter and its converted self change places, and refuses where anybody refers to one weakly.
+    The mode's memory does."""
+    swap = getattr(torch.utils, "swap_tensors", None)
+    if swap is None:
+        return
+
+    def swapped(first, second):
+        mode.forget(first, second)
+        swap(first, second)
+
+    torch.utils.swap_tensors = swapped
 
 
 def _load_here(torch):
