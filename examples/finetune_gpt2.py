@@ -62,6 +62,7 @@ def main():
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--length", type=int, default=256, help="tokens in each of a batch")
     parser.add_argument("--checkpointing", action="store_true", help="activations are computed twice instead of kept")
+    parser.add_argument("--deepspeed", help="DeepSpeed's configuration, a JSON file")
     parser.add_argument("--json", type=pathlib.Path, help="a record: losses, seconds, a hash of the weights")
     args = parser.parse_args()
 
@@ -75,7 +76,7 @@ def main():
             args=TrainingArguments(
                 output_dir=folder, per_device_train_batch_size=args.batch, max_steps=args.steps, learning_rate=1e-4,
                 gradient_checkpointing=args.checkpointing, use_cpu=True, logging_steps=1, save_strategy="no",
-                report_to=[], disable_tqdm=True, seed=1, dataloader_pin_memory=False))
+                report_to=[], deepspeed=args.deepspeed, disable_tqdm=True, seed=1, dataloader_pin_memory=False))
         trainer.train()
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     seconds = times.seconds()

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""GPT-2 trained in full in a share of its memory: tokens a second beside plain, gradient checkpointing and Linux's swap.
+"""GPT-2 trained in full in a share of its memory: tokens a second beside plain, gradient checkpointing, Linux's swap, and
+DeepSpeed's ZeRO with weights and moments on the same drive.
 
 The training is examples/finetune_gpt2.py, unmodified. A share is of the live peak of tensors; a training within one runs in
 a memory cgroup that holds that share and what the process holds beside its tensors. Medians of the last quarter of the
@@ -24,8 +25,11 @@ import cgroup  # noqa: E402
 import swap  # noqa: E402
 
 SCRIPT = ROOT / "examples" / "finetune_gpt2.py"
-KINDS = ("plain", "checkpointing", "sentinel", "swap")
+KINDS = ("plain", "checkpointing", "sentinel", "swap", "zero")
 SPARE = 64 << 20  # of a cgroup
+# One rank without a launcher, whose extensions are built when first used.
+ONE_RANK = ("env", "DS_ACCELERATOR=cpu", "RANK=0", "LOCAL_RANK=0", "WORLD_SIZE=1", "LOCAL_SIZE=1", "MASTER_ADDR=127.0.0.1",
+            "MASTER_PORT=29500")
 SLOW_STEPS = 4  # of what is slow by an order of magnitude
 
 
@@ -62,10 +66,21 @@ class Bench:
             self.live_bytes = self.summary()["peak_unlimited_bytes"]
             self.own_bytes = max(0, group.peak() - self.live_bytes)
 
-    def within(self, share, before, steps=None, with_swap=False):
+    def zero(self):
+        """ZeRO's third stage, all it can offload on the drive."""
+        place = {"device": "nvme", "nvme_path": str(self.folder), "pin_memory": False}
+        config = self.folder / "zero.json"
+        config.write_text(json.dumps({
+            "train_micro_batch_size_per_gpu": "auto", "gradient_clipping": "auto",
+            "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}},
+            "zero_optimization": {"stage": 3, "offload_optimizer": place, "offload_param": place},
+            "aio": {"block_size": 1 << 20, "queue_depth": 8, "overlap_events": True}}))
+        return "--deepspeed", config
+
+    def within(self, share, before, steps=None, with_swap=False, more=()):
         with cgroup.MemoryGroup(f"sentinel-llm-{os.getpid()}") as group:
             group.limit(int(self.live_bytes * share / 100) + self.own_bytes + SPARE, swap=with_swap)
-            return self.train(before, group, steps)
+            return self.train(before, group, steps, *more)
 
     def rows(self):
         """(what, record or reason, bytes written to the drive in a step or none)"""
@@ -81,6 +96,8 @@ class Bench:
             if "swap" in self.args.kinds:
                 with swap.swap_file(self.args.slow, 2 * self.live_bytes):
                     yield f"Linux's swap, {share} %", self.within(share, [], SLOW_STEPS, with_swap=True), None
+            if "zero" in self.args.kinds:
+                yield f"ZeRO, {share} %", self.within(share, ONE_RANK, more=self.zero()), None
 
     def tokens_per_s(self, record):
         seconds = record["seconds"]
@@ -89,7 +106,8 @@ class Bench:
 
 def require_same(plain, record, what):
     """Losses depend on the number of steps by the schedule of the learning rate: only runs of as many are compared."""
-    if plain is None or len(plain["losses"]) != len(record["losses"]) or what == "gradient checkpointing":
+    others = what.startswith(("gradient checkpointing", "ZeRO"))  # they compute in another order
+    if others or plain is None or len(plain["losses"]) != len(record["losses"]):
         return
     if (plain["losses"], plain["weights_sha256"]) != (record["losses"], record["weights_sha256"]):
         raise SystemExit(f"the numbers differ: {what}")
@@ -119,7 +137,7 @@ def main():
     args, found = options(), []
     print("| GPT-2 | | tokens/s | of plain | MB written a step |\n| --- | --- | --- | --- | --- |", flush=True)
     for size in args.sizes:
-        with tempfile.TemporaryDirectory(prefix="sentinel-llm-") as folder:
+        with tempfile.TemporaryDirectory(prefix="sentinel-llm-", dir=args.slow) as folder:
             bench, speeds, told = Bench(args, size, pathlib.Path(folder)), {}, {}
             bench.measure_memory()
             for _ in range(args.rounds):
