@@ -39,7 +39,8 @@ def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(MODELS), help="of " + ", ".join(MODELS))
     parser.add_argument("--shares", default="20,40,60", help="budgets, per cent of the peak of live tensors")
-    parser.add_argument("--only", default="", help="contenders whose label contains one of these, by commas")
+    parser.add_argument("--only", default="",
+                        help="contenders whose label contains one of these, or is it (=Sentinel), by commas")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, help="of every training, whoever trains")
     parser.add_argument("--limit", type=int, default=900, help="seconds a training may take")
@@ -294,8 +295,10 @@ def compare(model, args, figures, folder):
     """All contenders on one model."""
     say(f"{model}: one step is profiled")
     step, args.profile = profiled(model, args, folder)
-    chosen = [one for one in contenders(args.shares)
-              if not args.only or any(part in one.label for part in args.only)]
+    def named(one):
+        return not args.only or any(part[1:] == one.label if part[0] == "=" else part in one.label for part in args.only)
+
+    chosen = [one for one in contenders(args.shares) if named(one)]
     limited = [one for one in chosen if one.limited]
     script, *arguments = MODELS[model]
     base = swap.own_memory([sys.executable, str(WORKLOADS / script), *arguments]) if limited else 0
