@@ -286,6 +286,15 @@ def test_a_module_that_is_converted_keeps_its_weights(trace, tmp_path):
     assert double.peak() == 2 * plain.peak()
 
 
+def test_a_module_that_is_copied_trains_beside_the_first(trace, tmp_path):
+    script = tmp_path / "copies.py"
+    script.write_text(WIDE.replace("CONVERT", "import copy; mean = copy.deepcopy(net)").replace("LOOK", "[each.data.lerp_("
+                      "of.data, 0.1) for each, of in zip(mean.parameters(), net.parameters())]"))
+    outcome = trace(script)
+    assert outcome.status == 0, outcome.err
+    assert sum(name.startswith("aten::lerp") for name in Step(outcome.file).names()) == 4
+
+
 def test_a_trainer_of_transformers(trace):
     outcome = trace(SCRIPTS.parents[2] / "examples" / "finetune_gpt2.py", "--size", "tiny", "--steps", "5")
     assert outcome.status == 0, outcome.err

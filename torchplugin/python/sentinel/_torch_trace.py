@@ -36,9 +36,13 @@ class _Trace:
 
     def __init__(self, torch):
         from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+        class Sole(FakeTensorMode):
+            def __deepcopy__(self, _):  # every tensor names its mode, and modes do not mix
+                return self
         self._torch = torch
         self.recorder = _trace_step.Recorder(torch, _trace_step.Costs(torch))
-        self.mode = _mode_class(torch)(torch, FakeTensor, FakeTensorMode(), self.recorder)
+        self.mode = _mode_class(torch)(torch, FakeTensor, Sole(), self.recorder)
         self.mode.calibrate()
         self.recorder.begin()
         self._process = os.getpid()
