@@ -49,9 +49,12 @@ TEST_F(FaultLoopTest, WithoutHandlersFaultsAreResolvedPlainly) {
   EXPECT_EQ(touch(anonymous.page(1)), 0);
 }
 
-// The status of a child in which `body` runs, for it closes what this process has open.
+// The status of a child in which `body` runs, for it closes what this process has open. The loop of
+// this process ends first: its threads may be in the allocator at the fork, and that of the address
+// sanitizer would stay locked in the child.
 template <class Body>
-int status_of(Body&& body) {
+int status_of(std::unique_ptr<FaultLoop>& here, Body&& body) {
+  here.reset();
   const pid_t child = fork();
   if (child == 0) {
     body();
@@ -63,65 +66,73 @@ int status_of(Body&& body) {
 }
 
 TEST_F(FaultLoopTest, HiddenDescriptorsCannotBeClosed) {
-  EXPECT_EQ(status_of([] {
-              const auto own = FaultLoop::open({.keeper = false}).release();
-              const Mapping memory = Mapping::anonymous(4);
-              if (own->register_range(memory.address(), memory.bytes(), true, false) != 0) _exit(2);
-              if (own->hide_descriptors() != 0) _exit(3);
-              close_range(0, ~0u, 0);
-              if (touch(memory.page(0)) == 0 && own->faults() == 1) _exit(0);
-            }),
+  EXPECT_EQ(status_of(loop,
+                      [] {
+                        const auto own = FaultLoop::open({.keeper = false}).release();
+                        const Mapping memory = Mapping::anonymous(4);
+                        if (own->register_range(memory.address(), memory.bytes(), true, false) != 0)
+                          _exit(2);
+                        if (own->hide_descriptors() != 0) _exit(3);
+                        close_range(0, ~0u, 0);
+                        if (touch(memory.page(0)) == 0 && own->faults() == 1) _exit(0);
+                      }),
             0);
 }
 
 // The thread that serves holds no end of a pipe that the program has closed.
 TEST_F(FaultLoopTest, HidingKeepsNothingElseOpen) {
-  EXPECT_EQ(status_of([] {
-              int pipe[2];
-              if (::pipe(pipe) != 0) _exit(2);
-              const auto own = FaultLoop::open({.keeper = false}).release();
-              if (own->hide_descriptors() != 0) _exit(3);
-              close(pipe[1]);
-              char byte = 0;
-              if (read(pipe[0], &byte, 1) == 0) _exit(0);
-            }),
+  EXPECT_EQ(status_of(loop,
+                      [] {
+                        int pipe[2];
+                        if (::pipe(pipe) != 0) _exit(2);
+                        const auto own = FaultLoop::open({.keeper = false}).release();
+                        if (own->hide_descriptors() != 0) _exit(3);
+                        close(pipe[1]);
+                        char byte = 0;
+                        if (read(pipe[0], &byte, 1) == 0) _exit(0);
+                      }),
             0);
 }
 
 // Without the keeper the kernel would drop the guard, and the touch would find zeros.
 TEST_F(FaultLoopTest, AProgramThatClosesTheDescriptorReadsNoZeros) {
   constexpr int kLost = 7;
-  EXPECT_EQ(status_of([] {
-              const auto own = FaultLoop::open().release();
-              own->set_missing_handler([](void*, const Fault&) noexcept {}, nullptr);
-              own->set_lost_handler([](void*) noexcept { _exit(kLost); }, nullptr);
-              const Mapping memory = Mapping::anonymous(4);
-              if (own->register_range(memory.address(), memory.bytes(), true, false) != 0) _exit(2);
-              usleep(50000);  // the loop waits for faults
-              close_range(3, ~0u, 0);
-              touch(memory.page(0));
-            }),
+  EXPECT_EQ(status_of(loop,
+                      [] {
+                        const auto own = FaultLoop::open().release();
+                        own->set_missing_handler([](void*, const Fault&) noexcept {}, nullptr);
+                        own->set_lost_handler([](void*) noexcept { _exit(kLost); }, nullptr);
+                        const Mapping memory = Mapping::anonymous(4);
+                        if (own->register_range(memory.address(), memory.bytes(), true, false) != 0)
+                          _exit(2);
+                        usleep(50000);  // the loop waits for faults
+                        close_range(3, ~0u, 0);
+                        touch(memory.page(0));
+                      }),
             kLost);
 }
 
 // Any thread that fills memory finds out, before it says "Inappropriate ioctl for device".
 TEST_F(FaultLoopTest, AFileOfTheProgramsUnderTheNumberIsNoFailedTransfer) {
   constexpr int kLost = 7;
-  EXPECT_EQ(status_of([] {
-              const auto own = FaultLoop::open().release();
-              own->set_lost_handler([](void*) noexcept { _exit(kLost); }, nullptr);
-              const Mapping memory = Mapping::anonymous(4);
-              if (own->register_range(memory.address(), memory.bytes(), true, false) != 0) _exit(2);
-              const int zeros = open("/dev/zero", O_RDONLY);
-              std::error_code gone;
-              for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-                const auto target = std::filesystem::read_symlink(entry.path(), gone).string();
-                if (target.find("[userfaultfd]") != std::string::npos)
-                  dup2(zeros, std::stoi(entry.path().filename()));
-              }
-              own->zero(memory.address(), kPage);
-            }),
-            kLost);
+  EXPECT_EQ(
+      status_of(loop,
+                [] {
+                  const auto own = FaultLoop::open().release();
+                  own->set_lost_handler([](void*) noexcept { _exit(kLost); }, nullptr);
+                  const Mapping memory = Mapping::anonymous(4);
+                  if (own->register_range(memory.address(), memory.bytes(), true, false) != 0)
+                    _exit(2);
+                  const int zeros = open("/dev/zero", O_RDONLY);
+                  std::error_code gone;
+                  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+                    const auto target = std::filesystem::read_symlink(entry.path(), gone).string();
+                    if (target.find("[userfaultfd]") != std::string::npos)
+                      dup2(zeros, std::stoi(entry.path().filename()));
+                  }
+                  own->zero(memory.address(), kPage);
+                }),
+      kLost);
 }
 
 struct Seen {
