@@ -199,7 +199,10 @@ void Training::start_from_files() {
     if (!plan.recomputations.empty()) planner_.describe_machine();  // which tells their costs
     adopt_plan(std::move(profile), std::move(plan));
   } else if (!options_.profile.empty()) {
-    adopt(planner_.stored_profile());
+    auto profile = planner_.stored_profile();
+    if (profile.meta.complete) return adopt(std::move(profile));
+    voice_.say(fmt::format("{} is incomplete: {}; profiling again", options_.profile,
+                           profile.meta.incomplete_reason));
   }
 }
 

@@ -73,6 +73,15 @@ def test_the_profile_of_another_model(profile_of, under, plain, expect_same):
     assert "profiling again" in outcome.err and "profile" in outcome.phases()
 
 
+def test_a_profile_of_part_of_a_step(sentinel, python, under, plain, expect_same, tmp_path):
+    cut = tmp_path / "cut.sentinel"
+    recorded = sentinel("record", "-o", cut, "--", python, SCRIPT, *FLAGS, "--steps", "3")
+    assert recorded.status == 0 and "cut.sentinel is incomplete" in recorded.err, recorded.err
+    outcome = under("100M", SCRIPT, *FLAGS, options=("--profile", cut))
+    expect_same(plain(SCRIPT, *FLAGS), outcome)
+    assert "cut.sentinel is incomplete" in outcome.err and "profile" in outcome.phases()
+
+
 @pytest.fixture
 def plan_of(sentinel, profile_of, tmp_path):
     def plan(fast, *training):
