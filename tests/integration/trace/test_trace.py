@@ -394,7 +394,9 @@ net = torch.nn.Sequential(*(torch.nn.Linear(256, 256) for _ in range(8)))
 optimizer = torch.optim.SGD(net.parameters(), 0.1)
 for step in range(4):
     optimizer.zero_grad()
-    net(torch.randn(batch, 256)).square().mean().backward()
+    loss = net(torch.randn(batch, 256)).square().mean()
+    loss.backward()
+    loss.item()
     optimizer.step()
 """
 
@@ -416,6 +418,7 @@ def test_fit_traces_and_confirms_with_one_run(fit):
     outcome, lines = fit(FITS)
     assert outcome.status == 0, outcome.err
     assert [line for line in lines if line.startswith("run")] == [f"run {outcome.out.strip()}"]
+    assert len(lines) > 2 and outcome.err.count("looks at the value of a tensor") == 1, outcome.err  # not for each batch
     # Two operands of an op have to fit at once: batch * 256 * 4 bytes each, and a weight.
     assert 16384 < int(outcome.out) < 64 * 2**20 // 1024, outcome.err
 

@@ -109,7 +109,7 @@ class Forecast {
         file_(folder_.path() / "step.jsonl.gz") {}
 
   // Nothing: this batch cannot be traced.
-  std::optional<bool> works(std::uint64_t batch) const {
+  std::optional<bool> works(std::uint64_t batch) {
     const auto profile = traced(batch);
     if (!profile) return std::nullopt;
     const Scenario scenario{*profile,
@@ -131,10 +131,11 @@ class Forecast {
   }
 
  private:
-  std::optional<Profile> traced(std::uint64_t batch) const {
+  std::optional<Profile> traced(std::uint64_t batch) {
     std::error_code ignored;
     std::filesystem::remove(file_, ignored);
-    const TraceEnvironment tracing(file_, options_.machine.empty() ? "local" : options_.machine);
+    const TraceEnvironment tracing(file_, options_.machine.empty() ? "local" : options_.machine,
+                                   !std::exchange(has_traced_, true));
     const StdoutAside aside;
     stopped(run_command(with_batch(search_.launch.command, batch)));
     if (!std::filesystem::exists(file_)) return std::nullopt;
@@ -146,11 +147,12 @@ class Forecast {
   const Machine machine_;
   const TemporaryFolder folder_{"fit"};
   const std::filesystem::path file_;
+  bool has_traced_ = false;
 };
 
 std::uint64_t largest(const BatchSearch& search) {
   if (search.by_runs) return largest_by_runs(search);
-  const Forecast forecast(search);
+  Forecast forecast(search);
   const auto first = forecast.works(search.from);
   if (!first) {
     say("the command cannot be traced, so each batch is run");

@@ -18,7 +18,8 @@ namespace {
 constexpr double kOfFlops = 0.7, kOfBandwidth = 0.8;
 
 constexpr const char *kMode = "SENTINEL_MODE", *kOutput = "SENTINEL_TRACE",
-                     *kMachine = "SENTINEL_TRACE_MACHINE", *kRates = "SENTINEL_TRACE_RATES";
+                     *kQuiet = "SENTINEL_QUIET", *kMachine = "SENTINEL_TRACE_MACHINE",
+                     *kRates = "SENTINEL_TRACE_RATES";
 
 bool is_measured(const std::string& machine) { return machine == "local"; }
 
@@ -41,7 +42,9 @@ std::string rates_of(const Machine& machine) {
 
 }  // namespace
 
-TraceEnvironment::TraceEnvironment(const std::filesystem::path& output, const std::string& name) {
+TraceEnvironment::TraceEnvironment(const std::filesystem::path& output, const std::string& name,
+                                   bool tells)
+    : quiet_(!tells && std::getenv(kQuiet) == nullptr) {
   std::string rates, machine = name;
   if (!is_measured(name)) {
     const auto described = sim::find_machine(name);
@@ -53,11 +56,13 @@ TraceEnvironment::TraceEnvironment(const std::filesystem::path& output, const st
   setenv(kMode, "trace", 1);
   setenv(kOutput, std::filesystem::absolute(output).c_str(), 1);
   setenv(kMachine, machine.c_str(), 1);
+  if (quiet_) setenv(kQuiet, "1", 1);
   rates.empty() ? unsetenv(kRates) : setenv(kRates, rates.c_str(), 1);
 }
 
 TraceEnvironment::~TraceEnvironment() {
   mode_.empty() ? unsetenv(kMode) : setenv(kMode, mode_.c_str(), 1);
+  if (quiet_) unsetenv(kQuiet);
   for (const char* variable : {kOutput, kMachine, kRates}) unsetenv(variable);
 }
 
