@@ -59,7 +59,8 @@ class Checksums {
   Digest digest(const void* frame) const noexcept;
 
  private:
-  std::uint64_t sum(const char* bytes, std::uint64_t count) const noexcept;
+  // Of the first kBytes of what is left, or all of it.
+  std::uint64_t sum(const char* bytes, std::uint64_t left) const noexcept;
   std::uint64_t table_bytes() const;
   std::uint64_t* sums(std::int64_t slot) const noexcept {
     return table_ + static_cast<std::uint64_t>(slot) * per_slot_;
