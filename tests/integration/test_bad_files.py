@@ -4,6 +4,8 @@ import pathlib
 
 import pytest
 
+from training import WORKLOADS
+
 SCRIPT, *FLAGS = "resnet_cifar.py", "--depth", "20", "--batch", "160", "--steps", "7"
 OTHER = ("mobilenet.py", "--batch", "16", "--steps", "5", "--width", "0.5")
 FAILED, OWN_FAILURE = 1, 125
@@ -75,7 +77,7 @@ def test_the_profile_of_another_model(profile_of, under, plain, expect_same):
 
 def test_a_profile_of_part_of_a_step(sentinel, python, under, plain, expect_same, tmp_path):
     cut = tmp_path / "cut.sentinel"
-    recorded = sentinel("record", "-o", cut, "--", python, SCRIPT, *FLAGS, "--steps", "3")
+    recorded = sentinel("record", "-o", cut, "--", python, WORKLOADS / SCRIPT, *FLAGS, "--steps", "3")
     assert recorded.status == 0 and "cut.sentinel is incomplete" in recorded.err, recorded.err
     outcome = under("100M", SCRIPT, *FLAGS, options=("--profile", cut))
     expect_same(plain(SCRIPT, *FLAGS), outcome)
