@@ -295,6 +295,7 @@ def compare(model, args, figures, folder):
     """All contenders on one model."""
     say(f"{model}: one step is profiled")
     step, args.profile = profiled(model, args, folder)
+
     def named(one):
         return not args.only or any(part[1:] == one.label if part[0] == "=" else part in one.label for part in args.only)
 

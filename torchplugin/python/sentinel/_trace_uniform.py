@@ -3,13 +3,18 @@ numbers for finite ones, as they are in a training that goes well, so what a pro
 import math
 import operator
 
+try:
+    from . import _trace_step
+except ImportError:
+    import _trace_step
+
 _COMPARE = {"aten::eq": operator.eq, "aten::ne": operator.ne, "aten::lt": operator.lt, "aten::le": operator.le,
             "aten::gt": operator.gt, "aten::ge": operator.ge}
 _NEVER = {"aten::isnan", "aten::isinf", "aten::isposinf", "aten::isneginf"}
 _NOT = {"aten::logical_not", "aten::bitwise_not"}
 _AND = {"aten::logical_and", "aten::bitwise_and", "aten::mul"}
 _OR = {"aten::logical_or", "aten::bitwise_or"}
-_SAME = {"aten::any", "aten::all", "aten::_to_copy", "aten::clone", "aten::max", "aten::min", "aten::amax", "aten::amin"}
+_SAME = {"aten::any", "aten::all", "aten::_to_copy", "aten::clone"}
 _JOINED = {"aten::stack", "aten::cat"}
 _SUMS = {"aten::sum", "aten::count_nonzero"}
 
@@ -23,7 +28,7 @@ class Uniform:
 
     def of(self, tensor):
         """The value of all elements: a bool or an int. None: not known, as of any number that is no tensor."""
-        if not isinstance(tensor, self._torch.Tensor) or not self._values:
+        if not self._values or not isinstance(tensor, self._torch.Tensor) or not _trace_step.has_storage(tensor):
             return None
         return self._values.get(tensor.untyped_storage()._cdata)
 
@@ -33,12 +38,12 @@ class Uniform:
         return value.item() if value.numel() == 1 and value.dtype == self._torch.bool else None
 
     def written(self, tensor):
-        if self._values:
+        if self._values and _trace_step.has_storage(tensor):
             self._values.pop(tensor.untyped_storage()._cdata, None)
 
     def made(self, name, args, out):
         """`out`: the result of an op of which some operand has no values."""
-        if not isinstance(out, self._torch.Tensor) or not args:
+        if not isinstance(out, self._torch.Tensor) or not args or not _trace_step.has_storage(out):
             return
         value = self._value(name, args, out)
         if value is not None:
