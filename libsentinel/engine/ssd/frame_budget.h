@@ -14,7 +14,7 @@
 #include "engine/ssd/blocks.h"
 #include "engine/ssd/frame_transfers.h"
 #include "engine/ssd/frame_use.h"
-#include "engine/ssd/pieces.h"
+#include "engine/ssd/pieces/pieces.h"
 
 namespace sentinel {
 

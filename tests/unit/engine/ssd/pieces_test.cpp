@@ -1,4 +1,4 @@
-#include "engine/ssd/pieces.h"
+#include "engine/ssd/pieces/pieces.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

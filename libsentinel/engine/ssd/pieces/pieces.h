@@ -27,10 +27,10 @@
 #include <utility>
 
 #include "engine/io/executors.h"
-#include "engine/ssd/mapped_pieces.h"
-#include "engine/ssd/piece_batches.h"
-#include "engine/ssd/piece_table.h"
-#include "engine/ssd/piece_worth.h"
+#include "engine/ssd/pieces/mapped_pieces.h"
+#include "engine/ssd/pieces/piece_batches.h"
+#include "engine/ssd/pieces/piece_table.h"
+#include "engine/ssd/pieces/piece_worth.h"
 
 namespace sentinel {
 

@@ -1,5 +1,5 @@
 // Maps pieces into the arena, and unmaps the oldest to make room.
-#include "engine/ssd/mapped_pieces.h"
+#include "engine/ssd/pieces/mapped_pieces.h"
 
 #include <sys/mman.h>
 #include <sys/syscall.h>

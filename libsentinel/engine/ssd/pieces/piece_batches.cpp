@@ -1,5 +1,5 @@
 // Reads neighbouring pieces in batches, the next batch ahead of need.
-#include "engine/ssd/piece_batches.h"
+#include "engine/ssd/pieces/piece_batches.h"
 
 #include <sys/mman.h>
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "engine/io/executors.h"
-#include "engine/ssd/piece_table.h"
-#include "engine/ssd/piece_worth.h"
+#include "engine/ssd/pieces/piece_table.h"
+#include "engine/ssd/pieces/piece_worth.h"
 
 namespace sentinel {
 

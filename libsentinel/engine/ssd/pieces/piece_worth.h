@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "engine/ssd/piece_table.h"
+#include "engine/ssd/pieces/piece_table.h"
 
 namespace sentinel {
 

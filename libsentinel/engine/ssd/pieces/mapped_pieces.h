@@ -12,7 +12,7 @@
 
 #include "base/descriptor.h"
 #include "capture/userfault/fault_loop.h"
-#include "engine/ssd/piece_table.h"
+#include "engine/ssd/pieces/piece_table.h"
 
 namespace sentinel {
 

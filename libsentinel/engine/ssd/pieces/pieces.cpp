@@ -1,5 +1,5 @@
 // Decides which faults a piece answers, and drops pieces as their block comes or changes.
-#include "engine/ssd/pieces.h"
+#include "engine/ssd/pieces/pieces.h"
 
 #include <algorithm>
 
