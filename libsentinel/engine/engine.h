@@ -163,10 +163,12 @@ class Engine {
   virtual bool on_free(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept = 0;
   // The op about to run uses it.
   virtual void touch(std::uintptr_t, std::uint64_t) noexcept {}
-  // The op about to run, whose tensors have been touched, uses more than fits, side by side.
-  // Tensors that begin in it get memory as they are touched: one that it has not written yet would
-  // be the first to leave.
-  virtual void begin_oversized_op() noexcept {}
+  // The op about to run, whose tensors are touched next, uses more than fits. `name` is the same in
+  // each step. If it uses all side by side, tensors that begin in it get memory as they are
+  // touched: one that it has not written yet would be the first to leave.
+  virtual void begin_oversized_op(std::uint64_t name, bool side_by_side) {
+    static_cast<void>(name), static_cast<void>(side_by_side);
+  }
   // The tensor that has just begun there ends in the same op.
   virtual void transient(std::uintptr_t, std::uint64_t) noexcept {}
 

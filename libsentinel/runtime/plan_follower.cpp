@@ -238,12 +238,14 @@ void PlanFollower::prepare(Op& running) {
   active_->op_start(op, due_);
   moves_.issue(*active_, due_, op);
   moves_.borders().let_go(op.value);
+  if (active_->streams(op))
+    engine_.begin_oversized_op(active_->matcher().signature() + op.value,
+                               active_->side_by_side(op));
   for (const auto id : active_->used(op)) {
     moves_.used(id);
     if (const auto* tensor = active_->live(id, space_))
       engine_.touch(tensor->address, tensor->bytes);
   }
-  if (active_->streams(op)) engine_.begin_oversized_op();
   running.interval = active_->interval(op);
   active_->trials().enter(running.interval, now_us());
   for (const auto id : active_->awaited(op))

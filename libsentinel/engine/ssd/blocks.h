@@ -36,6 +36,16 @@ enum class QueueId : std::uint8_t { none, demand, ahead, prefetch, evict, dead, 
 constexpr BlockIndex kNoBlock = ~0u;
 constexpr std::int64_t kZeros = -2;  // a block of zeros takes no place
 
+struct Neighbours {
+  BlockIndex next = kNoBlock, previous = kNoBlock;
+};
+
+// Which touch of which op; see stream_order.h.
+struct DueTouch {
+  std::uint64_t op = ~0ull;
+  std::uint32_t touch = 0;
+};
+
 struct FrameBlock {
   BlockState state = BlockState::empty;
   QueueId queue = QueueId::none;
@@ -55,8 +65,9 @@ struct FrameBlock {
   std::uintptr_t end_of = 0;  // lost: the tensor, where the block is not wholly within it
   std::uint64_t used = 0;     // when it was last known to be used; larger is later
   std::uint64_t left = 0;     // the op that used it when it had to leave; 0: none
-  BlockIndex next = kNoBlock, previous = kNoBlock;  // in its queue
-  std::uint32_t place = 0;                          // in the list of resident blocks
+  DueTouch due;               // by StreamOrder
+  Neighbours queued;          // in its queue
+  std::uint32_t place = 0;    // in the list of resident blocks
 };
 
 // A first-in-first-out list through the blocks themselves; a block is in one queue at most. Of
@@ -72,14 +83,16 @@ class BlockQueue {
   void push(BlockIndex index) {
     auto behind = tail_;
     if (id_ == QueueId::demand && !blocks_[index].later)
-      while (behind != kNoBlock && blocks_[behind].later) behind = blocks_[behind].previous;
+      while (behind != kNoBlock && blocks_[behind].later) behind = blocks_[behind].queued.previous;
     insert(index, behind);
   }
 
   void remove(BlockIndex index) {
     auto& block = blocks_[index];
-    (block.previous == kNoBlock ? head_ : blocks_[block.previous].next) = block.next;
-    (block.next == kNoBlock ? tail_ : blocks_[block.next].previous) = block.previous;
+    (block.queued.previous == kNoBlock ? head_ : blocks_[block.queued.previous].queued.next) =
+        block.queued.next;
+    (block.queued.next == kNoBlock ? tail_ : blocks_[block.queued.next].queued.previous) =
+        block.queued.previous;
     block.queue = QueueId::none;
     --size_;
   }
@@ -94,10 +107,11 @@ class BlockQueue {
   void insert(BlockIndex index, BlockIndex behind) {
     auto& block = blocks_[index];
     block.queue = id_;
-    block.previous = behind;
-    block.next = behind == kNoBlock ? head_ : blocks_[behind].next;
-    (block.previous == kNoBlock ? head_ : blocks_[block.previous].next) = index;
-    (block.next == kNoBlock ? tail_ : blocks_[block.next].previous) = index;
+    block.queued.previous = behind;
+    block.queued.next = behind == kNoBlock ? head_ : blocks_[behind].queued.next;
+    (block.queued.previous == kNoBlock ? head_ : blocks_[block.queued.previous].queued.next) =
+        index;
+    (block.queued.next == kNoBlock ? tail_ : blocks_[block.queued.next].queued.previous) = index;
     ++size_;
   }
 

@@ -90,8 +90,11 @@ void FrameGuard::look_again(const Fault& fault) noexcept {
 
 void FrameGuard::on_fault(BlockIndex index, pid_t thread, EngineLock& guard) noexcept {
   auto& block = blocks_[index];
+  bool foreseen = true;
   const auto wait_for_bytes = [&] {
-    if (!std::exchange(block.faulted, true)) stalls_.begin_for_bytes();
+    if (std::exchange(block.faulted, true)) return;
+    stalls_.begin_for_bytes();
+    foreseen = order_.asked(index);
   };
   switch (block.state) {
     case BlockState::resident:
@@ -107,7 +110,7 @@ void FrameGuard::on_fault(BlockIndex index, pid_t thread, EngineLock& guard) noe
     case BlockState::absent:
       wait_for_bytes();
       transitions_.demand(index, !use_.in_turn(thread));
-      read_ahead(index);
+      if (!foreseen) read_ahead(index);
       return;
     case BlockState::lost:
       if (block.faulted) return;
@@ -127,6 +130,7 @@ void FrameGuard::on_empty(BlockIndex index, pid_t thread, EngineLock& guard) noe
   if (block.live == 0 && locked_bytes() >= arena_.bytes()) stop_training(kLocked);
   const bool later = !use_.in_turn(thread);
   if (block.queue == QueueId::demand && (later || !block.later)) return;
+  if (!block.faulted) order_.asked(index);
   if (!blocks_.frozen() && blocks_.demanded().empty()) {
     if (budget_.lacks_frame() && backings_->guard_may_take()) transitions_.reuse_dead(guard);
     if (block.state != BlockState::empty) return on_fault(index, thread, guard);
@@ -148,6 +152,7 @@ bool FrameGuard::serve_piece(const Fault& fault, BlockIndex index, EngineLock& g
     pieces->drop(index);
     return false;
   }
+  if (order_.due(block) != StreamOrder::kNever) return false;
   const auto now = use_.op();
   if (block.left != now || block.queue != QueueId::none || block.slot == kZeros) return false;
   const auto piece = Pieces::piece(fault.address);
@@ -180,7 +185,9 @@ void FrameGuard::bring_piece(Pieces& pieces, BlockIndex index, std::uint32_t pie
   stalls_.end();
   if (code == 0 && !pieces.sound()) code = kOtherBytes;
   if (code != 0) transfers_.fail("could not read a part of a tensor back", code);
-  transfers_.promoted_pieces(pieces.put(), Pieces::kBytes);
+  const auto put = pieces.put();
+  order_.asked_for_pieces(put);
+  transfers_.promoted_pieces(put, Pieces::kBytes);
 }
 
 // What begins is mostly written from front to back: its next blocks get frames that are free beyond
@@ -200,6 +207,7 @@ void FrameGuard::give_ahead(BlockIndex index, EngineLock& guard) noexcept {
     }
     if (!waits() || !budget_.has_free()) break;
     blocks_.read_no_more(next);
+    order_.asked(next);
     transitions_.give(next, guard, false);
   }
   victims_.make_room_ahead();
@@ -216,7 +224,9 @@ void FrameGuard::read_ahead(BlockIndex index) noexcept {
   const auto most = std::min<std::uint64_t>(transfers_.depth(), budget_.limit() / 8);
   for (auto next = index + 1; next <= index + most && next < blocks_.size(); ++next) {
     if (blocks_[next].state != BlockState::absent || !used(next)) return;
-    if (blocks_[next].queue == QueueId::none) blocks_.ahead().push(next);
+    if (blocks_[next].queue != QueueId::none) continue;
+    order_.asked(next);
+    blocks_.ahead().push(next);
   }
 }
 

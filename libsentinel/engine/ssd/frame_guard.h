@@ -19,20 +19,22 @@
 #include "engine/ssd/frame_transitions.h"
 #include "engine/ssd/frame_use.h"
 #include "engine/ssd/frame_victims.h"
+#include "engine/ssd/stream_order.h"
 
 namespace sentinel {
 
 class FrameGuard {
  public:
   FrameGuard(std::mutex& lock, GuardedArena& arena, FrameBackings& backings, FrameBlocks& blocks,
-             FrameUse& use, FrameStalls& stalls, FrameTransfers& transfers, FrameBudget& budget,
-             FrameVictims& victims, FrameTransitions& transitions,
+             FrameUse& use, StreamOrder& order, FrameStalls& stalls, FrameTransfers& transfers,
+             FrameBudget& budget, FrameVictims& victims, FrameTransitions& transitions,
              const std::atomic<bool>& counting)
       : lock_(lock),
         arena_(arena),
         backings_(backings),
         blocks_(blocks),
         use_(use),
+        order_(order),
         stalls_(stalls),
         transfers_(transfers),
         budget_(budget),
@@ -69,6 +71,7 @@ class FrameGuard {
   FrameBackings& backings_;
   FrameBlocks& blocks_;
   FrameUse& use_;
+  StreamOrder& order_;
   FrameStalls& stalls_;
   FrameTransfers& transfers_;
   FrameBudget& budget_;

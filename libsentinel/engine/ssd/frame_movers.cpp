@@ -1,6 +1,7 @@
 // Runs the promoter and the demoter, which start transfers and finish completed ones.
 #include "engine/ssd/frame_movers.h"
 
+#include <algorithm>
 #include <array>
 
 #include "base/quiet_thread.h"
@@ -83,7 +84,12 @@ void FrameMovers::start_demanded(EngineLock& guard) noexcept {
 
 void FrameMovers::start_ahead(EngineLock& guard) noexcept {
   auto& ahead = blocks_.ahead();
-  while (may_start() && blocks_.demanded().empty() && !ahead.empty()) {
+  foresee();
+  // A drive may report a queue of reads when all are done: a thread that waits for one of them, or
+  // for one more, would wait for all.
+  const auto depth = transfers_.depth();
+  const auto most = order_.knows() ? std::max<std::size_t>(2, depth / 4) : depth;
+  while (may_start() && blocks_.arriving() < most && blocks_.demanded().empty() && !ahead.empty()) {
     const auto index = ahead.front();
     const auto& block = blocks_[index];
     const bool born = block.state == BlockState::empty;
@@ -96,6 +102,16 @@ void FrameMovers::start_ahead(EngineLock& guard) noexcept {
       transfers_.starve();
       break;
     }
+  }
+}
+
+// What the op that runs is known to touch next.
+void FrameMovers::foresee() noexcept {
+  while (blocks_.ahead().size() < transfers_.depth()) {
+    const auto index = order_.next();
+    if (index == kNoBlock) return;
+    blocks_.read_no_more(index);
+    blocks_.ahead().push(index);
   }
 }
 

@@ -19,11 +19,13 @@ namespace sentinel {
 
 class FrameMovers {
  public:
-  FrameMovers(std::mutex& lock, FrameBlocks& blocks, const FrameUse& use, FrameTransfers& transfers,
-              const FrameBudget& budget, FrameVictims& victims, FrameTransitions& transitions)
+  FrameMovers(std::mutex& lock, FrameBlocks& blocks, const FrameUse& use, StreamOrder& order,
+              FrameTransfers& transfers, const FrameBudget& budget, FrameVictims& victims,
+              FrameTransitions& transitions)
       : lock_(lock),
         blocks_(blocks),
         use_(use),
+        order_(order),
         transfers_(transfers),
         budget_(budget),
         victims_(victims),
@@ -38,6 +40,7 @@ class FrameMovers {
   void start_promotions(EngineLock&) noexcept;
   void start_demanded(EngineLock&) noexcept;
   void start_ahead(EngineLock&) noexcept;
+  void foresee() noexcept;
   void start_prefetches(EngineLock&) noexcept;
   void start_demotions(EngineLock&) noexcept;
   bool may_start() const noexcept {
@@ -47,6 +50,7 @@ class FrameMovers {
   std::mutex& lock_;
   FrameBlocks& blocks_;
   const FrameUse& use_;
+  StreamOrder& order_;
   FrameTransfers& transfers_;
   const FrameBudget& budget_;
   FrameVictims& victims_;

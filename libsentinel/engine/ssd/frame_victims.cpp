@@ -7,6 +7,7 @@ namespace sentinel {
 namespace {
 
 constexpr std::uint64_t kAheadShare = 16;  // of the budget kept free for a streaming op: a 16th
+constexpr std::size_t kFew = 4;            // frames ahead for which what is due may leave
 constexpr std::uint32_t kOldestIn = 3;     // of the looped victims one in so many is the oldest
 
 }  // namespace
@@ -17,8 +18,10 @@ constexpr std::uint32_t kOldestIn = 3;     // of the looped victims one in so ma
 // is needed next: of these the last to come leaves, so that the others stay. So does, in an op that
 // strides, what it makes: it is written in every sweep. But a loop may move on. What it has left
 // behind would stay, and the few that come and go would be those in use: one victim in three is the
-// oldest. Behind all these leaves what the op makes for itself: it dies without being written. What
-// has just come is spared: two threads would else take each other's block away for ever.
+// oldest. Where the op's order is known, the block that is due last leaves before those, as Belady
+// has it, and what is due soon behind them. Behind all these leaves what the op makes for itself:
+// it dies without being written. What has just come is spared: two threads would else take each
+// other's block away for ever.
 std::pair<FrameVictims::Rank, std::uint64_t> FrameVictims::rank(
     const FrameBlock& block) const noexcept {
   const auto now = use_.op();
@@ -27,6 +30,8 @@ std::pair<FrameVictims::Rank, std::uint64_t> FrameVictims::rank(
     return {block.wanted == 0 ? Rank::unwanted : Rank::unused, block.used};
   if (use_.fresh(block)) return {Rank::fresh, block.used};
   if (block.brief) return {Rank::brief, block.left == now ? ~block.used : block.used};
+  if (order_.knows() && order_.due(block) != StreamOrder::kNever)
+    return {order_.is_soon(block) ? Rank::soon : Rank::due, ~std::uint64_t{order_.due(block)}};
   const auto in_turn = looped_ % kOldestIn == kOldestIn - 1 ? block.used : ~block.used;
   const bool kept = block.made && budget_.pieces() && budget_.pieces()->strides(now);
   if (block.left == now || kept) return {Rank::looped, in_turn};
@@ -49,6 +54,9 @@ void FrameVictims::want_frames(std::size_t count, Rank last) noexcept {
           (best == kNoBlock || rank(blocks_[index]) < rank(blocks_[best])))
         best = index;
     if (best == kNoBlock || rank(blocks_[best]).first > last) return;
+    if (last == Rank::due && rank(blocks_[best]).first == Rank::due &&
+        order_.due(blocks_[best]) <= order_.reached())
+      return;
     if (rank(blocks_[best]).first == Rank::looped) ++looped_;
     if (FrameUse::op_of(blocks_[best]) == now) {
       blocks_[best].left = now;
@@ -68,10 +76,15 @@ std::size_t FrameVictims::room_ahead() const noexcept {
 }
 
 void FrameVictims::make_room_ahead() noexcept {
-  const auto ahead = room_ahead();
+  const bool knows = order_.knows();
+  const auto reads = knows ? std::min(blocks_.ahead().size(), transfers_.depth()) : 0;
+  const auto ahead = room_ahead() + reads;
   const auto not_made = budget_.limit() - std::min(budget_.limit(), budget_.frames());
   const auto room = budget_.free() + std::min<std::uint64_t>(not_made, ahead);
-  if (room < ahead) want_frames(demanded() + ahead - room, Rank::looped);
+  if (room < ahead)
+    want_frames(demanded() + ahead - room, !knows                         ? Rank::looped
+                                           : order_.outstanding() <= kFew ? Rank::due
+                                                                          : Rank::used);
 }
 
 void FrameVictims::reclaim() noexcept {

@@ -12,17 +12,18 @@
 #include "engine/ssd/frame_budget.h"
 #include "engine/ssd/frame_transfers.h"
 #include "engine/ssd/frame_use.h"
+#include "engine/ssd/stream_order.h"
 
 namespace sentinel {
 
 class FrameVictims {
  public:
   // In the order in which blocks leave.
-  enum class Rank : std::uint8_t { unwanted, unused, used, looped, brief, fresh, stuck };
+  enum class Rank : std::uint8_t { unwanted, unused, used, due, looped, soon, brief, fresh, stuck };
 
-  FrameVictims(FrameBlocks& blocks, FrameUse& use, const FrameBudget& budget,
-               const FrameTransfers& transfers)
-      : blocks_(blocks), use_(use), budget_(budget), transfers_(transfers) {}
+  FrameVictims(FrameBlocks& blocks, FrameUse& use, const StreamOrder& order,
+               const FrameBudget& budget, const FrameTransfers& transfers)
+      : blocks_(blocks), use_(use), order_(order), budget_(budget), transfers_(transfers) {}
 
   // Sees to it that `count` frames become free: what is being written counts; then dead blocks,
   // then released ones, then by rank() up to `last`.
@@ -49,6 +50,7 @@ class FrameVictims {
 
   FrameBlocks& blocks_;
   FrameUse& use_;
+  const StreamOrder& order_;
   const FrameBudget& budget_;
   const FrameTransfers& transfers_;
   std::uint32_t looped_ = 0;  // victims of that rank so far

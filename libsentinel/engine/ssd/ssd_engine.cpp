@@ -84,6 +84,7 @@ bool SsdEngine::shrink_budget(std::uint64_t bytes, double most_s) {
 bool SsdEngine::on_allocate(std::uintptr_t address, std::uint64_t bytes) noexcept {
   EngineLock guard(lock_);
   const auto now = use_.now();
+  order_.uses(index_of(address), last_of(address, bytes));
   bool lacking = false;
   for_blocks(address, bytes, [&](BlockIndex index) {
     auto& block = blocks_[index];
@@ -219,6 +220,7 @@ bool SsdEngine::on_free(std::uintptr_t address, std::uint64_t bytes, bool wanted
 void SsdEngine::touch(std::uintptr_t address, std::uint64_t bytes) noexcept {
   const EngineLock guard(lock_);
   const auto now = use_.now();
+  order_.uses(index_of(address), last_of(address, bytes));
   for_blocks(address, bytes, [&](BlockIndex index) {
     auto& block = blocks_[index];
     block.used = now;
@@ -226,11 +228,14 @@ void SsdEngine::touch(std::uintptr_t address, std::uint64_t bytes) noexcept {
     if (block.queue == QueueId::evict && block.wanted != 0) victims_.keep(index);
     if (block.queue == QueueId::spare) blocks_.spare().remove(index);
   });
+  if (order_.knows()) transfers_.wake_reader();
 }
 
-void SsdEngine::begin_oversized_op() noexcept {
+// Of an op whose order is known nothing has to lie ready: its births are among what is foreseen.
+void SsdEngine::begin_oversized_op(std::uint64_t name, bool side_by_side) {
   const EngineLock guard(lock_);
-  use_.goes_side_by_side();
+  order_.begin(name, budget_.limit() / 4);
+  if (side_by_side || order_.knows()) use_.goes_side_by_side();
   if (transfers_.has_reader()) transfers_.wake_reader();  // it makes room ahead
 }
 

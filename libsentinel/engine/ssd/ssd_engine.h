@@ -13,6 +13,7 @@
 //   GuardedArena, FrameBackings   addresses and what lies behind them (engine/frames)
 //   FrameBlocks                   the blocks' states and queues (blocks.h)
 //   FrameUse, FrameStalls         when blocks were used; how long threads waited
+//   StreamOrder                   in which order an op that is too large touches blocks
 //   FrameTransfers                the slow tier's file and its executors
 //   FrameBudget                   the frames that exist, and pieces
 //   FrameVictims                  which blocks leave
@@ -46,6 +47,7 @@
 #include "engine/ssd/frame_transitions.h"
 #include "engine/ssd/frame_use.h"
 #include "engine/ssd/frame_victims.h"
+#include "engine/ssd/stream_order.h"
 
 namespace sentinel {
 
@@ -80,7 +82,7 @@ class SsdEngine final : public Engine {
   bool on_free(std::uintptr_t address, std::uint64_t bytes, bool wanted) noexcept override;
   // It is evicted after what was used earlier.
   void touch(std::uintptr_t address, std::uint64_t bytes) noexcept override;
-  void begin_oversized_op() noexcept override;
+  void begin_oversized_op(std::uint64_t name, bool side_by_side) override;
   void transient(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void demote(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void release(std::uintptr_t address, std::uint64_t bytes) noexcept override;
@@ -116,11 +118,15 @@ class SsdEngine final : public Engine {
   void wait_until_settled(EngineLock&) noexcept;
   void thaw() noexcept;
 
+  BlockIndex index_of(std::uintptr_t address) const noexcept {
+    return static_cast<BlockIndex>((address - arena_) / kGranule);
+  }
+  BlockIndex last_of(std::uintptr_t address, std::uint64_t bytes) const noexcept {
+    return index_of(address + (bytes == 0 ? 0 : bytes - 1));
+  }
   template <class F>
   void for_blocks(std::uintptr_t address, std::uint64_t bytes, F&& f) {
-    const auto first = (address - arena_) / kGranule;
-    const auto last = (address - arena_ + (bytes == 0 ? 0 : bytes - 1)) / kGranule;
-    for (auto i = first; i <= last; ++i) f(static_cast<BlockIndex>(i));
+    for (auto i = index_of(address); i <= last_of(address, bytes); ++i) f(i);
   }
 
   mutable std::mutex lock_;         // guards all below
@@ -130,15 +136,16 @@ class SsdEngine final : public Engine {
   FrameBackings backings_{guarded_};
   FrameBlocks blocks_;
   FrameUse use_{clock_};
+  StreamOrder order_{blocks_, use_};
   FrameStalls stalls_;
   FrameTransfers transfers_;
   FrameBudget budget_{backings_, blocks_, use_, transfers_};
-  FrameVictims victims_{blocks_, use_, budget_, transfers_};
+  FrameVictims victims_{blocks_, use_, order_, budget_, transfers_};
   FrameTransitions transitions_{guarded_,   backings_, blocks_,  use_,     stalls_,
                                 transfers_, budget_,   victims_, counting_};
-  FrameGuard guard_{lock_,      guarded_, backings_, blocks_,      use_,     stalls_,
-                    transfers_, budget_,  victims_,  transitions_, counting_};
-  FrameMovers movers_{lock_, blocks_, use_, transfers_, budget_, victims_, transitions_};
+  FrameGuard guard_{lock_,   guarded_,   backings_, blocks_,  use_,         order_,
+                    stalls_, transfers_, budget_,   victims_, transitions_, counting_};
+  FrameMovers movers_{lock_, blocks_, use_, order_, transfers_, budget_, victims_, transitions_};
   FrameCounting switch_{guarded_, backings_, blocks_, transfers_, budget_};
   FrameFork fork_{lock_, guarded_, blocks_, transfers_, guard_};
 };

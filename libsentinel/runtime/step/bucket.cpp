@@ -76,7 +76,8 @@ Bucket::Bucket(Profile profile, Plan plan, OpOrder order, Space& space, std::opt
     if (move.direction == Direction::promote)
       awaited_[move.deadline.index()].push_back(move.tensor);
   const auto phases = in_phases(profile_, plan_.granule_bytes);
-  for (const auto op : plan_.streamed_ops) streams_[op.index()] = !phases[op.index()];
+  for (const auto op : plan_.streamed_ops)
+    streams_[op.index()] = phases[op.index()] ? Streaming::in_phases : Streaming::side_by_side;
   if (!plan_.recomputations.empty()) replayed_.resize(profile_.ops.size());
   for (const auto& replay : plan_.recomputations) replayed_[replay.op.index()] = true;
   left_ = plan::left_behind(profile_);

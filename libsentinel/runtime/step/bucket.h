@@ -59,8 +59,9 @@ class Bucket {
   };
   const std::vector<Accesses>& accesses(OpId op) const { return accesses_[op.index()]; }
 
-  // Whether the op goes through more than fits, side by side.
-  bool streams(OpId op) const { return streams_[op.index()]; }
+  // The op uses more than the budget / and goes through all of it side by side.
+  bool streams(OpId op) const { return streams_[op.index()] != Streaming::none; }
+  bool side_by_side(OpId op) const { return streams_[op.index()] == Streaming::side_by_side; }
   const Borders& borders() const { return borders_; }
   std::uint32_t interval(OpId op) const { return intervals_.of(op.value); }
   Trials& trials() { return trials_; }
@@ -89,6 +90,8 @@ class Bucket {
   std::uint64_t beyond_base(OpId op) const { return has_peaks() ? peaks_.beyond[op.index()] : 0; }
 
  private:
+  enum class Streaming : std::uint8_t { none, in_phases, side_by_side };
+
   void find_peaks(plan::PeakOptions);
 
   Profile profile_;
@@ -99,7 +102,8 @@ class Bucket {
   std::vector<std::uintptr_t> persistent_;             // per tensor: its address, 0 for others
   std::vector<std::vector<TensorId>> awaited_, used_;  // per op
   std::vector<TensorId> away_, here_;
-  std::vector<bool> streams_, replayed_;  // per op; the latter empty where none is
+  std::vector<Streaming> streams_;  // per op
+  std::vector<bool> replayed_;      // per op; empty where none is
   std::map<OpId, Replayed> took_;
   std::vector<plan::Left> left_;
   std::vector<std::vector<Accesses>> accesses_;  // per op

@@ -64,7 +64,7 @@ TEST_P(StreamingTest, WhatBeginsSideBySideGetsMemoryAsItIsTouched) {
   for (std::uint64_t b = 0; b < 16; ++b) on_allocate(b), fill(b);
   for (std::uint64_t b = 0; b < 16; ++b) engine->on_free(at(b), kGranule, true);
   engine->tick();
-  engine->begin_oversized_op();
+  engine->begin_oversized_op(1, true);
   for (std::uint64_t b = 0; b < 16; ++b) on_allocate(b);
   const auto with_memory = [&] {
     std::uint64_t count = 0;
@@ -91,12 +91,41 @@ TEST_P(StreamingTest, AnOversizedOpFindsRoomFromItsBeginning) {
   for (std::uint64_t b = 0; b < kBudget; ++b) on_allocate(b), fill(b), engine->tick();
   engine->touch(at(0), kUsed * kGranule);
   EXPECT_EQ(engine->counters().demoted_bytes, 0u);
-  engine->begin_oversized_op();
+  engine->begin_oversized_op(1, true);
   const auto left = [&] { return engine->counters().demoted_bytes / kGranule; };
   for (int tries = 0; tries < 500 && left() < room; ++tries)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_EQ(left(), room);
   for (std::uint64_t b = 0; b < kUsed; ++b) EXPECT_TRUE(has_memory(b)) << b;
+}
+
+// From its end to its beginning, which nobody reads ahead unless it is known.
+TEST_P(StreamingTest, TheOrderOfAnOversizedOpIsLearned) {
+  constexpr std::uint64_t kUsed = 16;
+  for (std::uint64_t b = 0; b < kBudget; ++b) on_allocate(b), fill(b), engine->tick();
+  const auto step = [&] {
+    const auto left = [&] { return engine->counters().demoted_bytes / kGranule; };
+    const auto unwritten = [&] { return engine->counters().unwritten_bytes / kGranule; };
+    const auto gone = left() + unwritten() + kUsed;
+    engine->demote(at(0), kUsed * kGranule);
+    for (int tries = 0; tries < 500 && left() + unwritten() < gone; ++tries)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    engine->tick();
+    engine->begin_oversized_op(1, false);
+    engine->touch(at(0), kUsed * kGranule);
+    const auto before = engine->counters().demand_faults;
+    for (auto b = kUsed; b-- != 0;) {
+      EXPECT_TRUE(intact(b)) << b;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // it computes
+    }
+    engine->tick();
+    engine->promote(at(0), kUsed * kGranule);
+    return engine->counters().demand_faults - before;
+  };
+  EXPECT_EQ(step(), kUsed);
+  std::uint64_t least = kUsed;
+  for (int i = 0; i < 4; ++i) least = std::min(least, step());
+  EXPECT_LE(least, kUsed / 2);
 }
 
 // What an op makes for itself is used again and dies without being written.
