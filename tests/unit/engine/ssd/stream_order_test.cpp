@@ -31,6 +31,11 @@ class StreamOrderTest : public ::testing::Test {
     for (auto next = order.next(); next != kNoBlock; next = order.next()) found.push_back(next);
     return found;
   }
+  static std::vector<BlockIndex> every(BlockIndex step, BlockIndex end) {
+    std::vector<BlockIndex> found;
+    for (BlockIndex index = 0; index < end; index += step) found.push_back(index);
+    return found;
+  }
   // Each has a frame from then on.
   void ask(const std::vector<BlockIndex>& touches) {
     for (const auto index : touches) {
@@ -103,8 +108,7 @@ TEST_F(StreamOrderTest, WhatWasNotForeseenIsInsertedWhereItWasAskedFor) {
 }
 
 TEST_F(StreamOrderTest, AnOrderThatIsWrongIsReplacedAndGivenUpInTheEnd) {
-  std::vector<BlockIndex> ranges;
-  for (BlockIndex first = 0; first < 160; first += kLength) ranges.push_back(first);
+  const auto ranges = every(kLength, 160);
   const auto step = [&](BlockIndex from) {
     begin(ranges);
     for (auto index = from; index < from + 40; ++index) order.asked(index);
@@ -119,11 +123,9 @@ TEST_F(StreamOrderTest, AnOrderThatIsWrongIsReplacedAndGivenUpInTheEnd) {
 }
 
 TEST_F(StreamOrderTest, AnOpThatIsFurtherIsFoundAgain) {
-  std::vector<BlockIndex> ranges, touches;
-  for (BlockIndex first = 0; first < 160; first += kLength) ranges.push_back(first);
-  for (BlockIndex index = 0; index < 160; ++index) touches.push_back(index);
+  const auto ranges = every(kLength, 160);
   begin(ranges);
-  ask(touches);
+  ask(every(1, 160));
   begin(ranges, 2);
   EXPECT_FALSE(order.asked(100));
   EXPECT_FALSE(order.asked(102));
@@ -132,11 +134,9 @@ TEST_F(StreamOrderTest, AnOpThatIsFurtherIsFoundAgain) {
 }
 
 TEST_F(StreamOrderTest, AnOpThatStraysForeseesNothing) {
-  std::vector<BlockIndex> ranges, touches;
-  for (BlockIndex first = 0; first < 160; first += kLength) ranges.push_back(first);
-  for (BlockIndex index = 0; index < 20; ++index) touches.push_back(index);
+  const auto ranges = every(kLength, 160);
   begin(ranges);
-  ask(touches);
+  ask(every(1, 20));
   begin(ranges);
   EXPECT_TRUE(order.is_soon(blocks[5]));
   for (BlockIndex index = 60; index < 120; ++index) order.asked(index);
