@@ -12,7 +12,7 @@
 #include <cstdint>
 
 #include "engine/host/topology.h"
-#include "engine/numa/node_calls.h"
+#include "engine/host/node_calls.h"
 #include "engine/numa/node_options.h"
 #include "engine/numa/runs.h"
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "engine/numa/node_calls.h"
+#include "engine/host/node_calls.h"
 
 namespace sentinel {
 

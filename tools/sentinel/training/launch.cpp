@@ -10,7 +10,7 @@
 #include "cli/terminal.h"
 #include "engine/io/executors.h"
 #include "engine/io/slow_file.h"
-#include "engine/numa/node_calls.h"
+#include "engine/host/node_calls.h"
 #include "options/table.h"
 #include "runtime/limit/workable.h"
 #include "runtime/step/trial.h"

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "base/units.h"
-#include "engine/numa/node_calls.h"
+#include "engine/host/node_calls.h"
 #include "engine/numa/numa_maps.h"
 #include "sentinel/error.h"
 

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/numa/node_calls.h"
+#include "engine/host/node_calls.h"
 
 namespace sentinel {
 

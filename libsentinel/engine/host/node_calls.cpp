@@ -1,14 +1,14 @@
 // Makes the NUMA system calls, or those of a machine with one node, or ones that fail on
 // purpose.
-#include "engine/numa/node_calls.h"
+#include "engine/host/node_calls.h"
 
 #include <fmt/format.h>
-#include <numa.h>
 #include <numaif.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <charconv>
@@ -35,12 +35,10 @@ class KernelCalls final : public NodeCalls {
 
   // Preferred, not bound: were the node full, a bound range would have the process killed.
   int bind(void* address, std::size_t bytes, int node) noexcept override {
-    bitmask* mask = numa_allocate_nodemask();
-    numa_bitmask_setbit(mask, static_cast<unsigned>(node));
-    const long rc = mbind(address, bytes, MPOL_PREFERRED, mask->maskp, mask->size + 1, 0);
-    const int code = rc == 0 ? 0 : -errno;
-    numa_bitmask_free(mask);
-    return code;
+    constexpr std::size_t kNodes = 1024, kBits = 8 * sizeof(unsigned long);
+    std::array<unsigned long, kNodes / kBits> mask{};
+    mask[static_cast<std::size_t>(node) / kBits] = 1ul << (static_cast<std::size_t>(node) % kBits);
+    return mbind(address, bytes, MPOL_PREFERRED, mask.data(), kNodes + 1, 0) == 0 ? 0 : -errno;
   }
 
   int drop(void* address, std::size_t bytes) noexcept override {
