@@ -2,6 +2,7 @@
 #include "plan/schedule/issue.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <tuple>
 
@@ -204,8 +205,7 @@ class TierChoice {
       std::uint32_t& best = tiers_[s];
       best = last();
       for (std::uint32_t t = 1; t < last(); ++t)
-        if (share_[t] > 0 && dealt_[t] / share_[t] <= dealt_[best] / share_[best] && fits(s, t))
-          best = t;
+        if (share_[t] > 0 && load(t) <= load(best) && fits(s, t)) best = t;
       dealt_[best] += static_cast<double>(bytes(s));
       if (best == last()) continue;  // takes what fits nowhere else, however much
       for_each_time_away(s, [&](std::uint32_t begin, std::uint32_t end) {
@@ -248,7 +248,11 @@ class TierChoice {
       share_[t] = std::min(rest, static_cast<double>(capacity(t)));
       rest -= share_[t];
     }
-    share_[last()] = std::max(share_[last()], 1.0);  // takes what fits nowhere else
+  }
+
+  // What a tier has been dealt, of its share. The last one takes what fits nowhere else.
+  double load(std::uint32_t t) const {
+    return share_[t] > 0 ? dealt_[t] / share_[t] : std::numeric_limits<double>::infinity();
   }
 
   bool fits(std::uint32_t s, std::uint32_t t) const {

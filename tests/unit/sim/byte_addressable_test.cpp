@@ -232,5 +232,24 @@ TEST(InPlacePolicies, RefuseMachinesWithoutSuchATier) {
     EXPECT_THROW(run(name, two_weights(), 10 * kPage, find_machine("v100-16gb")), Error) << name;
 }
 
+// Two nodes over a file: no op uses in place what lies in the file, whatever the second holds.
+class ThreeTiers : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(ThreeTiers, PlansAreValidAndTakeNoFileForANode) {
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    const Profile profile = random_training(seed);
+    const auto peak = peak_live_bytes(profile);
+    for (const std::uint64_t percent : {5, 30, 100}) {
+      Machine machine = pmm();
+      machine.tiers[1].capacity = peak * percent / 100;
+      machine.tiers.push_back({.name = "ssd", .read_bw = 2e9, .write_bw = 2e9});
+      EXPECT_GT(run(GetParam(), profile, peak * 3 / 5, machine).step_us, 0) << seed;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, ThreeTiers,
+                         ::testing::Values("sentinel", "auto", "g10", "autotm"));
+
 }  // namespace
 }  // namespace sentinel::sim

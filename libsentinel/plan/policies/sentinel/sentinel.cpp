@@ -155,9 +155,12 @@ bool SentinelPlanner::tries_late() const {
 
 // `bare` and the attempt outlive the result.
 TrialInput SentinelPlanner::trial_input(const Attempt& a, const Plan& bare) const {
+  std::vector<bool> in_place;
+  for (const auto tier : a.tiers) in_place.push_back(machine_.tiers[tier].byte_addressable);
   return {.schedule = a.schedule,
           .intervals = *a.intervals,
           .ops = static_cast<std::uint32_t>(profile_.ops.size()),
+          .in_place = std::move(in_place),
           .judge =
               [this, &a, &bare](const Fates& fates) {
                 Plan plan = bare;

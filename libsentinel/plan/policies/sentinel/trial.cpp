@@ -23,6 +23,7 @@ std::map<std::uint32_t, Occurrence> occurrences(const TrialInput& in, const Verd
   for (std::uint32_t g = 0; g < in.schedule.gaps.size(); ++g) {
     const Gap& gap = in.schedule.gaps[g];
     if (!gap.needed || gap.unfetched || fates[g] == Fate::leave) continue;
+    if (!in.in_place[gap.storage]) continue;
     const std::uint32_t op = gap.next % in.ops;
     const double stall = verdict.op_stall_us[op];
     if (stall <= kNoticeable * verdict.step_us) continue;

@@ -17,6 +17,7 @@ struct TrialInput {
   const Schedule& schedule;
   const Intervals& intervals;
   std::uint32_t ops = 0;
+  std::vector<bool> in_place;                  // per storage: ops can use it where it leaves to
   std::function<Verdict(const Fates&)> judge;  // of the plan with these (plan/schedule/emit.h)
   std::function<bool()> out_of_time;
 };
