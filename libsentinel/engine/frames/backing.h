@@ -22,16 +22,26 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "base/descriptor.h"
 #include "capture/userfault/fault_loop.h"
 #include "engine/granule.h"
+#include "engine/host/node_calls.h"
+#include "engine/host/topology.h"
 
 namespace sentinel {
 
 using Token = std::int32_t;
 constexpr Token kNoToken = -1;
+
+// Where a frame lies, of two NUMA nodes that are tiers. Elsewhere all are `slow`.
+enum class FrameNode : std::uint8_t { slow, fast };
+struct FrameMemory {
+  NodeCalls& calls;  // outlives the frames
+  NodeTiers nodes;
+};
 
 // Whether what arrives in the arena is barred: not at all, as it is not registered for it; until
 // the block is installed; until an access source has unbarred it.
@@ -41,8 +51,9 @@ class Backing {
  public:
   virtual ~Backing() = default;
 
-  // A new frame (contents unspecified), or a negative errno. Counted by the caller.
-  virtual Token create() noexcept = 0;
+  // A new frame (contents unspecified), or a negative errno. Counted by the caller. If the node is
+  // full, its memory comes from another one.
+  virtual Token create(FrameNode = FrameNode::slow) noexcept = 0;
   virtual void destroy(Token) noexcept = 0;  // gives a frame back to the system
 
   // Makes the block inaccessible: whoever touches it waits. Its contents are then at buffer().
@@ -61,7 +72,8 @@ class Backing {
   virtual void arrive(Barred) noexcept {}
 };
 
-std::unique_ptr<Backing> make_moved_frames(FaultLoop&, std::uintptr_t arena, std::uint64_t bytes);
+std::unique_ptr<Backing> make_moved_frames(FaultLoop&, std::uintptr_t arena, std::uint64_t bytes,
+                                           const std::optional<FrameMemory>& = {});
 std::unique_ptr<Backing> make_copied_frames(FaultLoop&, std::uintptr_t arena, std::uint64_t bytes);
 
 // The pool of the first two: a range of addresses, cut into places; a token is a place. There are
@@ -90,7 +102,7 @@ class SharedFrames final : public Backing {
   SharedFrames(FaultLoop&, std::uintptr_t arena, std::uint64_t bytes, std::uint64_t pinned);
   ~SharedFrames() override;
 
-  Token create() noexcept override { return 0; }
+  Token create(FrameNode) noexcept override { return 0; }
   void destroy(Token) noexcept override {}
   int take(BlockIndex, Token&) noexcept override;
   void* buffer(BlockIndex, Token) noexcept override;
@@ -100,6 +112,7 @@ class SharedFrames final : public Backing {
   // While counting, an installed block stays unmapped: its first touch is the access source's.
   void count(bool on) { counting_ = on; }
   int descriptor() const noexcept;
+  int prefer(NodeCalls&, int node) noexcept;  // pages made from then on lie there
 
   // The arena's mapping has been replaced: nobody writes to the file any more. From then on
   // buffer() is for reading, and blocks are let go by drop_from() alone. -EBUSY: somebody may, for

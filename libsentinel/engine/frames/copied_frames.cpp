@@ -21,7 +21,7 @@ class CopiedFrames final : public Backing {
   CopiedFrames(FaultLoop& loop, std::uintptr_t arena, std::uint64_t bytes)
       : loop_(loop), arena_(arena), slots_(bytes) {}
 
-  Token create() noexcept override {
+  Token create(FrameNode) noexcept override {
     const auto token = slots_.take();
     if (madvise(pointer(token), kGranule, MADV_POPULATE_WRITE) == 0) return token;
     const int code = errno;

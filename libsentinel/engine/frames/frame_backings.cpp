@@ -7,10 +7,16 @@
 
 namespace sentinel {
 
-void FrameBackings::open(bool move) {
+void FrameBackings::open(bool move, const std::optional<FrameMemory>& memory) {
   auto& loop = *arena_.loop();
-  pool_ = move && loop.can_move() ? make_moved_frames(loop, arena_.begin(), arena_.bytes())
-                                  : make_copied_frames(loop, arena_.begin(), arena_.bytes());
+  move = move && loop.can_move();
+  if (memory && !move)
+    throw Error(
+        "two nodes over a file need memory that moves by UFFDIO_MOVE, as from Linux 6.8 on: leave "
+        "--node-memory out",
+        EOPNOTSUPP);
+  pool_ = move ? make_moved_frames(loop, arena_.begin(), arena_.bytes(), memory)
+               : make_copied_frames(loop, arena_.begin(), arena_.bytes());
   use_pool();
 }
 

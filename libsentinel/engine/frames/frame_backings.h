@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "base/kept_memory.h"
 #include "engine/frames/backing.h"
@@ -19,8 +20,9 @@ class FrameBackings {
   explicit FrameBackings(GuardedArena& arena) : arena_(arena) {}
 
   // Once the arena's loop has its handlers, for this registers the pool. `move`: frames are moved
-  // where the kernel can, else they are copied. Throws Error.
-  void open(bool move);
+  // where the kernel can, else they are copied. Frames of two nodes (`memory`) have to be moved, or
+  // Error is thrown.
+  void open(bool move, const std::optional<FrameMemory>& memory = {});
 
   Backing* operator->() const { return in_use_; }
   Backing& pool() const { return *pool_; }           // for training

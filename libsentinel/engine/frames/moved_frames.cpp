@@ -21,8 +21,13 @@ namespace {
 // not move.
 class MovedFrames final : public Backing {
  public:
-  MovedFrames(FaultLoop& loop, std::uintptr_t arena, std::uint64_t bytes)
-      : loop_(loop), arena_(arena), slots_(bytes), nursery_(reserve_anonymous(kGranule, kGranule)) {
+  MovedFrames(FaultLoop& loop, std::uintptr_t arena, std::uint64_t bytes,
+              const std::optional<FrameMemory>& memory)
+      : loop_(loop),
+        arena_(arena),
+        slots_(bytes),
+        memory_(memory),
+        nursery_(reserve_anonymous(kGranule, kGranule)) {
     if (const int code = loop_.register_range(slots_.begin(), bytes, true, false); code != 0)
       throw Error("could not guard the frame pool", -code);
     if (madvise(reinterpret_cast<void*>(nursery_), kGranule, MADV_DONTFORK) != 0)
@@ -31,8 +36,9 @@ class MovedFrames final : public Backing {
 
   ~MovedFrames() override { munmap(reinterpret_cast<void*>(nursery_), kGranule); }
 
-  Token create() noexcept override {
+  Token create(FrameNode node) noexcept override {
     const std::lock_guard guard(nursery_lock_);
+    if (const int code = prefer(node); code != 0) return code;
     if (madvise(reinterpret_cast<void*>(nursery_), kGranule, MADV_POPULATE_WRITE) != 0)
       return -errno;
     const auto token = slots_.take();
@@ -83,6 +89,16 @@ class MovedFrames final : public Backing {
   void arrive(Barred barred) noexcept override { barred_ = barred; }
 
  private:
+  // The next frame that is made lies there.
+  int prefer(FrameNode node) noexcept {
+    if (!memory_ || nursery_node_ == node) return 0;
+    const auto& nodes = memory_->nodes;
+    const int id = node == FrameNode::fast ? nodes.fast : nodes.slow;
+    const int code = memory_->calls.bind(reinterpret_cast<void*>(nursery_), kGranule, id);
+    if (code == 0) nursery_node_ = node;
+    return code;
+  }
+
   std::uintptr_t address(BlockIndex block) const {
     return arena_ + static_cast<std::uint64_t>(block) * kGranule;
   }
@@ -131,6 +147,8 @@ class MovedFrames final : public Backing {
   std::uintptr_t arena_;
   std::atomic<Barred> barred_ = Barred::never;
   FrameSlots slots_;
+  const std::optional<FrameMemory> memory_;
+  std::optional<FrameNode> nursery_node_;
   std::uintptr_t nursery_;
   std::mutex nursery_lock_;  // the nursery holds one frame at a time
 };
@@ -138,8 +156,9 @@ class MovedFrames final : public Backing {
 }  // namespace
 
 std::unique_ptr<Backing> make_moved_frames(FaultLoop& loop, std::uintptr_t arena,
-                                           std::uint64_t bytes) {
-  return std::make_unique<MovedFrames>(loop, arena, bytes);
+                                           std::uint64_t bytes,
+                                           const std::optional<FrameMemory>& memory) {
+  return std::make_unique<MovedFrames>(loop, arena, bytes, memory);
 }
 
 }  // namespace sentinel

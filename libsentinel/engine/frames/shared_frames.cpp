@@ -36,6 +36,11 @@ int SharedFrames::descriptor() const noexcept {
   return file_.number();
 }
 
+// The policy of a memory file's mapping is the file's.
+int SharedFrames::prefer(NodeCalls& calls, int node) noexcept {
+  return calls.bind(reinterpret_cast<void*>(alias_), bytes_, node);
+}
+
 // Else what is done to it would be done to a file of the program's, or that be mapped as memory.
 void SharedFrames::require_ours() const noexcept {
   if (!file_.is_ours()) stop_training(kClosed);

@@ -40,6 +40,7 @@ void FrameCounting::drop_dead_blocks() noexcept {
     if (block.queue != QueueId::dead) continue;
     Token token = kNoToken;
     if (backings_->take(index, token) != 0) continue;
+    if (auto* nodes = budget_.nodes()) nodes->taken(index, token);
     backings_->scrub(index, token);
     budget_.keep_free(token);
     blocks_.unset_resident(index);
@@ -53,6 +54,7 @@ void FrameCounting::drop_dead_blocks() noexcept {
 int FrameCounting::to_shared() noexcept {
   drop_dead_blocks();
   budget_.destroy_all_free();
+  if (auto* nodes = budget_.nodes()) nodes->stop();
   auto& pool = backings_.pool();
   auto& shared = backings_.shared();
   std::vector<BlockIndex> copied;
@@ -67,13 +69,17 @@ int FrameCounting::to_shared() noexcept {
   if (code == 0)
     code = replace_arena([&] { return map_shared(shared.descriptor(), arena_.bytes(), kGranule); },
                          true);
-  if (code == 0)
+  if (code == 0) {
     backings_.use_shared();
-  else
-    for (const auto index : copied) {
-      copy_back(index);
-      shared.scrub(index, 0);
-    }
+    return 0;
+  }
+  auto* nodes = budget_.nodes();
+  for (const auto index : copied) {
+    copy_back(index);
+    shared.scrub(index, 0);
+    if (nodes) nodes->now_slow(index);
+  }
+  if (nodes) nodes->go_on();
   return code;
 }
 
@@ -94,6 +100,7 @@ int FrameCounting::to_moved() noexcept {
   }
   backings_.end_shared();
   budget_.forget_free();  // a token of the memory file names no frame of the pool
+  if (auto* nodes = budget_.nodes()) nodes->start_again(blocks_.resident().size());
   return 0;
 }
 

@@ -42,7 +42,7 @@ bool FrameTransitions::start_promotion(BlockIndex index, EngineLock& guard) noex
     queue.push(index);  // a frame that becomes free wakes the promoter; nothing else helps
     return false;
   }
-  const auto token = budget_.get(guard);
+  const auto token = budget_.get(guard, better_node(index));
   if (token == kNoToken) return false;
   if (block.state != BlockState::absent) {  // changed while a frame was made
     budget_.keep_free(token);
@@ -69,7 +69,7 @@ bool FrameTransitions::give(BlockIndex index, EngineLock& guard, bool asked) noe
   auto& block = blocks_[index];
   blocks_.set_arriving(index);
   if (asked && !block.faulted) use_.came();
-  const auto token = budget_.get(guard);
+  const auto token = budget_.get(guard, better_node(index));
   if (token != kNoToken) {
     install(index, token, guard);
     return true;
@@ -79,11 +79,20 @@ bool FrameTransitions::give(BlockIndex index, EngineLock& guard, bool asked) noe
   return false;
 }
 
+// What a plan wants in fast memory is better off there.
+FrameNode FrameTransitions::better_node(BlockIndex index) const noexcept {
+  return blocks_[index].wanted != 0 ? FrameNode::fast : FrameNode::slow;
+}
+
+// The token may name another frame as soon as it is consumed.
 void FrameTransitions::install(BlockIndex index, Token token, EngineLock& guard) noexcept {
+  auto* nodes = budget_.nodes();
+  const auto node = nodes ? nodes->of(token) : FrameNode::slow;
   guard.unlock();
   const int code = backings_->install(index, token);
   guard.lock();
   if (code != 0) transfers_.fail("could not put a frame in its place", -code);
+  if (nodes) nodes->installed(index, node);
   blocks_.has_arrived();
   set_resident(index);
 }
@@ -100,7 +109,7 @@ void FrameTransitions::set_resident(BlockIndex index) noexcept {
   if (std::exchange(block.faulted, false))
     stalls_.end();
   else if (block.live != 0 && block.wanted == 0 && !block.stuck && !in_use)
-    victims_.evict(index);  // demoted on its way
+    stay_or_leave(index);  // demoted on its way
   if (block.live == 0) {
     transfers_.release_slot(block);
     blocks_.note_dead(index);
@@ -112,6 +121,29 @@ void FrameTransitions::set_resident(BlockIndex index) noexcept {
   blocks_.changed();
 }
 
+void FrameTransitions::want(BlockIndex index) noexcept {
+  auto* nodes = budget_.nodes();
+  if (!nodes) return;
+  nodes->sinks(index, false);
+  if (blocks_[index].state != BlockState::resident) return;
+  if (nodes->of_block(index) == FrameNode::slow) nodes->to_fast().push(index);
+}
+
+bool FrameTransitions::could_be_fast(BlockIndex index, EngineLock& guard) noexcept {
+  auto* nodes = budget_.nodes();
+  if (!nodes || blocks_[index].queue != QueueId::dead || blocks_.frozen()) return false;
+  if (nodes->of_block(index) == FrameNode::fast) return false;
+  const bool has_room = nodes->has_room(FrameNode::fast) && !budget_.is_full();
+  return has_room || budget_.has_free_fast() || reuse_dead_fast(guard);
+}
+
+// A block that no plan wants in fast memory goes to the slow node, or to the file.
+void FrameTransitions::stay_or_leave(BlockIndex index) noexcept {
+  auto* nodes = budget_.nodes();
+  if (!nodes || nodes->sinks(index)) return victims_.evict(index);
+  if (nodes->of_block(index) == FrameNode::fast) nodes->to_slow().push(index);
+}
+
 void FrameTransitions::arrived(const Completion& completion, EngineLock& guard) noexcept {
   const auto index = static_cast<BlockIndex>(completion.cookie);
   auto& block = blocks_[index];
@@ -119,6 +151,9 @@ void FrameTransitions::arrived(const Completion& completion, EngineLock& guard) 
   transfers_.came_back(block);
   transfers_.promoted();
   install(index, block.token, guard);
+  auto* nodes = budget_.nodes();
+  if (nodes && block.wanted != 0 && nodes->of_block(index) == FrameNode::slow)
+    nodes->to_fast().push(index);
 }
 
 // Makes a resident block inaccessible; false: it stays, and another has to be chosen. A write by
@@ -133,7 +168,10 @@ bool FrameTransitions::take(BlockIndex index, EngineLock& guard) noexcept {
   guard.lock();
   block.token = token;
   block.stuck = code != 0;
-  if (code == 0) return true;
+  if (code == 0) {
+    if (auto* nodes = budget_.nodes()) nodes->taken(index, token);
+    return true;
+  }
   if (code == -EIO) transfers_.fail("could not put a tensor's pages back", EIO);
   if (code == -EBADF || code == -ENOTTY)
     transfers_.fail(kClosed, EBADF);  // no block could be taken, for ever
@@ -227,6 +265,42 @@ void FrameTransitions::put_back(BlockIndex index, EngineLock& guard) noexcept {
   install(index, block.token, guard);
 }
 
+// Whoever touches the block meanwhile waits, as for one that leaves.
+Token FrameTransitions::exchange(BlockIndex index, Token token, EngineLock& guard) noexcept {
+  auto& block = blocks_[index];
+  if (!take(index, guard)) return token;
+  if (!block.discard) {
+    guard.unlock();
+    std::memcpy(backings_->buffer(index, token), backings_->buffer(index, block.token), kGranule);
+    guard.lock();
+  }
+  if (block.discard) {  // nothing lives in it
+    discard(index, block.token);
+    return token;
+  }
+  const auto freed = std::exchange(block.token, token);
+  backings_->scrub(index, freed);
+  blocks_.has_left();
+  blocks_.set_arriving(index);
+  const auto used = block.used;
+  const bool asked = block.faulted;
+  install(index, token, guard);
+  if (!asked) block.used = used;  // nobody has used it for that
+  return freed;
+}
+
+// Few are looked at: the guard may ask.
+bool FrameTransitions::reuse_dead_fast(EngineLock& guard) noexcept {
+  constexpr int kMost = 64;
+  auto index = blocks_.dead().front();
+  for (int i = 0; i < kMost && index != kNoBlock; ++i, index = blocks_[index].queued.next) {
+    if (budget_.nodes()->of_block(index) != FrameNode::fast) continue;
+    give_up(index, guard);
+    return true;
+  }
+  return false;
+}
+
 void FrameTransitions::make_absent_or_empty(FrameBlock& block) noexcept {
   block.state = block.live == 0 || block.discard ? BlockState::empty : BlockState::absent;
   block.discard = false;
@@ -293,7 +367,7 @@ void FrameTransitions::refill(BlockIndex index, std::uint64_t offset, std::span<
       blocks_.await_change(guard);
       continue;
     }
-    if ((token = budget_.get(guard)) != kNoToken) break;
+    if ((token = budget_.get(guard, better_node(index))) != kNoToken) break;
     if (!blocks_.dead().empty()) {
       reuse_dead(guard);
       continue;

@@ -44,6 +44,14 @@ class FrameTransitions {
   bool give(BlockIndex, EngineLock&, bool asked = true) noexcept;
   void arrived(const Completion&, EngineLock&) noexcept;
 
+  // A plan wants the block in fast memory: of two nodes it gets a frame there, when there is one.
+  void want(BlockIndex) noexcept;
+  // Whether a dead block lies in the slow node, and what begins in it could have a frame in the
+  // fast one. The lock is dropped where a dead block there has to give its frame.
+  bool could_be_fast(BlockIndex, EngineLock&) noexcept;
+  // A resident block is wanted no more: it leaves. Of two nodes it stays in the slow one, unless it
+  // belongs below.
+  void stay_or_leave(BlockIndex) noexcept;
   // Out: towards absent or empty.
   void take_out(BlockIndex, EngineLock&) noexcept;
   void left(const Completion&, EngineLock&) noexcept;
@@ -51,6 +59,7 @@ class FrameTransitions {
   void make_absent_or_empty(FrameBlock&) noexcept;
   // The frame of the block that has been dead for longest becomes free, in the thread that asks.
   void reuse_dead(EngineLock&) noexcept;
+  bool reuse_dead_fast(EngineLock&) noexcept;      // of two nodes; false: no dead block lies there
   void give_up(BlockIndex, EngineLock&) noexcept;  // a dead block's frame
 
   // Its contents are given up. False: it stays as it is, for it moves, or somebody wants it now.
@@ -60,6 +69,10 @@ class FrameTransitions {
   void refill(BlockIndex, std::uint64_t offset, std::span<const char>, EngineLock&) noexcept;
   // Whatever it held is no more: nothing lives in it, or it will be written whole.
   void forget_lost(BlockIndex) noexcept;
+  // A resident block gets this frame in the place of its own, with its contents. Answers the frame
+  // that is free then: the block's, or this one where the block may not move.
+  Token exchange(BlockIndex, Token, EngineLock&) noexcept;
+
   std::uint64_t discarded() const noexcept { return discarded_; }  // blocks
   std::uint64_t refilled() const noexcept { return refilled_; }
 
@@ -69,6 +82,7 @@ class FrameTransitions {
   void discard(BlockIndex, Token) noexcept;
   void put_back(BlockIndex, EngineLock&) noexcept;
   void install(BlockIndex, Token, EngineLock&) noexcept;
+  FrameNode better_node(BlockIndex) const noexcept;
   void set_resident(BlockIndex) noexcept;
 
   GuardedArena& arena_;

@@ -18,12 +18,21 @@ SsdEngine::SsdEngine(const EngineOptions& options)
                   .need_bytes = 64 * kGranule,
                   .allow_memory = options.allow_memory_tier,
                   .checksums = options.checksums},
-                 {options.io, options.depth, kGranule, options.inject}, options.keep_copies) {
+                 {options.io, options.depth, kGranule, options.inject}, options.keep_copies),
+      node_calls_(options.node_calls) {
   granule_ = kGranule;
   arena_bytes_ = guarded_.bytes();
   arena_ = guarded_.begin();
   guard_.begin();
-  backings_.open(options.use_move);
+  if (node_calls_) {
+    slow_node_ = options.nodes.slow;
+    nodes_.emplace(blocks_.size(), options.node_bytes / kGranule);
+    budget_.tell_apart(*nodes_);
+    placer_.emplace(lock_, blocks_, transfers_, budget_, transitions_, *nodes_, counting_);
+    backings_.open(options.use_move, FrameMemory{*node_calls_, options.nodes});
+  } else {
+    backings_.open(options.use_move);
+  }
   bars_ = options.bars && options.use_move && loop()->can_move() && loop()->can_bar();
   if (bars_) backings_.pool().arrive(Barred::on_its_way);
   const bool protect = loop()->can_protect() && !bars_;
@@ -33,6 +42,7 @@ SsdEngine::SsdEngine(const EngineOptions& options)
 }
 
 SsdEngine::~SsdEngine() {
+  if (placer_) placer_->stop();
   movers_.stop();
   guarded_.unguard();
 }
@@ -49,12 +59,14 @@ void SsdEngine::open_slow_tier() {
                  transfers_.file().checksums());
   guarded_.show_to_child(false);
   movers_.start();
+  if (placer_) placer_->start();
 }
 
 void SsdEngine::set_budget(std::uint64_t bytes) {
   if (bytes == 0) {
     const EngineLock guard(lock_);
     budget_.unlimit();
+    if (nodes_) nodes_->set_fast(0);
     return;
   }
   constexpr double kForEver = 1e9;
@@ -70,13 +82,21 @@ bool SsdEngine::shrink_budget(std::uint64_t bytes, double most_s) {
   };
   while (blocks_.frozen())  // another thread switches to counting
     if (!await_change()) return false;
-  budget_.set_limit(bytes / kGranule, minimum_bytes(thread_count(), transfers_.depth()) / kGranule);
-  while (budget_.frames() > budget_.limit()) {
+  if (nodes_) nodes_->set_fast(bytes / kGranule);
+  budget_.set_limit(nodes_ ? nodes_->for_blocks() : bytes / kGranule,
+                    minimum_bytes(thread_count(), transfers_.depth()) / kGranule);
+  const auto over = [&] {
+    const auto most = budget_.limit() + (placer_ ? placer_->held() : 0);
+    return budget_.frames() - std::min(budget_.frames(), most);
+  };
+  while (over() != 0) {
     if (!blocks_.frozen() && budget_.destroy_free()) continue;
-    victims_.want_frames(
-        std::min<std::size_t>(transfers_.depth(), budget_.frames() - budget_.limit()));
+    victims_.want_frames(std::min<std::size_t>(transfers_.depth(), over()));
     if (!await_change()) return false;
   }
+  blocks_.changed();
+  while (nodes_ && nodes_->is_over(FrameNode::fast))
+    if (!await_change()) return false;
   budget_.begin_peak();
   return true;
 }
@@ -88,7 +108,8 @@ bool SsdEngine::on_allocate(std::uintptr_t address, std::uint64_t bytes) noexcep
   bool lacking = false;
   for_blocks(address, bytes, [&](BlockIndex index) {
     auto& block = blocks_[index];
-    if (use_.side_by_side() && block.queue == QueueId::dead && !blocks_.frozen())
+    const bool elsewhere = use_.side_by_side() || transitions_.could_be_fast(index, guard);
+    if (elsewhere && block.queue == QueueId::dead && !blocks_.frozen())
       transitions_.give_up(index, guard);
     ++block.live;
     ++block.wanted;
@@ -118,6 +139,8 @@ void SsdEngine::give_at_once(BlockIndex index, EngineLock& guard) noexcept {
     return block.state == BlockState::empty && block.queue == QueueId::none && !blocks_.frozen() &&
            blocks_.demanded().empty();
   };
+  if (nodes_ && gives() && !nodes_->has_room(FrameNode::fast) && !budget_.has_free_fast())
+    transitions_.reuse_dead_fast(guard);
   if (gives() && budget_.lacks_frame()) transitions_.reuse_dead(guard);
   if (gives() && budget_.has_free()) transitions_.give(index, guard);
 }
@@ -244,17 +267,29 @@ void SsdEngine::transient(std::uintptr_t address, std::uint64_t bytes) noexcept 
   for_blocks(address, bytes, [&](BlockIndex index) { blocks_[index].brief = true; });
 }
 
+// Of two nodes the plan says by sink() what belongs below both.
 void SsdEngine::demote(std::uintptr_t address, std::uint64_t bytes) noexcept {
+  want_no_more(address, bytes, !nodes_);
+}
+
+void SsdEngine::sink(std::uintptr_t address, std::uint64_t bytes) noexcept {
+  want_no_more(address, bytes, true);
+}
+
+void SsdEngine::want_no_more(std::uintptr_t address, std::uint64_t bytes, bool sinks) noexcept {
   const EngineLock guard(lock_);
   for_blocks(address, bytes, [&](BlockIndex index) {
     auto& block = blocks_[index];
     if (--block.wanted != 0) return;
     blocks_.read_no_more(index);
-    if (block.state == BlockState::resident && block.live != 0) victims_.evict(index);
+    if (nodes_) nodes_->sinks(index, sinks);
+    if (block.state == BlockState::resident && block.live != 0) transitions_.stay_or_leave(index);
   });
+  if (nodes_ && !sinks) blocks_.changed();
 }
 
 void SsdEngine::release(std::uintptr_t address, std::uint64_t bytes) noexcept {
+  if (nodes_) return demote(address, bytes);
   const EngineLock guard(lock_);
   for_blocks(address, bytes, [&](BlockIndex index) {
     auto& block = blocks_[index];
@@ -276,6 +311,7 @@ void SsdEngine::promote(std::uintptr_t address, std::uint64_t bytes) noexcept {
     block.made = block.brief = false;
     if (block.queue == QueueId::evict) victims_.keep(index);
     blocks_.no_longer_idle(index);
+    transitions_.want(index);
     if (block.state == BlockState::leaving) block.recalled = true;
     if (block.queue == QueueId::ahead) blocks_.ahead().remove(index);
     if (block.state != BlockState::absent || block.queue != QueueId::none) return;
@@ -283,6 +319,7 @@ void SsdEngine::promote(std::uintptr_t address, std::uint64_t bytes) noexcept {
     queued = true;
   });
   if (queued) transfers_.wake_reader();
+  if (nodes_) blocks_.changed();
 }
 
 void SsdEngine::await(std::uintptr_t address, std::uint64_t bytes) noexcept {
@@ -308,8 +345,12 @@ void SsdEngine::await(std::uintptr_t address, std::uint64_t bytes) noexcept {
 int SsdEngine::start_counting() noexcept {
   if (counting_ || !loop()->can_count()) return counting_ ? -EALREADY : -EOPNOTSUPP;
   if (const int code = backings_.make_shared(); code != 0) return code;
+  if (nodes_)
+    if (const int code = backings_.shared().prefer(*node_calls_, slow_node_); code != 0)
+      return code;
   EngineLock guard(lock_);
   wait_until_settled(guard);
+  if (placer_) placer_->let_go();
   if (blocks_.lost() != 0) {  // or about to be filled
     thaw();
     return -EBUSY;
@@ -415,11 +456,15 @@ EngineCounters SsdEngine::counters() const {
   EngineCounters counters;
   counters.demand_faults = stalls_.demand_faults();
   counters.stall_us = stalls_.us();
-  counters.held_bytes = budget_.bytes();
-  counters.peak_bytes = budget_.peak_bytes();
+  counters.held_bytes = nodes_ ? nodes_->held(FrameNode::fast) * kGranule : budget_.bytes();
+  counters.peak_bytes = nodes_ ? nodes_->peak() * kGranule : budget_.peak_bytes();
   counters.discarded_bytes = transitions_.discarded() * kGranule;
   counters.refilled_bytes = transitions_.refilled() * kGranule;
   transfers_.count(counters);
+  if (nodes_) {
+    counters.promoted_bytes += nodes_->moved_to(FrameNode::fast) * kGranule;
+    counters.demoted_bytes += nodes_->moved_to(FrameNode::slow) * kGranule;
+  }
   return counters;
 }
 

@@ -19,6 +19,7 @@
 //   FrameVictims                  which blocks leave
 //   FrameTransitions              a block's way from one state to the next
 //   FrameGuard, FrameMovers       the three threads
+//   FramePlacer                   the fourth, of an engine with two nodes over the file
 //   FrameCounting, FrameFork      the switch to counting and back; children
 //
 // Deadlock freedom: demand takes precedence over prefetch, which evicts only what nobody wants or
@@ -29,7 +30,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "engine/engine.h"
@@ -42,6 +45,7 @@
 #include "engine/ssd/frame_fork.h"
 #include "engine/ssd/frame_guard.h"
 #include "engine/ssd/frame_movers.h"
+#include "engine/ssd/frame_placer.h"
 #include "engine/ssd/frame_stalls.h"
 #include "engine/ssd/frame_transfers.h"
 #include "engine/ssd/frame_transitions.h"
@@ -60,7 +64,10 @@ struct EngineOptions {
   std::size_t depth = 8;
   std::string inject;
   ChecksumLevel checksums = ChecksumLevel::sampled;
-  bool keep_copies = true;        // in the file, of what has come back and may leave unchanged
+  bool keep_copies = true;  // in the file, of what has come back and may leave unchanged
+  std::shared_ptr<NodeCalls> node_calls;  // null: memory is one tier
+  NodeTiers nodes;
+  std::uint64_t node_bytes = 0;   // of the slow node; the budget is the fast one's then
   std::uint64_t arena_bytes = 0;  // addresses, a multiple of the granule
 };
 
@@ -74,7 +81,8 @@ class SsdEngine final : public Engine {
   // The smallest budget that keeps `threads` threads going. More than a few take turns.
   static std::uint64_t minimum_bytes(unsigned threads, std::size_t depth);
 
-  // What is over goes to the slow tier, which is opened when first needed.
+  // What is over goes to the slow tier, which is opened when first needed. Of two nodes it is the
+  // fast one's budget: what is over goes to the slow node, and what is over that to the file.
   void set_budget(std::uint64_t bytes) override;
   bool shrink_budget(std::uint64_t bytes, double most_s) override;
 
@@ -86,6 +94,7 @@ class SsdEngine final : public Engine {
   void transient(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void demote(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void release(std::uintptr_t address, std::uint64_t bytes) noexcept override;
+  void sink(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void promote(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   void overwrite(std::uintptr_t address, std::uint64_t bytes) noexcept override;
   std::uint64_t discard(std::uintptr_t address, std::uint64_t bytes, Ends ends) noexcept override;
@@ -112,6 +121,7 @@ class SsdEngine final : public Engine {
  private:
   void open_slow_tier();
   void give_at_once(BlockIndex, EngineLock&) noexcept;
+  void want_no_more(std::uintptr_t address, std::uint64_t bytes, bool sinks) noexcept;
   bool lost_with(BlockIndex, std::uintptr_t address, std::uint64_t bytes) noexcept;
   bool is_whole(BlockIndex, std::uintptr_t address, std::uint64_t bytes) const noexcept;
   void forget_lost(BlockIndex) noexcept;
@@ -148,6 +158,10 @@ class SsdEngine final : public Engine {
   FrameMovers movers_{lock_, blocks_, use_, order_, transfers_, budget_, victims_, transitions_};
   FrameCounting switch_{guarded_, backings_, blocks_, transfers_, budget_};
   FrameFork fork_{lock_, guarded_, blocks_, transfers_, guard_};
+  const std::shared_ptr<NodeCalls> node_calls_;
+  int slow_node_ = 0;
+  std::optional<FrameNodes> nodes_;  // of an engine with two nodes; so is the placer
+  std::optional<FramePlacer> placer_;
 };
 
 }  // namespace sentinel
