@@ -220,6 +220,7 @@ Machine measure_machine(const SessionOptions& options) {
 SessionOptions of_drive(SessionOptions options) {
   options.gpu.device.reset();
   options.gpu.driver.reset();
+  options.tiers.nodes.reset();
   options.machine.clear();
   if (options.moves.io == kCuFile) options.moves.io = "auto";
   return options;
@@ -243,7 +244,9 @@ gpu::HostOptions host_options(const SessionOptions& options) {
 void put_drive_below(Machine& machine, const SessionOptions& options) {
   auto& tiers = machine.tiers;
   if (tiers.size() < 2) throw Error(fmt::format("machine {} has no host's memory", machine.name));
-  tiers[1].capacity = gpu::HostStore::capacity(host_options(options), options.tiers.granule_bytes);
+  tiers[1].capacity = options.tiers.three() ? options.tiers.node_bytes
+                                            : gpu::HostStore::capacity(host_options(options),
+                                                                       options.tiers.granule_bytes);
   if (tiers.size() > 2) return;
   const auto drive = of_drive(options);
   const auto below = known_machine(drive);

@@ -44,10 +44,11 @@ Machine measure_gpu(gpu::Driver&, const std::string& name,
 Machine measure_machine(const std::string& directory, bool allow_memory);
 // That of the tiers which the options name.
 Machine measure_machine(const SessionOptions&);
-// With --host-memory: what tensors may take of the host, and below it, where the machine has no
-// third tier, the slow tier's drive as it was measured or is now. Throws Error.
+// With --host-memory or --node-memory: what tensors may take of the host or the slow node, and
+// below it, where the machine has no third tier, the slow tier's drive as it was measured or is
+// now. Throws Error.
 void put_drive_below(Machine&, const SessionOptions&);
-SessionOptions of_drive(SessionOptions);  // the drive's alone, of those of a GPU over it
+SessionOptions of_drive(SessionOptions);  // the drive's alone, of those of two tiers over it
 gpu::HostOptions host_options(const SessionOptions&);
 // Whether it has been, and lies where sim/machine_file.h says; another drive is another machine.
 bool is_measured(const SessionOptions&);

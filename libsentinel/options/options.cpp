@@ -142,6 +142,22 @@ void settle_host_memory(SessionOptions& options) {
                             print_bytes(least)));
 }
 
+// Over a file a granule is a block, and nothing is counted in place.
+void settle_node_memory(SessionOptions& options) {
+  const auto bytes = value_of("SENTINEL_NODE_MEMORY");
+  if (bytes.empty()) return;
+  auto& tiers = options.tiers;
+  if (!tiers.nodes)
+    throw Error("--node-memory is for two NUMA nodes: give --tiers fast=node0,slow=node1 as well");
+  if (tiers.granule_bytes != kGranule)
+    throw Error("--node-memory: over a file memory moves by 2M; leave --granule out");
+  constexpr std::uint64_t kLeast = 4 * kGranule;
+  tiers.node_bytes = round_down(tiers.node_bytes, kGranule);
+  if (tiers.node_bytes < kLeast)
+    throw Error(fmt::format("--node-memory {}: between a node and a file {} are the least", bytes,
+                            print_bytes(kLeast)));
+}
+
 void settle_io(SessionOptions& options) {
   if (options.moves.io == kCuFile && options.gpu.host_bytes == 0) {
     if (options.mode == Mode::run)
@@ -226,6 +242,7 @@ SessionOptions options_from_environment() {
   options.better_policy = !is_set("SENTINEL_POLICY");
   read_tiers(options);
   settle_host_memory(options);
+  settle_node_memory(options);
   settle_io(options);
   settle_sharing(options, rank);
   return options;

@@ -28,9 +28,13 @@ struct TierOptions {
   std::string slow_directory;  // with commas, where there are several
   bool allow_tmpfs = false;
   std::optional<NodeTiers> nodes;
+  std::uint64_t node_bytes = 0;  // of the slow node, over the slow tier's directory; 0: all
   std::uint64_t arena_bytes = 0, granule_bytes = 0;
   bool arena_asked = false;  // by the user
   std::string arena_limit;   // of the process, that the arena's size comes from; empty: none
+
+  // Two nodes over a drive.
+  bool three() const { return nodes && node_bytes != 0; }
 };
 
 // How bytes move between the tiers.

@@ -230,6 +230,15 @@ constexpr OptionRow kTable[] = {
      .help = "beside a GPU: the host's memory for tensors; what exceeds it lies in the slow tier's "
              "directory",
      .into = in<&SessionOptions::gpu, &GpuOptions::host_bytes>},
+    {.names = "--node-memory",
+     .variable = "SENTINEL_NODE_MEMORY",
+     .type = bytes,
+     .value = "BYTES",
+     .otherwise = "all",
+     .verbs = kOfRun,
+     .help = "of two NUMA nodes: the slow one's memory for tensors; what exceeds it lies in the "
+             "slow tier's directory",
+     .into = in<&SessionOptions::tiers, &TierOptions::node_bytes>},
     {.names = "--machine",
      .variable = "SENTINEL_MACHINE",
      .type = name_or_path,

@@ -61,7 +61,7 @@ Machine Planner::machine() const {
   const bool measured = !options_.machine.empty() || sim::has_local_machine(local);
   auto machine = measured ? sim::find_machine(options_.machine.empty() ? local : options_.machine)
                           : measure_machine(options_);
-  if (options_.gpu.host_bytes != 0) put_drive_below(machine, options_);
+  if (options_.gpu.host_bytes != 0 || options_.tiers.three()) put_drive_below(machine, options_);
   machine.granule_bytes = engine_.granule();  // whatever the description says
   machine.exclusive = true;                   // a plan counts on no copy of what comes
   return machine;
@@ -93,9 +93,10 @@ Planner::Outcome Planner::decide(const Profile& profile) {
                                  .threads = thread_count(),
                                  .recompute = can_replay_now() && options_.moves.recompute,
                                  .judge = sim::judge(),
-                                 .parts = false,      // the engine moves whole tensors,
-                                 .copies = false,     // written when they leave
-                                 .in_place = false};  // Case 3 is tried in real steps
+                                 .parts = false,   // the engine moves whole tensors,
+                                 .copies = false,  // written when they leave
+                                 // Over a file; else Case 3 is tried in real steps.
+                                 .in_place = options_.tiers.three()};
   require_workable(plan_options.fast_bytes, options_, profile, machine, planned);
   auto plan = Planner::planned(planned, profile, machine, plan_options);
   std::optional<Plan> rival;

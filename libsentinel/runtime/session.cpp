@@ -53,23 +53,28 @@ std::unique_ptr<Engine> make_engine(const SessionOptions& options, gpu::Driver* 
     }
     return std::make_unique<gpu::GpuEngine>(*driver, pools);
   }
-  if (options.tiers.nodes) {
-    if (!on_one_node(options.moves.inject)) check_tiers(*options.tiers.nodes, numa_nodes());
+  const bool one_node = on_one_node(options.moves.inject);
+  if (options.tiers.nodes && !one_node) check_tiers(*options.tiers.nodes, numa_nodes());
+  if (options.tiers.nodes && !options.tiers.three())
     return std::make_unique<NumaEngine>(
         NumaEngineOptions{.nodes = *options.tiers.nodes,
                           .granule_bytes = options.tiers.granule_bytes,
                           .arena_bytes = options.tiers.arena_bytes},
         make_node_calls(options.moves.inject));
-  }
-  return std::make_unique<SsdEngine>(EngineOptions{.slow_directory = options.tiers.slow_directory,
-                                                   .allow_memory_tier = options.tiers.allow_tmpfs,
-                                                   .io = parse_io_backend(options.moves.io),
-                                                   .use_move = options.moves.move != "copy",
-                                                   .bars = may_bar(options),
-                                                   .depth = options.moves.depth,
-                                                   .inject = of_engine(options.moves.inject),
-                                                   .checksums = options.moves.checksums,
-                                                   .arena_bytes = options.tiers.arena_bytes});
+  const bool three = options.tiers.three();
+  return std::make_unique<SsdEngine>(EngineOptions{
+      .slow_directory = options.tiers.slow_directory,
+      .allow_memory_tier = options.tiers.allow_tmpfs,
+      .io = parse_io_backend(options.moves.io),
+      .use_move = options.moves.move != "copy",
+      .bars = may_bar(options),
+      .depth = options.moves.depth,
+      .inject = three && one_node ? "" : of_engine(options.moves.inject),
+      .checksums = options.moves.checksums,
+      .node_calls = three ? make_node_calls(one_node ? options.moves.inject : "") : nullptr,
+      .nodes = options.tiers.nodes.value_or(NodeTiers{}),
+      .node_bytes = options.tiers.node_bytes,
+      .arena_bytes = options.tiers.arena_bytes});
 }
 
 }  // namespace

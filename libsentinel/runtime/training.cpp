@@ -28,7 +28,8 @@ void name_tiers(Summary& summary, const SessionOptions& options) {
                      options.gpu.host_bytes != 0 ? options.tiers.slow_directory : ""};
   if (options.tiers.nodes)
     summary.tiers = {fmt::format("node{}", options.tiers.nodes->fast),
-                     fmt::format("node{}", options.tiers.nodes->slow)};
+                     fmt::format("node{}", options.tiers.nodes->slow),
+                     options.tiers.three() ? options.tiers.slow_directory : ""};
   summary.drives.rated_tb = options.moves.rated_tb;
   summary.drives.count = split_directories(options.tiers.slow_directory).size();
   summary.granule_bytes = options.tiers.granule_bytes;

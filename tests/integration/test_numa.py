@@ -7,6 +7,7 @@ import statistics
 
 import pytest
 
+OWN_FAILURE, WRONG_USAGE = 125, 2
 STEPS = ("--steps", "10")
 RESNET = ("resnet_cifar.py", "--depth", "44", "--batch", "16", *STEPS)
 NODES = len(list(pathlib.Path("/sys/devices/system/node").glob("node[0-9]*")))
@@ -95,3 +96,72 @@ def test_bytes_lie_where_the_plan_says(plain, between_nodes, expect_same):
     assert all(step["nodes"].get("node0", 0) == 0 for step in before)
     for step in summary["steps"][len(before):]:
         assert 0 < step["nodes"]["node0"] <= summary["fast_limit_bytes"]
+
+
+# ---------------------------------------------------------------- a file beneath both nodes
+
+TIERS = ("--tiers", "fast=node0,slow=node1" if NODES > 1 else "fast=node0,slow=node0")
+INJECT = {} if NODES > 1 else {"SENTINEL_INJECT": "one-node"}
+LARGER = ("resnet_cifar.py", "--depth", "44", "--batch", "48", "--threads", "1", "--steps", "10")
+PEAK = 170 << 20  # about
+
+
+@pytest.fixture
+def over_a_file(under):
+    """over_a_file(node_memory, *options, workload=…)"""
+    def run(node_memory, *options, workload=LARGER):
+        return under("20%", *workload, options=(*TIERS, "--node-memory", node_memory, "--inspect", *options), env=INJECT)
+    return run
+
+
+def steady_steps(outcome):
+    return [step for step in outcome.summary["steps"] if step["phase"] == "steady"]
+
+
+def moved(step, way):
+    return step.get(way, {}).get("bytes", 0)
+
+
+@pytest.mark.parametrize("policy", ["sentinel", "auto", "g10", "autotm"])
+def test_bit_identity_over_a_file(policy, plain, over_a_file, expect_same):
+    outcome = over_a_file("40M", "--policy", policy)
+    expect_same(plain(*LARGER), outcome)
+    summary = outcome.summary
+    assert summary["tiers"]["fast"] == "node0" and summary["tiers"]["below"]
+    assert 0 < summary["peak_fast_bytes"] <= summary["fast_limit_bytes"]
+    steps = steady_steps(outcome)[1:]
+    assert all(moved(step, "reading") and moved(step, "writing") for step in steps)
+    if NODES > 1:
+        for step in steps:
+            assert step["nodes"]["node0"] <= summary["fast_limit_bytes"]
+            assert step["nodes"]["node1"] <= 40 << 20
+
+
+def test_what_both_nodes_hold_needs_no_file(plain, over_a_file, expect_same):
+    outcome = over_a_file(str(2 * PEAK), "--policy", "sentinel")
+    expect_same(plain(*LARGER), outcome)
+    steps = steady_steps(outcome)[1:]
+    assert all(step["promoted_bytes"] and step["demoted_bytes"] for step in steps)
+    assert not any(moved(step, "writing") for step in steps)
+
+
+def test_workers_that_fork_over_a_file(plain, over_a_file, expect_same):
+    forks = (*LARGER, "--images", "96", "--workers", "2")
+    expect_same(plain(*forks), over_a_file("40M", workload=forks))
+
+
+REFUSED_OVER_A_FILE = {
+    "no-nodes": (("--node-memory", "1G"), {}, "--tiers fast=node0,slow=node1"),
+    "small-granules": ((*TIERS, "--node-memory", "1G", "--granule", "4K"), {}, "leave --granule out"),
+    "too-little": ((*TIERS, "--node-memory", "2M"), {}, "are the least"),
+    "copied-frames": ((*TIERS, "--node-memory", "1G", "--fast", "64M"), {"SENTINEL_MOVE": "copy"}, "leave --node-memory out"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_OVER_A_FILE)
+def test_node_memory_is_refused_before_anything_is_trained(name, under):
+    options, env, words = REFUSED_OVER_A_FILE[name]
+    outcome = under(None, *LARGER, options=options, env={**INJECT, **env})
+    assert outcome.status in (WRONG_USAGE, OWN_FAILURE)
+    assert words in outcome.err
+    assert "loss" not in outcome.out

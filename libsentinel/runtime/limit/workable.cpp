@@ -58,7 +58,7 @@ void require_read_write_protection(const SessionOptions& options) {
 std::uint64_t smallest_budget(const SessionOptions& options) {
   constexpr std::uint64_t kOperands = 4;  // of one kernel, on a GPU
   if (options.gpu.device) return kOperands * options.tiers.granule_bytes;
-  if (options.tiers.nodes) return options.tiers.granule_bytes;
+  if (options.tiers.nodes && !options.tiers.three()) return options.tiers.granule_bytes;
   return SsdEngine::minimum_bytes(thread_count(), options.moves.depth);
 }
 
@@ -87,7 +87,8 @@ void require_counting(const SessionOptions& options, gpu::Driver* driver) {
   if (options.counting.source == kCupti)
     throw Error("--count cupti counts a GPU's page faults: give --tiers fast=gpu0,slow=host");
   if (options.counting.source == kRwp) require_read_write_protection(options);
-  const bool stays = options.tiers.nodes || options.mode == Mode::record;
+  const bool in_place = options.tiers.nodes && !options.tiers.three();
+  const bool stays = in_place || options.mode == Mode::record;
   const bool kernel = options.counting.source == "kernel",
              watch = options.counting.watch_every != 0;
   if (kernel && !stays)

@@ -105,8 +105,8 @@ void check_slow_tier(const SessionOptions& options, const std::optional<Profile>
   std::uint64_t need = 0;
   if (profile && (cgroup || !options.fast.unlimited())) {
     const auto peak = peak_live_bytes(*profile),
-               above =
-                   cgroup.value_or(budget_bytes(options.fast, *profile)) + options.gpu.host_bytes;
+               above = cgroup.value_or(budget_bytes(options.fast, *profile)) +
+                       options.gpu.host_bytes + options.tiers.node_bytes;
     need = peak > above ? peak - above : 0;
   }
   SlowFile({.directory = options.tiers.slow_directory,
@@ -199,8 +199,8 @@ void prepare_run(Launch& launch) {
   const bool shared = !options.sharing.broker.empty();
   if (shared) launch.broker = ensure_broker(options);
   const bool limited = asked_for || cgroup || shared;
-  const bool below = options.gpu.host_bytes != 0,
-             drives = !options.tiers.nodes && (!options.gpu.device || below);
+  const bool below = options.gpu.host_bytes != 0 || options.tiers.three(),
+             drives = below || (!options.tiers.nodes && !options.gpu.device);
   if (drives &&
       (limited || below || launch.given("SENTINEL_DIR") || launch.given("SENTINEL_TIERS")))
     check_slow_tier(options, profile, cgroup);
