@@ -36,6 +36,7 @@ class Contender:
     kind: str  # plain, fio, sentinel, toll, swap, checkpoint, offload
     share: int | None = None
     environment: tuple = ()
+    flags: tuple = ()  # of sentinel run
     steps: int = 16  # of a training; what is slow by an order of magnitude makes fewer
     as_sentinel: bool = False  # it may hold what Sentinel's process did in that share, not what the share allows
     whole: bool = False  # Sentinel with no budget but the cgroup's limit, all of which it may use
@@ -60,6 +61,7 @@ def contenders(shares):
     yield Contender("Sentinel", "sentinel")
     for share in shares:
         yield Contender("Sentinel", "sentinel", share)
+        yield Contender("Sentinel without replays", "sentinel", share, flags=("--no-recompute",))
         for level in ("off", "full"):
             yield Contender(f"Sentinel, checksums {level},", "sentinel", share,
                             environment=(("SENTINEL_CHECKSUM", level),))
@@ -79,7 +81,7 @@ def command(contender, model, folder, disk, options):
     python = sys.executable
     if contender.kind in ("sentinel", "toll"):
         memory = ["--fast", f"{contender.share}%"] if contender.limited and not contender.whole else []
-        return [str(options.build / "bin" / "sentinel"), "run", *memory, "--profile", str(options.profile),
+        return [str(options.build / "bin" / "sentinel"), "run", *memory, *contender.flags, "--profile", str(options.profile),
                 "--slow", str(disk), "--summary", str(folder / "summary.json"), "--quiet", "--",
                 python, *train]
     if contender.kind in ("checkpoint", "offload"):
