@@ -149,6 +149,7 @@ void settle_node_memory(SessionOptions& options) {
   auto& tiers = options.tiers;
   if (!tiers.nodes)
     throw Error("--node-memory is for two NUMA nodes: give --tiers fast=node0,slow=node1 as well");
+  if (value_of("SENTINEL_GRANULE") == "auto") tiers.granule_bytes = kGranule;
   if (tiers.granule_bytes != kGranule)
     throw Error("--node-memory: over a file memory moves by 2M; leave --granule out");
   constexpr std::uint64_t kLeast = 4 * kGranule;

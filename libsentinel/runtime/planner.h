@@ -41,7 +41,9 @@ class Planner {
   Outcome decide(const Profile&);
   // Plans that replay ops are refused where this cannot.
   void replay_with(const Remaking& remaking) { remaking_ = &remaking; }
-  bool can_replay() const { return remaking_ != nullptr && remaking_->possible(); }
+  bool can_replay() const {
+    return remaking_ != nullptr && remaking_->possible() && !options_.tiers.three();
+  }
   // The adaptor could not, by its settings, when a plan was made last.
   bool settings_forbade() const { return settings_forbade_; }
   // Once a plan was made, or describe_machine() was called.

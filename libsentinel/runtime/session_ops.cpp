@@ -108,6 +108,7 @@ void Session::op_tensor(const void* storage, std::size_t bytes, int access) noex
 void Session::overwrite(LiveTensor& tensor) {
   if (engine_->in_place() != nullptr) return;
   engine_->overwrite(tensor.address, tensor.bytes);
+  if (options_.tiers.three()) return;
   if (std::exchange(tensor.wanted, true)) return;
   engine_->promote(tensor.address, tensor.bytes);
 }

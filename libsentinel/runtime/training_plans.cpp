@@ -176,7 +176,8 @@ Bucket& Training::adopt_plan(Profile profile, Plan plan) {
     return adopted;
   }
   engine_.tick();  // the step's last op is over
-  limit_.adopt(adopted.plan().fast_bytes, limit_.limited() || engine_.in_place() != nullptr);
+  const bool limited = limit_.limited() || engine_.in_place() != nullptr || options_.tiers.three();
+  limit_.adopt(adopted.plan().fast_bytes, limited);
   const bool seen = !phases_.is(State::warmup);  // from a file: its step has yet to be seen
   if (seen) phases_.enter(State::steady);
   follower_.activate(adopted);

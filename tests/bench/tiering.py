@@ -5,6 +5,8 @@ is no tensor, so that only tensors are moved. Sentinel holds its tensors in a sh
 (numa_balancing = 2, demotion) gets a node0 in which just as much can still be allocated: the rest is
 locked away, and the watermarks are as low as they go.
 
+Weighted interleave (Linux 6.9) is the third: pages go to the nodes by turns, as many to node0 as its share, and stay.
+
 Where accesses go is counted by the same counter for both: the kernel's access source, by the node in which
 each page lies when it is opened, in every Nth step (--watch). In between nothing is armed, because NUMA
 balancing passes over armed pages: it works undisturbed until it has settled, and in all steps but the
@@ -46,6 +48,8 @@ SCAN = "/sys/kernel/debug/sched/numa_balancing"
 # Steps are few: Linux looks at once, and often.
 TIERING = {f"{SCAN}/scan_delay_ms": "1", f"{SCAN}/scan_period_min_ms": "100",
            "/proc/sys/kernel/numa_balancing": "2", "/sys/kernel/mm/numa/demotion_enabled": "true"}
+WEIGHTS = "/sys/kernel/mm/mempolicy/weighted_interleave"
+MPOL_WEIGHTED_INTERLEAVE = 6
 LINUX = {"promoted": ["pgpromote_success"], "demoted": ["pgdemote_kswapd", "pgdemote_direct"],
          "hint_faults": ["numa_hint_faults"]}
 
@@ -117,14 +121,24 @@ def note_each_step(notes):
     common.Run.step = noted
 
 
+def interleave(libc):
+    """From now on pages of this thread, and of those that it starts, go to both nodes by their weights."""
+    set_mempolicy, both = 238, ctypes.c_ulong(3)
+    if libc.syscall(set_mempolicy, MPOL_WEIGHTED_INTERLEAVE, ctypes.byref(both), ctypes.c_ulong(64)):
+        raise OSError(ctypes.get_errno(), "set_mempolicy")
+
+
 def be_trained(notes_file, tensor_bytes, script, *arguments):
-    """In the training process: imports, locks, goes on as the script. 0 bytes: node0 as it is."""
+    """In the training process: imports, locks, goes on as the script. 0 bytes: node0 as it is. With
+    TIERING_INTERLEAVE in the environment tensors are interleaved."""
     import torch  # noqa: F401, with what it brings
     import numpy  # noqa: F401
     import sklearn.datasets  # noqa: F401
     libc = ctypes.CDLL(None, use_errno=True)
     lock_what_is_there(libc)
     kept = lock_away(libc, int(tensor_bytes)) if int(tensor_bytes) else None
+    if "TIERING_INTERLEAVE" in os.environ:
+        interleave(libc)
     sys.argv = [script, *arguments]
     sys.path.insert(0, os.path.dirname(script))
     notes = []
@@ -134,11 +148,12 @@ def be_trained(notes_file, tensor_bytes, script, *arguments):
     del kept
 
 
-def train(folder, name, tensor_bytes, options, command):
+def train(folder, name, tensor_bytes, options, command, **environment):
     files = {kind: folder / f"{name}-{kind}.json" for kind in ("summary", "record", "notes")}
     subprocess.run([BUILD / "bin/sentinel", "run", "--inspect", "--summary", files["summary"], *options,
                     "--", "/usr/bin/python3", __file__, "be-trained", files["notes"], str(tensor_bytes),
-                    *command, "--json", files["record"]], check=True, stdout=subprocess.DEVNULL)
+                    *command, "--json", files["record"]], check=True, stdout=subprocess.DEVNULL,
+                   env={**os.environ, **environment})
     return {kind: json.loads(file.read_text()) for kind, file in files.items()}
 
 
@@ -207,9 +222,17 @@ def main():
     settle(TIERING)
     linux = train(folder, "linux", limit + int(args.spare * 2**20), ["--count", "ops", *counting], command)
     settle({"/proc/sys/kernel/numa_balancing": "0"})
+    results = {"Sentinel": sentinel, "Linux": linux}
+    if os.path.exists(WEIGHTS):
+        settle({f"{WEIGHTS}/node0": str(args.percent), f"{WEIGHTS}/node1": str(100 - args.percent)})
+        results["interleaved"] = train(folder, "interleaved", 0, ["--count", "ops", *counting], command,
+                                       TIERING_INTERLEAVE="1")
+    else:
+        print("no weighted interleave: this kernel is older than 6.9")
 
-    same = all(sentinel["record"][key] == linux["record"][key] for key in ("params_sha256", "optimizer_sha256"))
-    table = {name: figures(result, args.last) for name, result in (("Sentinel", sentinel), ("Linux", linux))}
+    same = all(result["record"][key] == sentinel["record"][key]
+               for result in results.values() for key in ("params_sha256", "optimizer_sha256"))
+    table = {name: figures(result, args.last) for name, result in results.items()}
     print(f"{peak / 2**20:.1f} MiB of tensors, {limit / 2**20:.1f} of them in fast memory; the last {args.last} of "
           f"{args.steps} steps, accesses counted in {table['Linux']['counted_steps']} of them; the same "
           f"parameters: {same}")

@@ -6,7 +6,7 @@ import json
 import pytest
 
 import training
-from lab import BUILD, ROOT, passed
+from lab import BUILD, HAS_UFFDIO_MOVE, ROOT, passed
 
 WORKLOADS = {
     "resnet": ("resnet_cifar.py", "--depth", "20", "--width", "16", "--batch", "4"),
@@ -77,6 +77,43 @@ def test_training_between_nodes(lab, tell, name):
          f"promotes {last['promoted_bytes'] / 2**20:.2f} and demotes {last['demoted_bytes'] / 2**20:.2f} MiB; "
          f"{last['fast_access_share']:.2%} of accesses to node0 by the profile's counts, "
          f"{to['node0'] / (to['node0'] + to['node1']):.2%} by the kernel's at their time")
+
+
+FAST, SLOW = 32 << 20, 24 << 20
+OVER_A_DRIVE = f"""
+set -e
+python=/usr/bin/python3 out=$LAB_OUT
+$python "$@" --json $out/plain.json >/dev/null
+"$SENTINEL_BUILD"/bin/sentinel run --tiers fast=node0,slow=node1 --fast {FAST} --node-memory {SLOW} --slow /var/tmp \\
+  --inspect --count userfaultfd --summary $out/summary.json -- $python "$@" --json $out/sentinel.json >/dev/null
+"""
+
+
+def test_training_between_nodes_over_a_drive(lab, tell):
+    """Each tier within its limit by numa_maps, to the last bit; refused where memory cannot move by UFFDIO_MOVE."""
+    command = [ROOT / "tests/workloads/bert_mlm.py", "--layers", 2, "--hidden", 128, "--heads", 2, "--seq", 16,
+               "--batch", 2, "--vocab", 30000, "--steps", 8, "--threads", 2]
+    result = lab.run("bash", "-c", OVER_A_DRIVE, "train", *command, SENTINEL_BUILD=str(BUILD))
+    if not HAS_UFFDIO_MOVE:
+        assert result.returncode == 125 and "Linux 6.8" in result.stderr, result.stderr
+        return
+    passed(result)
+    plain, sentinel, summary = (json.loads((lab.folder / f"{file}.json").read_text())
+                                for file in ("plain", "sentinel", "summary"))
+    for key in ("params_sha256", "optimizer_sha256"):
+        assert plain[key] == sentinel[key]
+    assert [step["loss"] for step in plain["steps"]] == [step["loss"] for step in sentinel["steps"]]
+    steady = [step for step in summary["steps"] if step["phase"] == "steady"]
+    for step in steady:
+        tell(f"step {step['step']}: node0 {step['nodes'].get('node0', 0) / 2**20:.0f}, "
+             f"node1 {step['nodes'].get('node1', 0) / 2**20:.0f} MiB; "
+             f"drive: {step.get('reading', {}).get('bytes', 0) / 2**20:.0f} in, "
+             f"{step.get('writing', {}).get('bytes', 0) / 2**20:.0f} out; all moves: "
+             f"{step['promoted_bytes'] / 2**20:.0f} in, {step['demoted_bytes'] / 2**20:.0f} out")
+    assert len(steady) >= 2 and summary["fast_limit_bytes"] == FAST and summary["peak_fast_bytes"] <= FAST
+    for step in steady:
+        assert 0 < step["nodes"]["node0"] <= FAST and 0 < step["nodes"]["node1"] <= SLOW
+        assert step["promoted_bytes"] > step["reading"]["bytes"] > 0 and step["writing"]["bytes"] > 0
 
 
 FORKS = """

@@ -17,13 +17,17 @@ FrameNodes::FrameNodes(std::size_t blocks, std::uint64_t slow_frames)
       sinks_(blocks),
       to_fast_(blocks),
       to_slow_(blocks) {
-  set_fast(0);
+  most_[at(FrameNode::slow)] = kUnlimited;
 }
 
 void FrameNodes::set_fast(std::uint64_t frames) noexcept {
   most_[at(FrameNode::fast)] = frames;
-  most_[at(FrameNode::slow)] = frames == 0 ? kUnlimited : slow_frames_;
-  peak_ = held(FrameNode::fast);
+  most_[at(FrameNode::slow)] = slow_frames_;
+}
+
+void FrameNodes::unlimit() noexcept {
+  if (most_[at(FrameNode::fast)] == 0) return;
+  most_[at(FrameNode::fast)] = most_[at(FrameNode::slow)] = kUnlimited;
 }
 
 FrameNode FrameNodes::of_next(FrameNode wanted) const noexcept {

@@ -45,16 +45,19 @@ class FrameNodes {
   // Before the fast node's budget is set no frame lies there, and the slow node has no limit.
   FrameNodes(std::size_t blocks, std::uint64_t slow_frames);
 
-  // Frames of the fast node that may be; 0: those of the slow node have no limit again.
+  // Frames of the fast node that may be. / Both nodes are without a limit, if they had one.
   void set_fast(std::uint64_t frames) noexcept;
+  void unlimit() noexcept;
+  void begin_peak() noexcept { peak_ = held(FrameNode::fast); }
   // Of both, for blocks: one frame is the placer's.
   std::uint64_t for_blocks() const noexcept { return most_[0] + most_[1] - 1; }
   bool has_room(FrameNode node) const noexcept { return held_[at(node)] < most_[at(node)]; }
-  bool is_over(FrameNode node) const noexcept { return held_[at(node)] > most_[at(node)]; }
+  bool is_over(FrameNode node) const noexcept { return on_ && held_[at(node)] > most_[at(node)]; }
+  bool is_over() const noexcept { return is_over(FrameNode::fast) || is_over(FrameNode::slow); }
   // Whence a new frame comes that is better in `wanted`.
   FrameNode of_next(FrameNode wanted) const noexcept;
   std::uint64_t held(FrameNode node) const noexcept { return held_[at(node)]; }
-  std::uint64_t peak() const noexcept { return peak_; }  // of the fast node, since set_fast()
+  std::uint64_t peak() const noexcept { return peak_; }  // of the fast node, since begin_peak()
 
   // A frame is about to be made / has this token / is about to end.
   void adds(FrameNode) noexcept;

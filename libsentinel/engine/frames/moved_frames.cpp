@@ -32,6 +32,10 @@ class MovedFrames final : public Backing {
       throw Error("could not guard the frame pool", -code);
     if (madvise(reinterpret_cast<void*>(nursery_), kGranule, MADV_DONTFORK) != 0)
       throw Error("could not keep frames from children", errno);
+    if (!memory_) return;
+    auto* pool = reinterpret_cast<void*>(slots_.begin());  // whose frames the kernel leaves alone
+    if (const int code = memory_->calls.bind(pool, bytes, memory_->nodes.slow); code != 0)
+      throw Error("could not prefer a node for frames (mbind)", -code);
   }
 
   ~MovedFrames() override { munmap(reinterpret_cast<void*>(nursery_), kGranule); }

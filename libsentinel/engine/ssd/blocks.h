@@ -169,8 +169,20 @@ class FrameBlocks {
   std::size_t arriving() const { return arriving_; }
   std::size_t leaving() const { return leaving_; }
   std::size_t lost() const { return lost_; }
+  // Without those that only get another frame.
+  std::size_t going() const { return leaving_ - exchanging_; }
   // Blocks whose frames become free: those that leave and those that are to.
-  std::size_t under_way() const { return leaving_ + evictions_.size(); }
+  std::size_t under_way() const { return going() + evictions_.size(); }
+
+  // A block is about to leave for another frame / has it, or has left after all.
+  void exchange_begins() noexcept { ++exchanging_; }
+  void exchange_ends() noexcept { --exchanging_; }
+  // A frame is being made, without the lock.
+  void making_begins() noexcept { ++making_; }
+  void making_ends() noexcept {
+    --making_;
+    if (frozen_) changed();
+  }
 
   // Nothing moves from then on; settle() waits for what does.
   void freeze() noexcept { frozen_ = true; }
@@ -194,7 +206,7 @@ class FrameBlocks {
   std::vector<FrameBlock> blocks_;
   BlockQueue demanded_, ahead_, prefetches_, evictions_, dead_, spare_;
   std::vector<BlockIndex> resident_;
-  std::size_t arriving_ = 0, leaving_ = 0, lost_ = 0;
+  std::size_t arriving_ = 0, leaving_ = 0, lost_ = 0, exchanging_ = 0, making_ = 0;
   bool frozen_ = false;
   std::condition_variable settled_;
 };
@@ -251,7 +263,7 @@ inline void FrameBlocks::set_leaving(BlockIndex index) noexcept {
 }
 
 inline void FrameBlocks::settle(EngineLock& guard) noexcept {
-  settled_.wait(guard, [this] { return arriving_ == 0 && leaving_ == 0; });
+  settled_.wait(guard, [this] { return arriving_ == 0 && leaving_ == 0 && making_ == 0; });
 }
 
 }  // namespace sentinel

@@ -76,9 +76,11 @@ Token FrameBudget::make(EngineLock& guard, FrameNode node) noexcept {
   ++frames_;
   peak_bytes_ = std::max(peak_bytes_, bytes());
   if (nodes_) nodes_->adds(node);
+  blocks_.making_begins();
   guard.unlock();
   const auto token = backings_->create(node);
   guard.lock();
+  blocks_.making_ends();
   if (token < 0) transfers_.fail("could not get memory for a frame", -token);
   if (nodes_) nodes_->made(token, node);
   return token;

@@ -132,8 +132,7 @@ void FrameMovers::start_prefetches(EngineLock& guard) noexcept {
 
 void FrameMovers::start_demotions(EngineLock& guard) noexcept {
   auto& evictions = blocks_.evictions();
-  while (!blocks_.frozen() && blocks_.leaving() < transfers_.writer().depth() &&
-         !evictions.empty()) {
+  while (!blocks_.frozen() && blocks_.going() < transfers_.writer().depth() && !evictions.empty()) {
     const auto index = evictions.pop();
     if (blocks_[index].state == BlockState::resident) transitions_.take_out(index, guard);
   }

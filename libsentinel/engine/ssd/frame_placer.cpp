@@ -1,11 +1,17 @@
 // Exchanges frames between the two nodes, one block at a time.
 #include "engine/ssd/frame_placer.h"
 
+#include <tuple>
 #include <utility>
 
 #include "base/quiet_thread.h"
 
 namespace sentinel {
+namespace {
+
+constexpr double kPinned_s = 0.01;
+
+}  // namespace
 
 void FramePlacer::start() {
   thread_ = quiet_thread([this] { work(); });
@@ -22,13 +28,20 @@ void FramePlacer::stop() noexcept {
 
 void FramePlacer::work() noexcept {
   EngineLock guard(lock_);
-  while (!stop_)
-    if (!step(guard)) blocks_.await_change(guard);
+  while (!stop_) {
+    if (step(guard)) continue;
+    // What is pinned may be free again soon, and nobody says so.
+    if (nodes_.is_over())
+      blocks_.await_change(guard, kPinned_s);
+    else
+      blocks_.await_change(guard);
+  }
 }
 
 bool FramePlacer::step(EngineLock& guard) noexcept {
   if (blocks_.frozen() || counting_) return false;
-  return lower_budget(guard) || send_one(guard) || bring_one(guard);
+  return empty(FrameNode::fast, guard) || empty(FrameNode::slow, guard) || send_one(guard) ||
+         bring_one(guard);
 }
 
 // Whether it still is to leave that node.
@@ -47,7 +60,7 @@ bool FramePlacer::bring_one(EngineLock& guard) noexcept {
     bringing_ = nodes_.to_fast().pop();
   }
   if (move(bringing_, FrameNode::fast, guard)) return true;
-  return transitions_.reuse_dead_fast(guard);
+  return transitions_.reuse_dead_of(FrameNode::fast, guard);
 }
 
 bool FramePlacer::send_one(EngineLock& guard) noexcept {
@@ -57,29 +70,37 @@ bool FramePlacer::send_one(EngineLock& guard) noexcept {
     if (nodes_.to_slow().empty()) return false;
     sending_ = nodes_.to_slow().pop();
   }
-  return move(sending_, FrameNode::slow, guard);
+  return move(sending_, FrameNode::slow, guard) ||
+         transitions_.reuse_dead_of(FrameNode::slow, guard);
 }
 
-// The fast node has more frames than it may have: what is unused goes first.
-bool FramePlacer::lower_budget(EngineLock& guard) noexcept {
-  if (!nodes_.is_over(FrameNode::fast)) return false;
-  if (const auto token = budget_.get_free(FrameNode::fast); token != kNoToken) {
+// A node has more frames than it may have: the fast one as its budget is lowered, the slow one as
+// one is set, or after counting. What is free ends, then what is dead. Then what is in the wrong
+// node moves; of the rest, what was used first goes to the slow node and what was used last to the
+// fast one. What was pinned the last time comes last.
+bool FramePlacer::empty(FrameNode node, EngineLock& guard) noexcept {
+  if (!nodes_.is_over(node)) return false;
+  if (const auto token = budget_.get_free(node); token != kNoToken) {
     budget_.destroy(token);
     blocks_.changed();
     return true;
   }
-  if (transitions_.reuse_dead_fast(guard)) return true;
+  if (transitions_.reuse_dead_of(node, guard)) return true;
+  const bool is_fast = node == FrameNode::fast;
+  const auto rank = [&](BlockIndex index) {
+    const auto& block = blocks_[index];
+    const bool misplaced = (block.wanted != 0) != is_fast;
+    return std::tuple(block.stuck, !misplaced, is_fast ? block.used : ~block.used);
+  };
   auto best = kNoBlock;
   for (const auto index : blocks_.resident()) {
-    const auto& block = blocks_[index];
-    if (nodes_.of_block(index) != FrameNode::fast || block.queue == QueueId::evict || block.stuck)
-      continue;
-    if (best == kNoBlock || block.used < blocks_[best].used) best = index;
+    if (nodes_.of_block(index) != node || blocks_[index].queue == QueueId::evict) continue;
+    if (best == kNoBlock || rank(index) < rank(best)) best = index;
   }
-  return best != kNoBlock && move(best, FrameNode::slow, guard);
+  return best != kNoBlock && move(best, is_fast ? FrameNode::slow : FrameNode::fast, guard);
 }
 
-// False: no frame can be had there.
+// False: no frame can be had there, or the block is pinned.
 bool FramePlacer::move(BlockIndex index, FrameNode to, EngineLock& guard) noexcept {
   const auto token = acquire(to, guard);
   if (token == kNoToken) return false;
@@ -89,7 +110,7 @@ bool FramePlacer::move(BlockIndex index, FrameNode to, EngineLock& guard) noexce
   const auto freed = still ? transitions_.exchange(index, token, guard) : token;
   if (freed != token) nodes_.moved(to);
   keep(freed);
-  return true;
+  return !block.stuck;
 }
 
 Token FramePlacer::acquire(FrameNode node, EngineLock& guard) noexcept {

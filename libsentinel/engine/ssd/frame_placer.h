@@ -46,7 +46,7 @@ class FramePlacer {
   bool step(EngineLock&) noexcept;
   bool bring_one(EngineLock&) noexcept;
   bool send_one(EngineLock&) noexcept;
-  bool lower_budget(EngineLock&) noexcept;
+  bool empty(FrameNode, EngineLock&) noexcept;
   bool move(BlockIndex, FrameNode, EngineLock&) noexcept;
   bool may_move(BlockIndex, FrameNode from) const noexcept;
   Token acquire(FrameNode, EngineLock&) noexcept;

@@ -110,6 +110,7 @@ void FrameTransitions::set_resident(BlockIndex index) noexcept {
     stalls_.end();
   else if (block.live != 0 && block.wanted == 0 && !block.stuck && !in_use)
     stay_or_leave(index);  // demoted on its way
+  list(index);
   if (block.live == 0) {
     transfers_.release_slot(block);
     blocks_.note_dead(index);
@@ -129,12 +130,29 @@ void FrameTransitions::want(BlockIndex index) noexcept {
   if (nodes->of_block(index) == FrameNode::slow) nodes->to_fast().push(index);
 }
 
+void FrameTransitions::want_all() noexcept {
+  for (const auto index : blocks_.resident())
+    if (blocks_[index].live != 0 && blocks_[index].wanted != 0) want(index);
+}
+
+// A block that has become resident in the node where no plan wants it. What begins there for lack
+// of room stays.
+void FrameTransitions::list(BlockIndex index) noexcept {
+  auto* nodes = budget_.nodes();
+  const auto& block = blocks_[index];
+  if (!nodes || !nodes->on() || block.live == 0) return;
+  const bool is_fast = nodes->of_block(index) == FrameNode::fast;
+  if (block.wanted != 0 && !is_fast && !block.made) nodes->to_fast().push(index);
+  if (block.wanted == 0 && is_fast && !nodes->sinks(index)) nodes->to_slow().push(index);
+}
+
 bool FrameTransitions::could_be_fast(BlockIndex index, EngineLock& guard) noexcept {
   auto* nodes = budget_.nodes();
-  if (!nodes || blocks_[index].queue != QueueId::dead || blocks_.frozen()) return false;
+  if (!nodes || !nodes->on() || blocks_.frozen()) return false;
+  if (blocks_[index].queue != QueueId::dead) return false;
   if (nodes->of_block(index) == FrameNode::fast) return false;
   const bool has_room = nodes->has_room(FrameNode::fast) && !budget_.is_full();
-  return has_room || budget_.has_free_fast() || reuse_dead_fast(guard);
+  return has_room || budget_.has_free_fast() || reuse_dead_of(FrameNode::fast, guard);
 }
 
 // A block that no plan wants in fast memory goes to the slow node, or to the file.
@@ -151,9 +169,6 @@ void FrameTransitions::arrived(const Completion& completion, EngineLock& guard) 
   transfers_.came_back(block);
   transfers_.promoted();
   install(index, block.token, guard);
-  auto* nodes = budget_.nodes();
-  if (nodes && block.wanted != 0 && nodes->of_block(index) == FrameNode::slow)
-    nodes->to_fast().push(index);
 }
 
 // Makes a resident block inaccessible; false: it stays, and another has to be chosen. A write by
@@ -265,15 +280,27 @@ void FrameTransitions::put_back(BlockIndex index, EngineLock& guard) noexcept {
   install(index, block.token, guard);
 }
 
-// Whoever touches the block meanwhile waits, as for one that leaves.
+// Whoever touches the block meanwhile waits, as for one that leaves. The demoter may have waited
+// for it, as for one that leaves.
 Token FrameTransitions::exchange(BlockIndex index, Token token, EngineLock& guard) noexcept {
+  blocks_.exchange_begins();
+  const auto freed = exchanged(index, token, guard);
+  if (!blocks_.evictions().empty()) transfers_.wake_writer();
+  return freed;
+}
+
+Token FrameTransitions::exchanged(BlockIndex index, Token token, EngineLock& guard) noexcept {
   auto& block = blocks_[index];
-  if (!take(index, guard)) return token;
+  if (!take(index, guard)) {
+    blocks_.exchange_ends();
+    return token;
+  }
   if (!block.discard) {
     guard.unlock();
     std::memcpy(backings_->buffer(index, token), backings_->buffer(index, block.token), kGranule);
     guard.lock();
   }
+  blocks_.exchange_ends();
   if (block.discard) {  // nothing lives in it
     discard(index, block.token);
     return token;
@@ -285,16 +312,17 @@ Token FrameTransitions::exchange(BlockIndex index, Token token, EngineLock& guar
   const auto used = block.used;
   const bool asked = block.faulted;
   install(index, token, guard);
-  if (!asked) block.used = used;  // nobody has used it for that
+  // Nobody has used it for that.
+  if (!asked && FrameUse::op_of(block) == use_.op() && block.live != 0) block.used = used;
   return freed;
 }
 
 // Few are looked at: the guard may ask.
-bool FrameTransitions::reuse_dead_fast(EngineLock& guard) noexcept {
+bool FrameTransitions::reuse_dead_of(FrameNode node, EngineLock& guard) noexcept {
   constexpr int kMost = 64;
   auto index = blocks_.dead().front();
   for (int i = 0; i < kMost && index != kNoBlock; ++i, index = blocks_[index].queued.next) {
-    if (budget_.nodes()->of_block(index) != FrameNode::fast) continue;
+    if (budget_.nodes()->of_block(index) != node) continue;
     give_up(index, guard);
     return true;
   }

@@ -46,6 +46,7 @@ class FrameTransitions {
 
   // A plan wants the block in fast memory: of two nodes it gets a frame there, when there is one.
   void want(BlockIndex) noexcept;
+  void want_all() noexcept;  // that plans want: after all came to the slow node
   // Whether a dead block lies in the slow node, and what begins in it could have a frame in the
   // fast one. The lock is dropped where a dead block there has to give its frame.
   bool could_be_fast(BlockIndex, EngineLock&) noexcept;
@@ -59,8 +60,8 @@ class FrameTransitions {
   void make_absent_or_empty(FrameBlock&) noexcept;
   // The frame of the block that has been dead for longest becomes free, in the thread that asks.
   void reuse_dead(EngineLock&) noexcept;
-  bool reuse_dead_fast(EngineLock&) noexcept;      // of two nodes; false: no dead block lies there
-  void give_up(BlockIndex, EngineLock&) noexcept;  // a dead block's frame
+  bool reuse_dead_of(FrameNode, EngineLock&) noexcept;  // false: no dead block lies there
+  void give_up(BlockIndex, EngineLock&) noexcept;       // a dead block's frame
 
   // Its contents are given up. False: it stays as it is, for it moves, or somebody wants it now.
   bool lose(BlockIndex, EngineLock&) noexcept;
@@ -83,6 +84,8 @@ class FrameTransitions {
   void put_back(BlockIndex, EngineLock&) noexcept;
   void install(BlockIndex, Token, EngineLock&) noexcept;
   FrameNode better_node(BlockIndex) const noexcept;
+  void list(BlockIndex) noexcept;
+  Token exchanged(BlockIndex, Token, EngineLock&) noexcept;
   void set_resident(BlockIndex) noexcept;
 
   GuardedArena& arena_;

@@ -35,10 +35,20 @@ SsdEngine::SsdEngine(const EngineOptions& options)
   }
   bars_ = options.bars && options.use_move && loop()->can_move() && loop()->can_bar();
   if (bars_) backings_.pool().arrive(Barred::on_its_way);
-  const bool protect = loop()->can_protect() && !bars_;
+  // Pieces are copied to wherever there is room.
+  const bool protect = loop()->can_protect() && !bars_ && !node_calls_;
   if (const int code = bars_ ? guarded_.guard_with_bars() : guarded_.guard(protect); code != 0)
     throw Error("could not guard the arena", -code);
   if (protect) budget_.make_pieces(guarded_);
+  if (const int code = prefer_slow(); code != 0)
+    throw Error("could not prefer a node for the arena (mbind)", -code);
+}
+
+// For what the kernel copies in the arena, for a child say; and where it balances nodes, it leaves
+// such memory alone.
+int SsdEngine::prefer_slow() noexcept {
+  if (!node_calls_) return 0;
+  return node_calls_->bind(reinterpret_cast<void*>(arena_), arena_bytes_, slow_node_);
 }
 
 SsdEngine::~SsdEngine() {
@@ -66,7 +76,7 @@ void SsdEngine::set_budget(std::uint64_t bytes) {
   if (bytes == 0) {
     const EngineLock guard(lock_);
     budget_.unlimit();
-    if (nodes_) nodes_->set_fast(0);
+    if (nodes_) nodes_->unlimit();
     return;
   }
   constexpr double kForEver = 1e9;
@@ -94,9 +104,13 @@ bool SsdEngine::shrink_budget(std::uint64_t bytes, double most_s) {
     victims_.want_frames(std::min<std::size_t>(transfers_.depth(), over()));
     if (!await_change()) return false;
   }
-  blocks_.changed();
-  while (nodes_ && nodes_->is_over(FrameNode::fast))
-    if (!await_change()) return false;
+  if (nodes_) {
+    transitions_.want_all();
+    blocks_.changed();
+    while (nodes_->is_over())
+      if (!await_change()) return false;
+    nodes_->begin_peak();
+  }
   budget_.begin_peak();
   return true;
 }
@@ -139,8 +153,9 @@ void SsdEngine::give_at_once(BlockIndex index, EngineLock& guard) noexcept {
     return block.state == BlockState::empty && block.queue == QueueId::none && !blocks_.frozen() &&
            blocks_.demanded().empty();
   };
-  if (nodes_ && gives() && !nodes_->has_room(FrameNode::fast) && !budget_.has_free_fast())
-    transitions_.reuse_dead_fast(guard);
+  if (nodes_ && nodes_->on() && gives() && !nodes_->has_room(FrameNode::fast) &&
+      !budget_.has_free_fast())
+    transitions_.reuse_dead_of(FrameNode::fast, guard);
   if (gives() && budget_.lacks_frame()) transitions_.reuse_dead(guard);
   if (gives() && budget_.has_free()) transitions_.give(index, guard);
 }
@@ -237,6 +252,7 @@ bool SsdEngine::on_free(std::uintptr_t address, std::uint64_t bytes, bool wanted
       transitions_.make_absent_or_empty(block);
   });
   if (!blocks_.dead().empty()) transfers_.feed();
+  if (nodes_) blocks_.changed();
   return resident;
 }
 
@@ -377,6 +393,8 @@ int SsdEngine::stop_counting() noexcept {
   guard.lock();
   if (code == 0) {
     counting_ = false;
+    prefer_slow();
+    if (nodes_) transitions_.want_all();
   }
   thaw();
   return code;

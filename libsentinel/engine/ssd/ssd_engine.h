@@ -120,6 +120,7 @@ class SsdEngine final : public Engine {
 
  private:
   void open_slow_tier();
+  int prefer_slow() noexcept;
   void give_at_once(BlockIndex, EngineLock&) noexcept;
   void want_no_more(std::uintptr_t address, std::uint64_t bytes, bool sinks) noexcept;
   bool lost_with(BlockIndex, std::uintptr_t address, std::uint64_t bytes) noexcept;

@@ -59,6 +59,7 @@ void FastLimit::hold_before_plan() {
   if (engine_.in_place() != nullptr) return;  // nothing is in fast memory before there is a plan
   if (options_.fast.bytes != 0) return engine_.set_budget(options_.fast.bytes);
   if (driver_) return;  // a device that is full is a budget
+  if (options_.tiers.three()) return;
   within_cgroup_ = cgroup_room().has_value();
   follow_cgroup(false);
 }

@@ -28,7 +28,7 @@ namespace {
         fmt::format("a budget of {} cannot work: a kernel's operands alone need {}, and what an op "
                     "uses at once has to fit; {}",
                     print_bytes(fast_bytes), print_bytes(least), bounds));
-  if (options.tiers.nodes)
+  if (options.tiers.nodes && !options.tiers.three())
     throw Error(fmt::format("a budget of {} is less than what moves at once, {}{}",
                             print_bytes(fast_bytes), print_bytes(least),
                             least == kGranule ? "; with --granule 4K less works" : ""));

@@ -83,6 +83,8 @@ Bucket::Bucket(Profile profile, Plan plan, OpOrder order, Space& space, std::opt
   left_ = plan::left_behind(profile_);
   away_ = plan::absent_at_start(plan_, profile_);
   std::vector<bool> away(profile_.tensors.size());
+  for (const auto& birth : plan_.births)  // a persistent tensor's is where it stays
+    if (!profile_.tensors[birth.tensor.index()].alloc_op) away_.push_back(birth.tensor);
   for (const auto id : away_) away[id.index()] = true;
   for (std::size_t t = 0; t < profile_.tensors.size(); ++t) {
     const auto& tensor = profile_.tensors[t];

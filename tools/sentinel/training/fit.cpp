@@ -106,7 +106,9 @@ class Forecast {
         options_(options_from_environment()),
         machine_(options_.machine.empty() ? known_machine(options_)
                                           : sim::find_machine(options_.machine)),
-        file_(folder_.path() / "step.jsonl.gz") {}
+        file_(folder_.path() / "step.jsonl.gz") {
+    if (options_.gpu.host_bytes != 0 || options_.tiers.three()) put_drive_below(machine_, options_);
+  }
 
   // Nothing: this batch cannot be traced.
   std::optional<bool> works(std::uint64_t batch) {
@@ -144,7 +146,7 @@ class Forecast {
 
   const BatchSearch& search_;
   const SessionOptions options_;
-  const Machine machine_;
+  Machine machine_;
   const TemporaryFolder folder_{"fit"};
   const std::filesystem::path file_;
   bool has_traced_ = false;

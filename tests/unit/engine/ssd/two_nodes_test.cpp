@@ -132,13 +132,50 @@ TEST_P(TwoNodesTest, CountingAndBackKeepsContentsAndLimits) {
   EXPECT_TRUE(all_intact(kFast + 4));
   ASSERT_EQ(engine->stop_counting(), 0);
   EXPECT_TRUE(all_intact(kFast + 4));
-  EXPECT_EQ(fast_frames(), 0u) << "all is in the slow node then";
-  const auto before = came();
-  for (std::uint64_t b = 4; b < 12; ++b) engine->demote(at(b), kGranule);
-  engine->promote(at(4), 8 * kGranule);
-  EXPECT_TRUE(comes_true([&] { return came() - before == 8; }));
-  EXPECT_LE(fast_frames(), kFast);
+  EXPECT_TRUE(comes_true([&] { return fast_frames() == kFast; })) << "what is wanted comes back";
   EXPECT_TRUE(all_intact(kFast + 4));
+}
+
+// All lie in the slow node then, more than may be there.
+TEST_P(TwoNodesTest, ABudgetBringsWhatIsWantedUntilBothNodesKeepToTheirLimits) {
+  constexpr std::uint64_t kBlocks = kFast + kSlow - 1;
+  for (std::uint64_t b = 0; b < kBlocks; ++b) on_allocate(b), fill(b);
+  EXPECT_EQ(fast_frames(), 0u);
+  engine->tick();
+  engine->set_budget(kFast * kGranule);
+  EXPECT_GE(fast_frames(), kBlocks - kSlow);
+  EXPECT_TRUE(comes_true([&] { return fast_frames() == kFast; }));
+  EXPECT_EQ(counters().writing.bytes, 0u);
+  EXPECT_LE(counters().peak_bytes, kFast * kGranule);
+  EXPECT_TRUE(all_intact(kBlocks));
+}
+
+TEST_P(TwoNodesTest, WithoutABudgetFastMemoryStaysAsItIs) {
+  begin_with(kFast + 4, kFast);
+  engine->set_budget(0);
+  engine->demote(at(0), kGranule);
+  engine->promote(at(0), kGranule);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_GE(fast_frames(), kFast - 1);
+  EXPECT_TRUE(all_intact(kFast + 4));
+}
+
+// One write at a time: an exchange is none, and keeps nobody from one.
+TEST_P(TwoNodesTest, ExchangesKeepNoWriteWaiting) {
+  auto one_at_a_time = options();
+  one_at_a_time.depth = 1;
+  one_at_a_time.node_calls = make_node_calls("one-node");
+  one_at_a_time.nodes = {0, 0};
+  one_at_a_time.node_bytes = kSlow * kGranule;
+  engine = std::make_unique<SsdEngine>(one_at_a_time);
+  constexpr std::uint64_t kBlocks = kFast + kSlow + 8;
+  begin_with(kBlocks, kFast);
+  for (int round = 0; round < 10; ++round) {
+    engine->demote(at(0), kFast * kGranule);
+    engine->promote(at(0), kFast * kGranule);
+    EXPECT_TRUE(all_intact(kBlocks));
+    engine->tick();
+  }
 }
 
 TEST_P(TwoNodesTest, AChildSeesWhatTheParentHad) {
