@@ -1,12 +1,12 @@
 """Of all tests that pytest runs. SENTINEL_TURN, a number: of the variants of a test that has many, and of the slow tests, a
-third runs, another third with the next number. Without it all run."""
+quarter runs, another quarter with the next number. Without it all run."""
 import collections
 import os
 import pathlib
 
 import pytest
 
-MANY, TURNS = 5, 3
+MANY, TURNS = 5, 4
 SLOW = 30  # seconds
 HERE = pathlib.Path(__file__).parent
 

@@ -131,6 +131,7 @@ TEST_P(StreamingTest, TheOrderOfAnOversizedOpIsLearned) {
 }
 
 // What an op makes for itself is used again and dies without being written.
+// But for one, where all that has not just come is on its way.
 TEST_P(StreamingTest, WhatDiesInItsOpLeavesLast) {
   constexpr std::uint64_t kMade = 8;
   const auto found = kBudget + 24;
@@ -144,7 +145,7 @@ TEST_P(StreamingTest, WhatDiesInItsOpLeavesLast) {
   for (std::uint64_t b = 0; b < found; ++b) EXPECT_TRUE(intact(b)) << b;
   const auto before = engine->counters().demand_faults;
   for (auto b = found; b < found + kMade; ++b) EXPECT_EQ(words(b)[0], b);
-  EXPECT_EQ(engine->counters().demand_faults, before);
+  EXPECT_LE(engine->counters().demand_faults, before + 1);
 }
 
 // As a normalisation goes from channel to channel: what it has left behind makes room in the end.
