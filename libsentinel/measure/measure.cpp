@@ -243,6 +243,7 @@ gpu::HostOptions host_options(const SessionOptions& options) {
 // more.
 void put_drive_below(Machine& machine, const SessionOptions& options) {
   auto& tiers = machine.tiers;
+  if (options.gpu.host_bytes == 0 && !options.tiers.three()) return;
   if (tiers.size() < 2) throw Error(fmt::format("machine {} has no host's memory", machine.name));
   tiers[1].capacity = options.tiers.three() ? options.tiers.node_bytes
                                             : gpu::HostStore::capacity(host_options(options),

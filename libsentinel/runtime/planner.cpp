@@ -61,7 +61,7 @@ Machine Planner::machine() const {
   const bool measured = !options_.machine.empty() || sim::has_local_machine(local);
   auto machine = measured ? sim::find_machine(options_.machine.empty() ? local : options_.machine)
                           : measure_machine(options_);
-  if (options_.gpu.host_bytes != 0 || options_.tiers.three()) put_drive_below(machine, options_);
+  put_drive_below(machine, options_);
   machine.granule_bytes = engine_.granule();  // whatever the description says
   machine.exclusive = true;                   // a plan counts on no copy of what comes
   return machine;

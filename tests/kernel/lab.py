@@ -1,5 +1,6 @@
 """Runs commands in the laboratory's guest (kernel/lab.sh)."""
 
+import json
 import os
 import pathlib
 import re
@@ -69,3 +70,13 @@ def passed(result):
         f"status {result.returncode}", failures(result.stdout + result.stderr), "...", result.stdout[-MOST:],
         result.stderr[-MOST:]])
     return result.stdout
+
+
+def of_same_bits(folder):
+    """The summary of a training under Sentinel, which computed what the plain one did, to the last bit."""
+    plain, sentinel, summary = (json.loads((folder / f"{name}.json").read_text())
+                                for name in ("plain", "sentinel", "summary"))
+    for key in ("params_sha256", "optimizer_sha256"):
+        assert plain[key] == sentinel[key]
+    assert [step["loss"] for step in plain["steps"]] == [step["loss"] for step in sentinel["steps"]]
+    return summary

@@ -40,8 +40,8 @@ void FramePlacer::work() noexcept {
 
 bool FramePlacer::step(EngineLock& guard) noexcept {
   if (blocks_.frozen() || counting_) return false;
-  return empty(FrameNode::fast, guard) || empty(FrameNode::slow, guard) || send_one(guard) ||
-         bring_one(guard);
+  return empty(FrameNode::fast, guard) || empty(FrameNode::slow, guard) ||
+         move_listed(FrameNode::slow, guard) || move_listed(FrameNode::fast, guard);
 }
 
 // Whether it still is to leave that node.
@@ -52,26 +52,17 @@ bool FramePlacer::may_move(BlockIndex index, FrameNode from) const noexcept {
          !block.stuck && nodes_.of_block(index) == from && wanted == (from == FrameNode::slow);
 }
 
-bool FramePlacer::bring_one(EngineLock& guard) noexcept {
-  for (;;) {
-    if (bringing_ != kNoBlock && may_move(bringing_, FrameNode::slow)) break;
-    bringing_ = kNoBlock;
-    if (nodes_.to_fast().empty()) return false;
-    bringing_ = nodes_.to_fast().pop();
+// The next listed block that still is to go there. If it lacks a frame, a dead block gives its own.
+bool FramePlacer::move_listed(FrameNode to, EngineLock& guard) noexcept {
+  const bool fast = to == FrameNode::fast;
+  auto& list = fast ? nodes_.to_fast() : nodes_.to_slow();
+  auto& next = fast ? bringing_ : sending_;
+  while (next == kNoBlock || !may_move(next, fast ? FrameNode::slow : FrameNode::fast)) {
+    next = kNoBlock;
+    if (list.empty()) return false;
+    next = list.pop();
   }
-  if (move(bringing_, FrameNode::fast, guard)) return true;
-  return transitions_.reuse_dead_of(FrameNode::fast, guard);
-}
-
-bool FramePlacer::send_one(EngineLock& guard) noexcept {
-  for (;;) {
-    if (sending_ != kNoBlock && may_move(sending_, FrameNode::fast)) break;
-    sending_ = kNoBlock;
-    if (nodes_.to_slow().empty()) return false;
-    sending_ = nodes_.to_slow().pop();
-  }
-  return move(sending_, FrameNode::slow, guard) ||
-         transitions_.reuse_dead_of(FrameNode::slow, guard);
+  return move(next, to, guard) || transitions_.reuse_dead_of(to, guard);
 }
 
 // A node has more frames than it may have: the fast one as its budget is lowered, the slow one as

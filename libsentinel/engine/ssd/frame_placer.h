@@ -44,8 +44,7 @@ class FramePlacer {
  private:
   void work() noexcept;
   bool step(EngineLock&) noexcept;
-  bool bring_one(EngineLock&) noexcept;
-  bool send_one(EngineLock&) noexcept;
+  bool move_listed(FrameNode to, EngineLock&) noexcept;
   bool empty(FrameNode, EngineLock&) noexcept;
   bool move(BlockIndex, FrameNode, EngineLock&) noexcept;
   bool may_move(BlockIndex, FrameNode from) const noexcept;

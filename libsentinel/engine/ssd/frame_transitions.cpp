@@ -148,9 +148,14 @@ void FrameTransitions::list(BlockIndex index) noexcept {
 
 bool FrameTransitions::could_be_fast(BlockIndex index, EngineLock& guard) noexcept {
   auto* nodes = budget_.nodes();
-  if (!nodes || !nodes->on() || blocks_.frozen()) return false;
-  if (blocks_[index].queue != QueueId::dead) return false;
+  if (!nodes || blocks_.frozen() || blocks_[index].queue != QueueId::dead) return false;
   if (nodes->of_block(index) == FrameNode::fast) return false;
+  return fast_at_hand(guard);
+}
+
+bool FrameTransitions::fast_at_hand(EngineLock& guard) noexcept {
+  auto* nodes = budget_.nodes();
+  if (!nodes || !nodes->on()) return false;
   const bool has_room = nodes->has_room(FrameNode::fast) && !budget_.is_full();
   return has_room || budget_.has_free_fast() || reuse_dead_of(FrameNode::fast, guard);
 }

@@ -47,8 +47,10 @@ class FrameTransitions {
   // A plan wants the block in fast memory: of two nodes it gets a frame there, when there is one.
   void want(BlockIndex) noexcept;
   void want_all() noexcept;  // that plans want: after all came to the slow node
-  // Whether a dead block lies in the slow node, and what begins in it could have a frame in the
-  // fast one. The lock is dropped where a dead block there has to give its frame.
+  // Whether of two nodes the fast one has a frame. A dead block there gives its own, if there is
+  // no other; the lock is dropped then.
+  bool fast_at_hand(EngineLock&) noexcept;
+  // The same, and this is a dead block in the slow node: what begins in it could have that frame.
   bool could_be_fast(BlockIndex, EngineLock&) noexcept;
   // A resident block is wanted no more: it leaves. Of two nodes it stays in the slow one, unless it
   // belongs below.

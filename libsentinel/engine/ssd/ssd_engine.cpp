@@ -153,9 +153,7 @@ void SsdEngine::give_at_once(BlockIndex index, EngineLock& guard) noexcept {
     return block.state == BlockState::empty && block.queue == QueueId::none && !blocks_.frozen() &&
            blocks_.demanded().empty();
   };
-  if (nodes_ && nodes_->on() && gives() && !nodes_->has_room(FrameNode::fast) &&
-      !budget_.has_free_fast())
-    transitions_.reuse_dead_of(FrameNode::fast, guard);
+  if (nodes_ && gives()) transitions_.fast_at_hand(guard);
   if (gives() && budget_.lacks_frame()) transitions_.reuse_dead(guard);
   if (gives() && budget_.has_free()) transitions_.give(index, guard);
 }

@@ -107,7 +107,7 @@ class Forecast {
         machine_(options_.machine.empty() ? known_machine(options_)
                                           : sim::find_machine(options_.machine)),
         file_(folder_.path() / "step.jsonl.gz") {
-    if (options_.gpu.host_bytes != 0 || options_.tiers.three()) put_drive_below(machine_, options_);
+    put_drive_below(machine_, options_);
   }
 
   // Nothing: this batch cannot be traced.

@@ -8,10 +8,15 @@ namespace {
 
 constexpr auto kFastNode = FrameNode::fast, kSlowNode = FrameNode::slow;
 
+void make(FrameNodes& nodes, Token token, FrameNode node) {
+  nodes.adds(node);
+  nodes.made(token, node);
+}
+
 TEST(FrameNodes, AllIsSlowAndUnlimitedBeforeABudget) {
   FrameNodes nodes(8, 2);
   EXPECT_EQ(nodes.of_next(kFastNode), kSlowNode);
-  for (Token token = 0; token < 5; ++token) nodes.adds(kSlowNode), nodes.made(token, kSlowNode);
+  for (Token token = 0; token < 5; ++token) make(nodes, token, kSlowNode);
   EXPECT_TRUE(nodes.has_room(kSlowNode));
   nodes.set_fast(3);
   EXPECT_FALSE(nodes.has_room(kSlowNode));
@@ -23,8 +28,7 @@ TEST(FrameNodes, AllIsSlowAndUnlimitedBeforeABudget) {
 TEST(FrameNodes, TheNodeGoesWithTheFrame) {
   FrameNodes nodes(8, 4);
   nodes.set_fast(4);
-  nodes.adds(kFastNode);
-  nodes.made(2, kFastNode);
+  make(nodes, 2, kFastNode);
   nodes.installed(5, nodes.of(2));
   EXPECT_EQ(nodes.of_block(5), kFastNode);
   nodes.taken(5, 7);  // into another place of the pool
@@ -37,8 +41,7 @@ TEST(FrameNodes, TheNodeGoesWithTheFrame) {
 TEST(FrameNodes, AfterCountingAllIsInTheSlowNode) {
   FrameNodes nodes(8, 4);
   nodes.set_fast(4);
-  nodes.adds(kFastNode);
-  nodes.made(0, kFastNode);
+  make(nodes, 0, kFastNode);
   nodes.installed(3, kFastNode);
   nodes.stop();
   nodes.adds(kFastNode);  // of the memory file: counts for nothing
