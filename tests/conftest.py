@@ -1,12 +1,12 @@
-"""Of all tests that pytest runs. SENTINEL_TURN, a number: of the variants of a test that has many, and of the slow tests, a
-quarter runs, another quarter with the next number. Without it all run."""
+"""Of all tests that pytest runs. SENTINEL_TURN, a number: half of the tests run, and a quarter of the slow ones and of the
+variants of a test that has many; the others with the next numbers. Without it all run."""
 import collections
 import os
 import pathlib
 
 import pytest
 
-MANY, TURNS = 5, 4
+MANY = 5  # variants
 SLOW = 30  # seconds
 HERE = pathlib.Path(__file__).parent
 
@@ -21,6 +21,14 @@ def slow_tests():
     return named
 
 
+def shared_variant(item):
+    """Which variant it is of a fixture of its whole file, each a training of its own that one turn should have; or None."""
+    call = getattr(item, "callspec", None)
+    if call is None:
+        return None
+    return next((index for name, index in call.indices.items() if call._arg2scope[name].value != "function"), None)
+
+
 def pytest_collection_modifyitems(config, items):
     turn = os.environ.get("SENTINEL_TURN")
     if not turn:
@@ -28,12 +36,15 @@ def pytest_collection_modifyitems(config, items):
     slow = {name: at for at, name in enumerate(slow_tests())}
     functions = collections.defaultdict(list)
     for item in items:
-        functions[f"{item.path.relative_to(HERE.parent)}::{item.originalname}"].append(item)
+        if item.path.parent != HERE / "kernel":  # run.sh has a turn for each kernel
+            functions[f"{item.path.relative_to(HERE.parent)}::{item.originalname}"].append(item)
     waiting = set()
-    for name, variants in functions.items():
-        first = slow.get(name, 0)  # of two slow tests one is in this turn, the next in another
-        if name in slow or len(variants) >= MANY:
-            waiting.update(item for at, item in enumerate(variants, first) if at % TURNS != int(turn) % TURNS)
+    for position, (name, variants) in enumerate(functions.items()):
+        turns = 4 if name in slow or len(variants) >= MANY else 2
+        for at, item in enumerate(variants, slow.get(name, position)):  # of two tests one is in this turn, the next in another
+            shared = shared_variant(item)
+            if int(turn) % 4 != shared % 4 if shared is not None else int(turn) % turns != at % turns:
+                waiting.add(item)
     config.hook.pytest_deselected(items=list(waiting))
     items[:] = [item for item in items if item not in waiting]
 

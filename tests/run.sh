@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, passes every test. `tests/run.sh quick` leaves out the trainings.
-# Variants of one test and slow tests take turns by commit (tests/conftest.py), and so do sanitizers, fuzzing and the
-# kernels of the guest (tests/README.md); SENTINEL_TURN= has all of them.
+# Trainings take turns by commit (tests/conftest.py), and so do sanitizers, fuzzing and the kernels of the guest
+# (tests/README.md); SENTINEL_TURN= has all of them.
 source "$(dirname "${BASH_SOURCE[0]}")/../tools/setup.sh"
 install_packages tools/packages-torch.txt || exit 1
 install_packages tools/packages-tests.txt || exit 1
