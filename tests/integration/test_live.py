@@ -22,9 +22,10 @@ class Step:
         return compute_ms + 90 * MB / fast_bytes
 
 
-def record(kind, ms, moved=0, system_s=0.2):
+def record(kind, ms, moved=0, system_s=0.2, stolen_s=0.0):
     """Of a training of six steps."""
-    steps = [{"ms": ms, "user_s": ms / 1000, "system_s": system_s, "loss": 1 / (number + 1)} for number in range(6)]
+    steps = [{"ms": ms, "user_s": ms / 1000, "system_s": system_s, "stolen_s": stolen_s,
+              "loss": 1 / (number + 1)} for number in range(6)]
     run = {"steps": steps, "peak_rss_kb": 1024, "swapped": [0, 0]}
     if kind in ("sentinel", "toll"):
         each = {"ms": ms, "stall_ms": 15 if moved else 0, "phase": "steady", "promoted_bytes": moved,
@@ -44,7 +45,7 @@ def result():
             records = [{"failure": "killed: out of memory"}]
         else:
             records = [record(one.kind, 100 if one.share is None else 125, 500 * MB if one.limited else 0,
-                              0.2 if one.share is None else 0.3)]
+                              *((0.2, 0) if one.share is None else (0.3, 0.02 * live.os.cpu_count())))]
         rows.append(live.row_of(one, records, record("plain", 90), Step, {"write_bw": 1, "read_bw": 1}, unlimited))
     return {"peak_gb": 0.1, "process_gb": 0.01, "rows": rows}
 
@@ -54,11 +55,11 @@ def test_table(result):
     assert row["of_plan"] == pytest.approx(4 / 3)
     assert row["system_s_per_gb"] == pytest.approx(0.1)
     assert row["waited_ms"] == 15 and row["slowed"] == pytest.approx(0.1) and row["arithmetic"] == pytest.approx(0.25)
-    assert row["predicted_ms"] == 125 and row["limit_ms"] == 104.5 and row["same_losses"]
+    assert row["stolen"] == pytest.approx(0.16) and row["predicted_ms"] == 125 and row["limit_ms"] == 104.5 and row["same_losses"]
     whole = next(row for row in result["rows"] if row["label"] == "Sentinel in the limit, 20 %")
     assert whole["limit_ms"] == 103  # of what it took, not of the share
     lines = live.table("model", result).splitlines()
-    cells = ("+10 %", "+25 %", "1.33", "0.100")
+    cells = ("+10 %", "+25 %", "1.33", "0.100", "16 %")
     assert any(line.split()[:1] == ["Sentinel"] and all(cell in line for cell in cells) for line in lines)
     assert any("killed: out of memory" in line for line in lines)
 

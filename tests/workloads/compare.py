@@ -12,7 +12,7 @@ def load(file):
     record = json.loads(pathlib.Path(file).read_text())
     del record["peak_rss_kb"]
     for step in record["steps"]:
-        for took in ("ms", "user_s", "system_s"):
+        for took in ("ms", "user_s", "system_s", "stolen_s"):
             step.pop(took, None)
     return record
 

@@ -172,6 +172,11 @@ def system_s_per_gb(records, unlimited):
     return (processor_s(records, "system_s") - processor_s(unlimited, "system_s")) / moved if moved else None
 
 
+def stolen(records):
+    """The part of the processors' time that the host gave to something else in a settled step."""
+    return processor_s(records, "stolen_s") * 1e3 / processor_s(records, "ms") / os.cpu_count()
+
+
 def while_moving_gb_s(records):
     """Bandwidth in and out in the time in which anything was moving in that direction; None where nothing moved."""
     if "disk_gb_s" in records[0]:
@@ -221,6 +226,7 @@ def row_of(contender, records, reference, step, figures, unlimited):
     row["ms"] = statistics.median(ms for record in good for ms in settled(record))
     row["rounds"] = [statistics.median(settled(record)) for record in good]
     row["moved_gb"] = moved_gb(good[0])
+    row["stolen"] = stolen(good)
     row["while_moving_gb_s"] = while_moving_gb_s(good)
     row["peak_rss_mb"] = statistics.median(record["peak_rss_kb"] for record in good) / 1024
     row["same_losses"] = all(ours == theirs for record in good
@@ -252,10 +258,10 @@ def table(model, result):
     best = min((row["ms"] for row in result["rows"] if row["ms"] and row["share"] is None), default=None)
     lines = [["contender", "ms a step", "of the best", "limit ms", "of the limit", "predicted", "off by", "waited",
               "wait predicted", "slowed", "arithmetic", "GB in", "GB out", "of plan", "sums ms",
-              "system-s a GB", "peak MB", "losses"]]
+              "system-s a GB", "stolen", "peak MB", "losses"]]
     for row in result["rows"]:
         if row["ms"] is None:
-            lines.append([row["label"], row["failure"]] + [""] * 16)
+            lines.append([row["label"], row["failure"]] + [""] * 17)
             continue
         moved = row["moved_gb"] or (0, 0)
         lines.append([row["label"], f"{row['ms']:.0f}", f"{best / row['ms']:.2f}" if best else "",
@@ -270,7 +276,7 @@ def table(model, result):
                       f"{moved[0]:.2f}", f"{moved[1]:.2f}", f"{row['of_plan']:.2f}" if row.get("of_plan") else "",
                       f"{row['checksum_ms']:.1f}" if row.get("checksum_ms") else "",
                       f"{row['system_s_per_gb']:.3f}" if row.get("system_s_per_gb") is not None else "",
-                      f"{row['peak_rss_mb']:.0f}",
+                      f"{100 * row['stolen']:.0f} %", f"{row['peak_rss_mb']:.0f}",
                       "same" if row["same_losses"] else "differ"])
     widths = [max(len(line[i]) for line in lines if len(line[1]) < 40) for i in range(len(lines[0]))]
     text = "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines)
