@@ -194,6 +194,7 @@ void Summary::write(const std::string& path,
             {"predicted_ms", foretold.us / 1e3},
             {"planned_promoted_bytes", foretold.promoted_bytes},
             {"planned_demoted_bytes", foretold.demoted_bytes},
+            {"stolen", stolen},
             {"planning_ms", planning_ms}};
   if (const double days = drive_days(); days > 0)
     json["wear"] = {

@@ -89,7 +89,8 @@ struct Summary {
   std::uint64_t plans =
       0;  // kinds of step that have one; the figures above are the largest of them
   Foretold foretold;
-  double planning_ms = 0;          // in which profiles were taken and stored, and plans made
+  double stolen = 0;       // part of the processors' time that the host took in steady steps
+  double planning_ms = 0;  // in which profiles were taken and stored, and plans made
   std::optional<TierNames> tiers;  // none: memory over drives
   std::uint64_t granule_bytes = 0;
   Drives drives;
