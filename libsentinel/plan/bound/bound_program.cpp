@@ -37,6 +37,7 @@ BoundProgram::BoundProgram(const Profile& profile, const Machine& machine, const
   for (std::uint32_t t = 1; t < machine.tiers.size(); ++t)
     add_tier(options.faster_tiers_first && t > 1 ? kSlowerTier : 0);
   add_links();
+  add_processors();
   remade_ = level(2 * total_mib_);
   remade_start_ = program_.row(0, 0);
   program_.add(remade_start_, remade_.at[size_ - 1], 1);
@@ -139,6 +140,20 @@ void BoundProgram::add_links() {
       for (const auto& [t, weight] : p.in) program_.add(row, flows_[t - 1].in[j], weight);
       program_.add(row, stall_[j], -p.mib_per_ms);
     }
+}
+
+// Bytes that flow while ops compute make these as much longer as the simulator says. While nothing
+// computes they cost no processor time, but no more of them flow then than the links carry.
+void BoundProgram::add_processors() {
+  const double ms =
+      std::min(moving_us(machine_, kMiB) / 1e3, (1 - kLeastSpeed) / most_mib_per_ms(machine_));
+  if (ms <= 0) return;
+  for (std::uint32_t j = 0; j < size_; ++j) {
+    const Row row = program_.row(0, kInfinity);
+    program_.add(row, stall_[j], 1);
+    for (const Flows& f : flows_)
+      for (Column bytes : {f.out[j], f.in[j]}) program_.add(row, bytes, -ms);
+  }
 }
 
 // A gap leaves with bytes that are copied for it (fresh), and with bytes that an earlier gap of the

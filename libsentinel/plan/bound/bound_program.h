@@ -62,6 +62,7 @@ class BoundProgram {
   void add_stalls();
   void add_tier(double ms_per_mib);
   void add_links();
+  void add_processors();
   void add_copies(Group&, std::size_t tier);
   void add_leaving(const Group&, const Piece&, std::size_t tier, Column, bool fresh);
   void add_sizes(Group&);

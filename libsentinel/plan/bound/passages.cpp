@@ -2,6 +2,7 @@
 #include "plan/bound/passages.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <tuple>
 
@@ -57,6 +58,21 @@ std::vector<Passage> passages(const Machine& machine) {
     kept.push_back(p);
   }
   return kept;
+}
+
+double most_mib_per_ms(const Machine& machine) {
+  const std::size_t slower = machine.tiers.size() - 1;
+  double sum = 0;
+  for (std::uint32_t t = 1; t <= slower; ++t)
+    sum += (lone_rate(machine, 0, t) + lone_rate(machine, t, 0)) * 1e3 / kMiB;
+  for (const Passage& p : passages(machine)) {
+    if (p.out.size() < slower || p.in.size() < slower) continue;
+    double least = std::numeric_limits<double>::infinity();
+    for (const auto* way : {&p.out, &p.in})
+      for (const auto& [tier, weight] : *way) least = std::min(least, weight);
+    sum = std::min(sum, p.mib_per_ms / least);
+  }
+  return sum;
 }
 
 }  // namespace sentinel::plan

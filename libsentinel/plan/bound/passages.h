@@ -20,4 +20,7 @@ struct Passage {
 // the same traffic and more, always would before. As in sim/fluid/fabric.h.
 std::vector<Passage> passages(const Machine&);
 
+// All traffic together; infinite where some of it crosses nothing that has a limit.
+double most_mib_per_ms(const Machine&);
+
 }  // namespace sentinel::plan

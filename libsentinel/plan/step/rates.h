@@ -30,7 +30,9 @@ double turns_us(const Machine&, std::uint32_t tier, double in, double out);
 // granules are frames: a hash when they are discarded, and a hash and a copy when they are there
 // again.
 double remaking_us(const Machine&, double bytes);
-// Microseconds of computation that moving so many bytes costs.
+// Microseconds of computation that moving so many bytes costs, and the part of its speed that
+// computing keeps whatever moves.
 double moving_us(const Machine&, double bytes);
+constexpr double kLeastSpeed = 0.05;
 
 }  // namespace sentinel::plan

@@ -101,8 +101,7 @@ TransferId Commons::start(Account& account, std::uint32_t from, std::uint32_t to
 }
 
 double Commons::compute_share() const {
-  constexpr double kLeast = 0.05;  // a program is never kept from computing altogether
-  return std::max(kLeast, 1 - plan::moving_us(machine_, fabric_.rate()));
+  return std::max(plan::kLeastSpeed, 1 - plan::moving_us(machine_, fabric_.rate()));
 }
 
 void Commons::advance_to(double us) {

@@ -59,6 +59,21 @@ TEST(Bound, OneGapByHand) {
   EXPECT_EQ(bound.gaps[0].recomputed, 0);
 }
 
+// On a link that hides all of it, the bytes still take processor time, out and in.
+TEST(Bound, WhatMovesTakesProcessorTime) {
+  Machine machine = slow_link();
+  machine.tiers[1].read_bw = machine.tiers[1].write_bw = kPage / 1e-6;
+  const BoundOptions options{.fast_bytes = 15 * kPage + 256, .buckets = 5};
+  EXPECT_THAT(lower_bound(one_gap(), machine, options).step_us, DoubleNear(100, 1e-3));
+  const double away = 5 - 256.0 / kPage;        // pages
+  machine.cpu_s_per_gb = 1e-7 / (kPage / 1e9);  // 0.1 us a page
+  EXPECT_THAT(lower_bound(one_gap(), machine, options).step_us,
+              DoubleNear(100 + 2 * away * 0.1, 1e-3));
+  machine.cpu_s_per_gb *= 1000;  // ops keep a twentieth: a page of the two a us takes 0.475 us
+  EXPECT_THAT(lower_bound(one_gap(), machine, options).step_us,
+              DoubleNear(100 + 2 * away * 0.475, 1e-3));
+}
+
 TEST(Bound, NothingWaitsWhereEverythingFits) {
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     const Profile profile = random_training(seed);
