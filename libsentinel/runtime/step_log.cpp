@@ -44,7 +44,6 @@ void StepLog::step_ended(const char* phase, const PlanFollower::Accesses& access
   row.replayed_bytes = replays_.replayed_bytes - before.replayed_bytes;
   row.discarded_bytes = replays_.discarded_bytes - before.discarded_bytes;
   row.replay_ms = (replays_.us - before.us) / 1e3;
-  if (steady && !at_first_steady_) at_first_steady_ = processor_ticks();
   watch(row, steady);
   if (options_.counting.inspect)
     row.nodes = bytes_by_node(engine_.arena(), engine_.arena() + engine_.arena_bytes());
@@ -107,7 +106,6 @@ void StepLog::watch_birth(std::uintptr_t end) {
 
 void StepLog::end(std::uint32_t steps, const std::vector<std::vector<IntervalRow>>& of_plans) {
   if (remaking_ != nullptr) summary_.made_again.trials = remaking_->trials();
-  if (at_first_steady_) summary_.stolen = stolen_between(*at_first_steady_, processor_ticks());
   if (!options_.summary.empty() && steps > 0)
     summary_.write(options_.summary, of_plans);  // others may train
   metrics_.end();
@@ -120,11 +118,11 @@ void StepLog::end(std::uint32_t steps, const std::vector<std::vector<IntervalRow
         summary_.foretold.us > 0 ? fmt::format(" (predicted {:.1f} ms)", summary_.foretold.us / 1e3)
                                  : "",
         print_bytes(summary_.peak_fast_bytes), print_bytes(summary_.peak_unlimited_bytes)));
-  if (summary_.stolen >= kStolen)
+  if (const double stolen = summary_.stolen(); stolen >= kStolen)
     voice_.say(
         fmt::format("the host took {:.0f} % of this machine's processors in steady steps, for "
                     "its drive or for other machines",
-                    100 * summary_.stolen));
+                    100 * stolen));
   for (const auto& line : in_words(summary_.made_again.rows)) voice_.say(line);
   if (const auto line = in_words(summary_.made_again.trials); !line.empty()) voice_.say(line);
   if (options_.moves.recompute_asked && !summary_.made_again.none.empty() && remaking_->possible())

@@ -5,11 +5,9 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "alloc/address_table.h"
-#include "base/stolen.h"
 #include "engine/engine.h"
 #include "options/options.h"
 #include "runtime/limit/metrics.h"
@@ -61,9 +59,8 @@ class StepLog {
     double progress_us = now_us();    // when the last line of progress was said
     std::uint32_t planned_steps = 0;  // that have ended
   } told_;
-  std::optional<ProcessorTicks> at_first_steady_;  // when the first steady step had ended
-  std::uint32_t watchable_ = 0;                    // steady steps so far
-  std::uint32_t watch_every_;                      // steady steps; 0: none is watched
+  std::uint32_t watchable_ = 0;  // steady steps so far
+  std::uint32_t watch_every_;    // steady steps; 0: none is watched
   std::unique_ptr<Watch> watch_;
 };
 

@@ -32,6 +32,8 @@ StepRow& Summary::step_ended(const char* phase, const EngineCounters& now) {
                    .limit_bytes = fast_limit_bytes,
                    .reading = now.reading - before.reading,
                    .writing = now.writing - before.writing});
+  if (at_first_steady_.all == 0 && steps.back().phase == "steady")
+    at_first_steady_ = processor_ticks();
   return steps.back();
 }
 
@@ -58,6 +60,10 @@ double steady_median(const std::vector<StepRow>& steps, Of of) {
 
 double Summary::steady_ms() const {
   return steady_median(steps, [](const StepRow& row) { return row.ms; });
+}
+
+double Summary::stolen() const {
+  return at_first_steady_.all > 0 ? stolen_between(at_first_steady_, processor_ticks()) : 0;
 }
 
 double Summary::steady_written_bytes() const {
@@ -194,7 +200,7 @@ void Summary::write(const std::string& path,
             {"predicted_ms", foretold.us / 1e3},
             {"planned_promoted_bytes", foretold.promoted_bytes},
             {"planned_demoted_bytes", foretold.demoted_bytes},
-            {"stolen", stolen},
+            {"stolen", stolen()},
             {"planning_ms", planning_ms}};
   if (const double days = drive_days(); days > 0)
     json["wear"] = {

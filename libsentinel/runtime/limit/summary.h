@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "engine/engine.h"
+#include "engine/host/stolen.h"
 #include "engine/numa/numa_maps.h"
 #include "runtime/limit/watch.h"
 #include "runtime/step/trial.h"
@@ -89,8 +90,7 @@ struct Summary {
   std::uint64_t plans =
       0;  // kinds of step that have one; the figures above are the largest of them
   Foretold foretold;
-  double stolen = 0;       // part of the processors' time that the host took in steady steps
-  double planning_ms = 0;  // in which profiles were taken and stored, and plans made
+  double planning_ms = 0;          // in which profiles were taken and stored, and plans made
   std::optional<TierNames> tiers;  // none: memory over drives
   std::uint64_t granule_bytes = 0;
   Drives drives;
@@ -114,6 +114,9 @@ struct Summary {
   void no_step(Clock::time_point since);
   // Milliseconds, median over the steady steps; 0 where there are none.
   double steady_ms() const;
+  // The part of the processors' time, from the first steady step's end until now, that the host of
+  // a virtual machine took; 0 where there is no such step.
+  double stolen() const;
   // Bytes written to the slow tier in a step, median over the steady steps.
   double steady_written_bytes() const;
   // For how long the drives bear steps like these; 0 where nothing is written to one.
@@ -128,6 +131,7 @@ struct Summary {
     EngineCounters counters;
   };
   StepBegin began_;
+  ProcessorTicks at_first_steady_;  // zeros: none has ended
 };
 
 }  // namespace sentinel

@@ -1,4 +1,4 @@
-#include "base/stolen.h"
+#include "engine/host/stolen.h"
 
 #include <gtest/gtest.h>
 

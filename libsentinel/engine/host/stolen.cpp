@@ -1,5 +1,5 @@
 // Reads the first line of /proc/stat, the sum over all processors.
-#include "base/stolen.h"
+#include "engine/host/stolen.h"
 
 #include <fcntl.h>
 #include <unistd.h>
