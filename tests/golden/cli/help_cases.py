@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 
-from case import BUILD, Case, PROGRAM, ROOT, VERBS
+from case import BUILD, Case, ROOT, VERBS
 
 
 class Help(Case):
