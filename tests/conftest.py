@@ -43,7 +43,8 @@ def pytest_collection_modifyitems(config, items):
         turns = 4 if name in slow or len(variants) >= MANY else 2
         for at, item in enumerate(variants, slow.get(name, position)):  # of two tests one is in this turn, the next in another
             shared = shared_variant(item)
-            if int(turn) % 4 != shared % 4 if shared is not None else int(turn) % turns != at % turns:
+            due, every = (at, turns) if shared is None else (shared, 4)
+            if int(turn) % every != due % every:
                 waiting.add(item)
     config.hook.pytest_deselected(items=list(waiting))
     items[:] = [item for item in items if item not in waiting]
