@@ -2,6 +2,7 @@
 #include "plan/bound/bound_model.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <queue>
 #include <tuple>
@@ -12,6 +13,8 @@
 
 namespace sentinel::plan {
 namespace {
+
+constexpr std::size_t kMostPassing = 100;  // the largest ones of the step
 
 struct Use {
   std::uint32_t position;
@@ -35,7 +38,7 @@ class BoundFacts {
 
   StepFacts run() {
     for (std::uint32_t i = 0; i < facts_.storages.size(); ++i) add_versions(i);
-    facts_.retained_bytes = facts_.operand_bytes;
+    for (const OperandBytes& bytes : facts_.operands) facts_.retained_bytes.push_back(bytes.sum());
     double idle = 0;
     for (std::size_t p = 0; p < 2 * std::size_t{ops_}; ++p) {
       idle += idle_change_[p];
@@ -48,14 +51,24 @@ class BoundFacts {
   // An op is streamed only where its operands, on granules that they share with others at both
   // ends, exceed the budget.
   void find_operands(std::uint64_t granule, std::uint64_t fast_bytes) {
-    facts_.operand_bytes.assign(ops_, 0);
+    facts_.operands.assign(ops_, {});
     std::vector<double> rounded(ops_, 0);
     for (const Storage& s : facts_.storages)
       for (std::uint32_t use : s.uses) {
-        facts_.operand_bytes[use % ops_] += static_cast<double>(s.bytes);
+        OperandBytes& of = facts_.operands[use % ops_];
+        const bool read = reads(profile_, s, use), written = writes(profile_, s, use);
+        (!written ? of.read : read ? of.updated : of.written) += static_cast<double>(s.bytes);
         rounded[use % ops_] += static_cast<double>(s.bytes + 2 * granule);
       }
-    for (double bytes : rounded) facts_.streamed.push_back(bytes > static_cast<double>(fast_bytes));
+    const auto budget = static_cast<double>(fast_bytes);
+    for (double bytes : rounded) facts_.streamed.push_back(bytes > budget);
+    auto& passing = facts_.passing;
+    for (std::uint32_t k = 0; k < ops_; ++k)
+      if (facts_.operands[k].sum() > budget) passing.push_back(k);
+    std::ranges::stable_sort(passing, std::greater(),
+                             [&](std::uint32_t k) { return facts_.operands[k].sum(); });
+    passing.resize(std::min(passing.size(), kMostPassing));
+    std::ranges::sort(passing);
   }
 
   // A streamed replay leaves its operands in a slower tier without a transfer.
@@ -160,11 +173,11 @@ class Cutting {
  public:
   Cutting(const Profile& profile, const StepFacts& facts) : facts_(facts) {
     double us = ideal_us(profile), bytes = 0;
-    for (double b : facts.operand_bytes) bytes += b;
+    for (const OperandBytes& operands : facts.operands) bytes += operands.sum();
     sum_.push_back(0);
     for (std::size_t k = 0; k < profile.ops.size(); ++k)
       sum_.push_back(sum_.back() + (us > 0 ? profile.ops[k].us / us : 0) +
-                     (bytes > 0 ? facts.operand_bytes[k] / bytes : 0) +
+                     (bytes > 0 ? facts.operands[k].sum() / bytes : 0) +
                      1.0 / static_cast<double>(profile.ops.size()));
   }
 
@@ -186,6 +199,7 @@ class Cutting {
     for (; !parts_.empty(); parts_.pop())
       chosen.push_back(most(std::get<1>(parts_.top()), std::get<2>(parts_.top())));
     std::erase_if(chosen, [&](std::uint32_t k) { return facts_.streamed[k]; });
+    chosen.insert(chosen.end(), facts_.passing.begin(), facts_.passing.end());
     std::ranges::sort(chosen);
     return chosen;
   }

@@ -28,12 +28,19 @@ struct Version {
   std::vector<WantedGap> gaps;
 };
 
+// Bytes of an op's operands that it only reads, that it overwrites whole, and that it updates.
+struct OperandBytes {
+  double read = 0, written = 0, updated = 0;
+  double sum() const { return read + written + updated; }
+};
+
 struct StepFacts {
   std::vector<Storage> storages;
   std::vector<Version> versions;       // those with gaps
   std::vector<bool> streamed;          // per op: may run without its operands resident
   std::vector<double> retained_bytes;  // per op: its operands, and what is wanted afterwards
-  std::vector<double> operand_bytes;   // per op
+  std::vector<OperandBytes> operands;  // per op
+  std::vector<std::uint32_t> passing;  // ops with operands larger than the budget, ascending
 };
 
 // `recompute`: find what making each gap's contents again would replay, and count as copied what a
@@ -42,12 +49,14 @@ struct StepFacts {
 StepFacts step_facts(const Profile&, const Machine&, std::uint64_t fast_bytes, bool recompute);
 
 // Capacity is enforced at checkpoints: the step is cut into runs of ops, each represented by the op
-// that retains most, streamed ones left out. Interval j lasts from the end of checkpoint j - 1 to
+// that retains most, streamed ones left out. The ops that exceed the budget most are checkpoints
+// besides, in whatever number of runs. Interval j lasts from the end of checkpoint j - 1 to
 // the end of checkpoint j, the first one from the last checkpoint of the step before; from size()
 // on, intervals are of the next step.
 class Buckets {
  public:
-  // At most `count` of them. Those of a smaller count are among those of a larger one.
+  // At most `count` of them, and the ops that exceed the budget. Those of a smaller count are among
+  // those of a larger one.
   Buckets(const Profile&, const StepFacts&, std::uint32_t count);
 
   std::uint32_t size() const { return static_cast<std::uint32_t>(checkpoints_.size()); }

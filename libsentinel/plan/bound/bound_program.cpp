@@ -33,11 +33,13 @@ BoundProgram::BoundProgram(const Profile& profile, const Machine& machine, const
   for (std::uint32_t j = 0; j < size_; ++j) scarce |= excess_mib(j) > 0;
   if (!scarce) return;
   group_versions();
+  add_streams();
   add_stalls();
   for (std::uint32_t t = 1; t < machine.tiers.size(); ++t)
     add_tier(options.faster_tiers_first && t > 1 ? kSlowerTier : 0);
   add_links();
   add_processors();
+  add_streaming();
   remade_ = level(2 * total_mib_);
   remade_start_ = program_.row(0, 0);
   program_.add(remade_start_, remade_.at[size_ - 1], 1);
@@ -84,11 +86,28 @@ void BoundProgram::group_versions() {
     total_mib_ += group.mib * static_cast<double>(group.pieces.size());
 }
 
-// No solution of least cost waits longer than moving everything to the last tier and back, alone.
+void BoundProgram::add_streams() {
+  const auto column = [&](double bytes) { return program_.column(0, bytes / kMiB); };
+  for (std::uint32_t j = 0; j < size_; ++j)
+    if (const std::uint32_t k = buckets_.checkpoint(j); facts_.streamed[k]) {
+      const OperandBytes& of = facts_.operands[k];
+      streams_[j] = {column(of.read), column(of.written), column(of.updated)};
+    }
+}
+
+// No solution of least cost waits longer than moving everything to the last tier and back, alone,
+// and what passes through an op besides.
 void BoundProgram::add_stalls() {
   const auto last = static_cast<std::uint32_t>(machine_.tiers.size() - 1);
   const double us = total_mib_ * kMiB * (1 / rate(machine_, 0, last) + 1 / rate(machine_, last, 0));
-  for (std::uint32_t j = 0; j < size_; ++j) stall_.push_back(program_.column(0, us / 1e3 + 1, 1));
+  const PassingCost cost = passing_cost(machine_);
+  const double passing_ms =
+      std::max({cost.in + cost.out, cost.turn_in + cost.turn_out}) + 2 * cost.processors;
+  for (std::uint32_t j = 0; j < size_; ++j) {
+    const double passing =
+        streams_.contains(j) ? facts_.operands[buckets_.checkpoint(j)].sum() / kMiB : 0;
+    stall_.push_back(program_.column(0, us / 1e3 + passing * passing_ms + 1, 1));
+  }
 }
 
 BoundProgram::Level BoundProgram::level(double upper) {
@@ -145,14 +164,39 @@ void BoundProgram::add_links() {
 // Bytes that flow while ops compute make these as much longer as the simulator says. While nothing
 // computes they cost no processor time, but no more of them flow then than the links carry.
 void BoundProgram::add_processors() {
-  const double ms =
+  if (moving_us(machine_, kMiB) <= 0) return;
+  for (std::uint32_t j = 0; j < size_; ++j)
+    if (!streams_.contains(j)) add_stall(j, 0);
+}
+
+// A row that says: the stall of the interval is at least `ms`, and longer by what flows.
+BoundProgram::Row BoundProgram::add_stall(std::uint32_t interval, double ms) {
+  const double flowing =
       std::min(moving_us(machine_, kMiB) / 1e3, (1 - kLeastSpeed) / most_mib_per_ms(machine_));
-  if (ms <= 0) return;
-  for (std::uint32_t j = 0; j < size_; ++j) {
-    const Row row = program_.row(0, kInfinity);
-    program_.add(row, stall_[j], 1);
-    for (const Flows& f : flows_)
-      for (Column bytes : {f.out[j], f.in[j]}) program_.add(row, bytes, -ms);
+  const Row row = program_.row(ms, kInfinity);
+  program_.add(row, stall_[interval], 1);
+  if (flowing <= 0) return row;
+  for (const Flows& f : flows_)
+    for (Column bytes : {f.out[interval], f.in[interval]}) program_.add(row, bytes, -flowing);
+  return row;
+}
+
+// An op takes as long as what it lets pass takes on the links. If that is less than the op's own
+// time, it takes the processor time besides.
+void BoundProgram::add_streaming() {
+  const PassingCost cost = passing_cost(machine_);
+  for (const auto& [j, stream] : streams_) {
+    const double ms = profile_.ops[buckets_.checkpoint(j)].us / 1e3;
+    const auto least = [&](double own_ms, double in, double out) {
+      const Row row = add_stall(j, -own_ms);
+      program_.add(row, stream.read, -in);
+      program_.add(row, stream.written, -out);
+      program_.add(row, stream.updated, -in - out);
+    };
+    least(0, cost.processors, cost.processors);
+    least(ms, cost.in, 0);
+    least(ms, 0, cost.out);
+    least(ms, cost.turn_in, cost.turn_out);
   }
 }
 
@@ -229,7 +273,12 @@ void BoundProgram::add_capacity() {
     if (excess_mib(j) <= 0) continue;
     const Row copied = program_.row(excess_mib(j), kInfinity),
               left = program_.row(excess_mib(j), kInfinity);
-    for (Row row : {copied, left}) program_.add(row, remade_.at[j], 1);
+    for (Row row : {copied, left}) {
+      program_.add(row, remade_.at[j], 1);
+      if (const auto at = streams_.find(j); at != streams_.end())
+        for (Column c : {at->second.read, at->second.written, at->second.updated})
+          program_.add(row, c, 1);
+    }
     for (std::size_t t = 0; t + 1 < flows_.size(); ++t) {
       const auto capacity = static_cast<double>(machine_.tiers[t + 1].capacity) / kMiB;
       const Column away =

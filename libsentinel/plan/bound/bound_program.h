@@ -18,7 +18,8 @@ class BoundProgram {
   BoundProgram(const Profile&, const Machine&, const StepFacts&, const Buckets&,
                const BoundOptions&);
 
-  bool trivial() const { return groups_.empty(); }  // nothing ever has to leave
+  // Nothing ever has to leave.
+  bool trivial() const { return groups_.empty() && streams_.empty(); }
   std::size_t columns() const { return program_.columns(); }
   Bound solve(double time_limit_s) const;
 
@@ -57,12 +58,19 @@ class BoundProgram {
     Column remade;
   };
 
+  struct Stream {  // of an op that may not fit: what passes through fast memory as it computes
+    Column read = -1, written = -1, updated = -1;
+  };
+
   double excess_mib(std::uint32_t j) const;  // what must be away at checkpoint j
   void group_versions();
   void add_stalls();
   void add_tier(double ms_per_mib);
+  void add_streams();
+  void add_streaming();
   void add_links();
   void add_processors();
+  Row add_stall(std::uint32_t interval, double ms);
   void add_copies(Group&, std::size_t tier);
   void add_leaving(const Group&, const Piece&, std::size_t tier, Column, bool fresh);
   void add_sizes(Group&);
@@ -83,8 +91,9 @@ class BoundProgram {
   std::vector<Group> groups_;
   LinearProgram program_;
   std::vector<Column> stall_;
-  std::vector<Flows> flows_;  // of tier 1, 2, ...
-  Level remade_;              // away without a copy
+  std::map<std::uint32_t, Stream> streams_;  // by checkpoint
+  std::vector<Flows> flows_;                 // of tier 1, 2, ...
+  Level remade_;                             // away without a copy
   Row remade_start_ = -1;
   std::map<std::uint32_t, std::vector<Window>> windows_;  // by replayed op
 };

@@ -75,4 +75,20 @@ double most_mib_per_ms(const Machine& machine) {
   return sum;
 }
 
+PassingCost passing_cost(const Machine& machine) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  PassingCost least{.in = kInfinity,
+                    .out = kInfinity,
+                    .turn_in = kInfinity,
+                    .turn_out = kInfinity,
+                    .processors = moving_us(machine, kMiB) / 1e3};
+  for (std::uint32_t t = 1; t < machine.tiers.size(); ++t) {
+    least.in = std::min(least.in, kMiB / lone_rate(machine, t, 0) / 1e3);
+    least.out = std::min(least.out, kMiB / lone_rate(machine, 0, t) / 1e3);
+    least.turn_in = std::min(least.turn_in, turns_us(machine, t, kMiB, 0) / 1e3);
+    least.turn_out = std::min(least.turn_out, turns_us(machine, t, 0, kMiB) / 1e3);
+  }
+  return least;
+}
+
 }  // namespace sentinel::plan

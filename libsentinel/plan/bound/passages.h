@@ -23,4 +23,11 @@ std::vector<Passage> passages(const Machine&);
 // All traffic together; infinite where some of it crosses nothing that has a limit.
 double most_mib_per_ms(const Machine&);
 
+// Milliseconds at least for a MiB that an op lets pass: each way alone, its part where a link
+// carries both ways in turn, and of the processors.
+struct PassingCost {
+  double in = 0, out = 0, turn_in = 0, turn_out = 0, processors = 0;
+};
+PassingCost passing_cost(const Machine&);
+
 }  // namespace sentinel::plan

@@ -74,6 +74,26 @@ TEST(Bound, WhatMovesTakesProcessorTime) {
               DoubleNear(100 + 2 * away * 0.475, 1e-3));
 }
 
+// An op of 20 us over 15 pages, in room for 10: 5 pages pass. Only read, they come within 50 us.
+// Only updated, they also leave within 50 us, at once or in turn. What is read passes first.
+TEST(Bound, AnOpThatDoesNotFitTakesTheTimeOfWhatPasses) {
+  const auto bound_us = [](std::uint64_t read, std::uint64_t updated, const Machine& machine) {
+    ProfileBuilder b;
+    const TensorId r = b.persistent(read * kPage), u = b.persistent(updated * kPage);
+    b.op(0, 20, {r, u}, {u});
+    b.op(1, 20, {});
+    return lower_bound(b.profile, machine, {.fast_bytes = 10 * kPage, .buckets = 5}).step_us;
+  };
+  Machine machine = slow_link();
+  EXPECT_THAT(bound_us(14, 1, machine), DoubleNear(70, 1e-3));
+  EXPECT_THAT(bound_us(1, 14, machine), DoubleNear(70, 1e-3));
+  machine.links = {{.name = "drive", .bw = kPage / 10e-6, .tiers = {"slow"}, .half_duplex = true}};
+  EXPECT_THAT(bound_us(14, 1, machine), DoubleNear(70, 1e-3));
+  EXPECT_THAT(bound_us(1, 14, machine), DoubleNear(110, 1e-3));
+  machine.cpu_s_per_gb = 20e3 / kPage;  // 20 us a page
+  EXPECT_THAT(bound_us(14, 1, machine), DoubleNear(40 + 5 * 20, 1e-3));
+}
+
 TEST(Bound, NothingWaitsWhereEverythingFits) {
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     const Profile profile = random_training(seed);
