@@ -18,8 +18,8 @@ class Step:
     peak = 100 * MB
 
     @staticmethod
-    def limit_ms(fast_bytes, compute_ms, write_bw, read_bw):
-        return compute_ms + 90 * MB / fast_bytes
+    def bound_ms(fast_bytes, unlimited_ms, recompute):
+        return unlimited_ms + 90 * MB / fast_bytes - (1 if recompute else 0)
 
 
 def record(kind, ms, moved=0, system_s=0.2, stolen_s=0.0):
@@ -46,7 +46,7 @@ def result():
         else:
             records = [record(one.kind, 100 if one.share is None else 125, 500 * MB if one.limited else 0,
                               *((0.2, 0) if one.share is None else (0.3, 0.02 * live.os.cpu_count())))]
-        rows.append(live.row_of(one, records, record("plain", 90), Step, {"write_bw": 1, "read_bw": 1}, unlimited))
+        rows.append(live.row_of(one, records, record("plain", 90), Step, unlimited))
     return {"peak_gb": 0.1, "process_gb": 0.01, "rows": rows}
 
 
@@ -55,9 +55,9 @@ def test_table(result):
     assert row["of_plan"] == pytest.approx(4 / 3)
     assert row["system_s_per_gb"] == pytest.approx(0.1)
     assert row["waited_ms"] == 15 and row["slowed"] == pytest.approx(0.1) and row["arithmetic"] == pytest.approx(0.25)
-    assert row["stolen"] == pytest.approx(0.16) and row["predicted_ms"] == 125 and row["limit_ms"] == 104.5 and row["same_losses"]
+    assert row["stolen"] == pytest.approx(0.16) and row["predicted_ms"] == 125 and row["bound_ms"] == 103.5 and row["same_losses"]
     whole = next(row for row in result["rows"] if row["label"] == "Sentinel in the limit, 20 %")
-    assert whole["limit_ms"] == 103  # of what it took, not of the share
+    assert whole["bound_ms"] == 102  # of what it took, not of the share
     lines = live.table("model", result).splitlines()
     cells = ("+10 %", "+25 %", "1.33", "0.100", "16 %")
     assert any(line.split()[:1] == ["Sentinel"] and all(cell in line for cell in cells) for line in lines)

@@ -1,50 +1,27 @@
-"""The physical limit of a budget: what a step takes when all that moves does so at the disk's full bandwidth,
-perfectly hidden behind the arithmetic, forward and backward apart."""
+"""The limit of a budget: what a step takes at least by `sentinel simulate`, on this machine as it was measured."""
 
-import gzip
+import functools
 import json
+import subprocess
 
 
 class Step:
-    """One step as `sentinel export --format tensor-trace` writes it: op times in ms, live bytes by op."""
+    """One recorded step: `peak` is its live tensors', in bytes."""
 
-    def __init__(self, path):
-        with gzip.open(path, "rt") as lines:
-            next(lines)  # the header
-            rows = [json.loads(line) for line in lines]
-        self.bytes = {row["t"]: row["bytes"] for row in rows if "t" in row}
-        self.persistent = {row["t"] for row in rows if row.get("kind") == "global"}
-        self.ops = [row for row in rows if "k" in row]
-        self.live = self._live()
+    def __init__(self, sentinel, profile):
+        self.sentinel, self.profile = sentinel, profile
+        self.peak = self._simulated("100%")["trace"]["peak_bytes"]
 
-    def _live(self):
-        first, last = {}, {}
-        for k, op in enumerate(self.ops):
-            for tensor in {*op["in"], *op["out"]} - self.persistent:
-                first.setdefault(tensor, k)
-                last[tensor] = k
-        change = [0] * (len(self.ops) + 1)
-        for tensor, k in first.items():
-            change[k] += self.bytes[tensor]
-            change[last[tensor] + 1] -= self.bytes[tensor]
-        now, live = sum(self.bytes[t] for t in self.persistent), []
-        for delta in change[:-1]:
-            now += delta
-            live.append(now)
-        return live
+    def _simulated(self, fast):
+        done = subprocess.run([self.sentinel, "simulate", self.profile, "--machine", "local", "--policy", "sentinel", "--fast",
+                               fast, "--json"], check=True, capture_output=True, text=True)
+        return json.loads(done.stdout)
 
-    @property
-    def peak(self):
-        return max(self.live)
+    @functools.lru_cache
+    def _bounds(self, budget):
+        """Of a step that takes 1 unlimited: with moves alone, and where tensors may also be made again."""
+        found = self._simulated(str(budget))["results"][0]
+        return found["swap_lower_bound_us"] / found["ideal_us"], found["lower_bound_us"] / found["ideal_us"]
 
-    def must_move(self, budget):
-        """Bytes that cannot be in memory at the peak: they go out before it and come back after it."""
-        return max(0, self.peak - budget)
-
-    def limit_ms(self, budget, unlimited_ms, write_bw, read_bw):
-        """`unlimited_ms`: of the step, shared out by the ops' times before and after the peak."""
-        whole = sum(op["us"] for op in self.ops) or 1
-        peak_at = self.live.index(self.peak)
-        before = unlimited_ms * sum(op["us"] for op in self.ops[:peak_at + 1]) / whole
-        moved = self.must_move(budget)
-        return max(before, 1e3 * moved / write_bw) + max(unlimited_ms - before, 1e3 * moved / read_bw)
+    def bound_ms(self, budget, unlimited_ms, recompute):
+        return unlimited_ms * self._bounds(int(budget))[recompute]

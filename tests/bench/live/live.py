@@ -4,7 +4,7 @@
 Every contender trains the same models for the same steps; those with a share run in a memory cgroup
 that holds the process with steps of the smallest batch, 16 MiB, and that share of the peak of live tensors. All
 contenders of a round run one after the other, then all again; medians of the settled steps of all
-rounds. The physical limit of a row is that of limits.py at the disk's measured bandwidth.
+rounds. The bound of a row is what sentinel simulate proves for its budget on this machine.
 
     live.py [--models ResNet-110,LSTM] [--shares 20,40,60] [--rounds 3] [--json FILE] [--picture FILE]
 """
@@ -88,9 +88,7 @@ def profiled(model, args, folder):
         raise Absent(done.stdout.strip() or done.stderr.strip() or "what the script needs is not installed")
     if done.returncode != 0:
         raise SystemExit(f"{model}: recording failed\n{done.stderr}")
-    trace = folder / "step.jsonl.gz"
-    subprocess.run([args.build / "bin" / "sentinel", "export", profile, "-o", trace], check=True, capture_output=True)
-    return Step(trace), profile
+    return Step(args.build / "bin" / "sentinel", profile), profile
 
 
 # ---------------------------------------------------------------- one training
@@ -213,12 +211,12 @@ def losses(record):
 # ---------------------------------------------------------------- the table
 
 
-def row_of(contender, records, reference, step, figures, unlimited):
+def row_of(contender, records, reference, step, unlimited):
     """One line of the table. `unlimited`: records of Sentinel's, maybe none. What a limited step takes more than an
     unlimited one it waits for memory or computes more slowly ("slowed"). Where the arithmetic itself took as much more
     of the processors' time, it was not kept from them: their memory or the host was busier, as beside any transfers."""
     row = {"label": contender.label, "kind": contender.kind, "share": contender.share, "ms": None,
-           "limit_ms": None}
+           "bound_ms": None}
     good = [record for record in records if "failure" not in record]
     if not good:
         row["failure"] = records[0]["failure"]
@@ -241,7 +239,8 @@ def row_of(contender, records, reference, step, figures, unlimited):
         budget = contender.share / 100 * step.peak
         if contender.whole:
             budget = good[0]["summary"]["fast_limit_bytes"] or step.peak
-        row["limit_ms"] = step.limit_ms(budget, ms, figures["write_bw"], figures["read_bw"])
+        remakes = contender.kind == "sentinel" and "--no-recompute" not in contender.flags
+        row["bound_ms"] = step.bound_ms(budget, ms, remakes)
         if "summary" in good[0]:  # the simulator says how long is waited; computing takes what it took
             predicted, at_best = (statistics.median(record["summary"]["predicted_ms"] for record in those)
                                   for those in (good, unlimited))
@@ -256,7 +255,7 @@ def row_of(contender, records, reference, step, figures, unlimited):
 
 def table(model, result):
     best = min((row["ms"] for row in result["rows"] if row["ms"] and row["share"] is None), default=None)
-    lines = [["contender", "ms a step", "of the best", "limit ms", "of the limit", "predicted", "off by", "waited",
+    lines = [["contender", "ms a step", "of the best", "bound ms", "of the bound", "predicted", "off by", "waited",
               "wait predicted", "slowed", "arithmetic", "GB in", "GB out", "of plan", "sums ms",
               "system-s a GB", "stolen", "peak MB", "losses"]]
     for row in result["rows"]:
@@ -265,8 +264,8 @@ def table(model, result):
             continue
         moved = row["moved_gb"] or (0, 0)
         lines.append([row["label"], f"{row['ms']:.0f}", f"{best / row['ms']:.2f}" if best else "",
-                      f"{row['limit_ms']:.0f}" if row["limit_ms"] else "",
-                      f"{row['limit_ms'] / row['ms']:.2f}" if row["limit_ms"] else "",
+                      f"{row['bound_ms']:.0f}" if row["bound_ms"] else "",
+                      f"{row['bound_ms'] / row['ms']:.2f}" if row["bound_ms"] else "",
                       f"{row['predicted_ms']:.0f}" if row.get("predicted_ms") else "",
                       f"{100 * (row['predicted_ms'] / row['ms'] - 1):+.0f} %" if row.get("predicted_ms") else "",
                       f"{row['waited_ms']:.0f}" if "slowed" in row else "",
@@ -297,7 +296,7 @@ def bandwidths(rows):
     return text
 
 
-def compare(model, args, figures, folder):
+def compare(model, args, folder):
     """All contenders on one model."""
     say(f"{model}: one step is profiled")
     step, args.profile = profiled(model, args, folder)
@@ -335,7 +334,7 @@ def compare(model, args, figures, folder):
     reference = plain or next(record for one in chosen for record in records[one] if "failure" not in record)
     unlimited = [record for one in chosen if one.kind == "sentinel" and one.share is None for record in records[one]
                  if "failure" not in record]
-    rows = [row_of(one, records[one], reference, step, figures, unlimited) for one in chosen]
+    rows = [row_of(one, records[one], reference, step, unlimited) for one in chosen]
     return {"peak_gb": step.peak / 1e9, "process_gb": base / 1e9, "rows": rows}
 
 
@@ -348,7 +347,7 @@ def main():
     for model in args.models:
         with tempfile.TemporaryDirectory(prefix="sentinel-live-") as folder:
             try:
-                results[model] = compare(model, args, figures, pathlib.Path(folder))
+                results[model] = compare(model, args, pathlib.Path(folder))
             except Absent as reason:
                 say(f"{model} is left out: {reason}")
                 continue

@@ -19,12 +19,12 @@ def draw(results, path):
         axis.barh(labels, [row["ms"] / best for row in rows], color=[COLOURS[row["kind"]] for row in rows])
         for at, row in enumerate(rows):
             axis.text(row["ms"] / best, at, f" {row['ms']:.0f} ms", va="center", fontsize=7)
-            if row.get("limit_ms"):
-                axis.plot([row["limit_ms"] / best] * 2, [at - 0.45, at + 0.45], color="black", linewidth=1.5)
+            if row.get("bound_ms"):
+                axis.plot([row["bound_ms"] / best] * 2, [at - 0.45, at + 0.45], color="black", linewidth=1.5)
         axis.set_xscale("log")
         axis.invert_yaxis()
         axis.tick_params(labelsize=8)
         axis.set_title(model, fontsize=10, loc="left")
-    axes[-1, 0].set_xlabel("step time over the fastest with unlimited memory; a black mark is the physical limit")
+    axes[-1, 0].set_xlabel("step time over the fastest with unlimited memory; a black mark is the bound")
     figure.tight_layout()
     figure.savefig(path)
