@@ -121,24 +121,23 @@ def note_each_step(notes):
     common.Run.step = noted
 
 
-def interleave(libc):
-    """From now on pages of this thread, and of those that it starts, go to both nodes by their weights."""
+def interleave():
+    """From now on pages of this process go to both nodes by their weights. So it is with what it starts: Sentinel's own
+    threads make the pages of tensors."""
+    libc = ctypes.CDLL(None, use_errno=True)
     set_mempolicy, both = 238, ctypes.c_ulong(3)
     if libc.syscall(set_mempolicy, MPOL_WEIGHTED_INTERLEAVE, ctypes.byref(both), ctypes.c_ulong(64)):
         raise OSError(ctypes.get_errno(), "set_mempolicy")
 
 
 def be_trained(notes_file, tensor_bytes, script, *arguments):
-    """In the training process: imports, locks, goes on as the script. 0 bytes: node0 as it is. With
-    TIERING_INTERLEAVE in the environment tensors are interleaved."""
+    """In the training process: imports, locks, goes on as the script. 0 bytes: node0 as it is."""
     import torch  # noqa: F401, with what it brings
     import numpy  # noqa: F401
     import sklearn.datasets  # noqa: F401
     libc = ctypes.CDLL(None, use_errno=True)
     lock_what_is_there(libc)
     kept = lock_away(libc, int(tensor_bytes)) if int(tensor_bytes) else None
-    if "TIERING_INTERLEAVE" in os.environ:
-        interleave(libc)
     sys.argv = [script, *arguments]
     sys.path.insert(0, os.path.dirname(script))
     notes = []
@@ -148,12 +147,12 @@ def be_trained(notes_file, tensor_bytes, script, *arguments):
     del kept
 
 
-def train(folder, name, tensor_bytes, options, command, **environment):
+def train(folder, name, tensor_bytes, options, command, first=None):
     files = {kind: folder / f"{name}-{kind}.json" for kind in ("summary", "record", "notes")}
     subprocess.run([BUILD / "bin/sentinel", "run", "--inspect", "--summary", files["summary"], *options,
                     "--", "/usr/bin/python3", __file__, "be-trained", files["notes"], str(tensor_bytes),
                     *command, "--json", files["record"]], check=True, stdout=subprocess.DEVNULL,
-                   env={**os.environ, **environment})
+                   preexec_fn=first)
     return {kind: json.loads(file.read_text()) for kind, file in files.items()}
 
 
@@ -226,7 +225,7 @@ def main():
     if os.path.exists(WEIGHTS):
         settle({f"{WEIGHTS}/node0": str(args.percent), f"{WEIGHTS}/node1": str(100 - args.percent)})
         results["interleaved"] = train(folder, "interleaved", 0, ["--count", "ops", *counting], command,
-                                       TIERING_INTERLEAVE="1")
+                                       interleave)
     else:
         print("no weighted interleave: this kernel is older than 6.9")
 
