@@ -38,7 +38,7 @@ class Contender:
     environment: tuple = ()
     flags: tuple = ()  # of sentinel run
     steps: int = 16  # of a training; what is slow by an order of magnitude makes fewer
-    as_sentinel: bool = False  # it may hold what Sentinel's process did in that share, not what the share allows
+    as_sentinel: bool = False  # it may hold what Sentinel's did in its cgroup in that share, not what the share allows
     whole: bool = False  # Sentinel with no budget but the cgroup's limit, all of which it may use
 
     @property

@@ -123,6 +123,8 @@ def train(contender, model, args, limit, pace):
             killed = done.returncode in (-9, 137)
             return {"failure": "killed: out of memory" if killed else (done.stderr.strip() or "failed")[-300:]}
         record = json.loads((folder / "run.json").read_text())
+        if contender.limited:
+            record["held_bytes"] = group.peak()
         record["swapped"] = [(now - then) * PAGE for now, then in zip(swapped_pages(), swapped)]
         if beside:
             record["disk_gb_s"] = beside.stop()
@@ -324,7 +326,7 @@ def compare(model, args, folder):
                 try:
                     limit = base + SPARE + int((one.share or 0) / 100 * step.peak)
                     if one.as_sentinel:
-                        limit = SPARE + 1024 * of_sentinel(one, records)["peak_rss_kb"]
+                        limit = SPARE + of_sentinel(one, records)["held_bytes"]
                     pace = pace_of(one, records) if one.kind == "toll" else None
                     records[one].append(train(one, model, args, limit, pace))
                 except (Absent, cgroup.Unavailable) as reason:
