@@ -6,8 +6,8 @@
 // transfer. What is missing and not on its way is fetched at once, at the machine's fault cost per
 // batch, and counted; on a byte-addressable slow tier it is used there at that tier's bandwidth
 // instead. Where nothing else makes room, the longest unused tensor is put out. An op whose own
-// working set does not fit is streamed: what finds no room passes through, in and out, while it
-// computes.
+// working set does not fit is streamed: it starts at once. What finds room comes while it computes;
+// what finds none passes through, in and out. The op ends when both are done.
 //
 // Moves of one kind go in order, one at a time for each slower tier; a migration holds space at
 // both ends until it is done. A tensor not written since it was brought in leaves without transfer.

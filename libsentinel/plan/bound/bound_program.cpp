@@ -171,8 +171,7 @@ void BoundProgram::add_processors() {
 
 // A row that says: the stall of the interval is at least `ms`, and longer by what flows.
 BoundProgram::Row BoundProgram::add_stall(std::uint32_t interval, double ms) {
-  const double flowing =
-      std::min(moving_us(machine_, kMiB) / 1e3, (1 - kLeastSpeed) / most_mib_per_ms(machine_));
+  const double flowing = flowing_ms_per_mib(machine_);
   const Row row = program_.row(ms, kInfinity);
   program_.add(row, stall_[interval], 1);
   if (flowing <= 0) return row;

@@ -75,13 +75,17 @@ double most_mib_per_ms(const Machine& machine) {
   return sum;
 }
 
+double flowing_ms_per_mib(const Machine& machine) {
+  return std::min(moving_us(machine, kMiB) / 1e3, (1 - kLeastSpeed) / most_mib_per_ms(machine));
+}
+
 PassingCost passing_cost(const Machine& machine) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   PassingCost least{.in = kInfinity,
                     .out = kInfinity,
                     .turn_in = kInfinity,
                     .turn_out = kInfinity,
-                    .processors = moving_us(machine, kMiB) / 1e3};
+                    .processors = flowing_ms_per_mib(machine)};
   for (std::uint32_t t = 1; t < machine.tiers.size(); ++t) {
     least.in = std::min(least.in, kMiB / lone_rate(machine, t, 0) / 1e3);
     least.out = std::min(least.out, kMiB / lone_rate(machine, 0, t) / 1e3);

@@ -23,6 +23,10 @@ std::vector<Passage> passages(const Machine&);
 // All traffic together; infinite where some of it crosses nothing that has a limit.
 double most_mib_per_ms(const Machine&);
 
+// Milliseconds at least by which a MiB that flows makes a step longer, for the processors' sake: it
+// makes ops compute longer, or flows while none does, and no more does then than the links carry.
+double flowing_ms_per_mib(const Machine&);
+
 // Milliseconds at least for a MiB that an op lets pass: each way alone, its part where a link
 // carries both ways in turn, and of the processors.
 struct PassingCost {

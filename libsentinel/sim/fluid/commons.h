@@ -19,6 +19,7 @@ struct Account {
   std::uint64_t held = 0, peak = 0;  // fast memory; the peak is over all steps
   // Room that the job's next op still lacks; no promotion of any job takes it.
   std::uint64_t claim = 0;
+  std::uint64_t leaving = 0;         // of what is held: it leaves, or is to
   std::uint32_t flying = 0;          // transfers that have not ended
   std::vector<std::uint64_t> moved;  // since its step began: from * tiers + to
   Timeline timeline;                 // of that step, if asked for; transfers' times absolute
@@ -40,6 +41,8 @@ class Commons {
   // Room beside what ops that wait have claimed.
   bool room_unclaimed(std::uint64_t bytes) const { return room(bytes + claimed_); }
   bool take(Account&, std::uint64_t bytes);
+  std::uint64_t capacity() const { return capacity_; }
+  std::uint64_t free_bytes() const { return capacity_ - held_; }
   void give(Account&, std::uint64_t bytes);
   void claim(Account&, std::uint64_t bytes);
   std::uint64_t peak() const { return peak_; }

@@ -25,10 +25,10 @@ JobRun::JobRun(const Job& job, Commons& commons, const SimOptions& options, std:
 // Before the first step: what lives across steps is in fast memory, in order, as far as it fits and
 // is not said to be absent.
 void JobRun::populate() {
-  std::vector<bool> absent(residence_.size(), false);
+  std::vector<bool> absent(residence_.storages().size(), false);
   for (TensorId t : job_.absent)
     if (residence_.of(t) != Residence::kNone) absent[residence_.of(t).index()] = true;
-  for (std::uint32_t i = 0; i < residence_.size(); ++i) {
+  for (std::uint32_t i = 0; i < residence_.storages().size(); ++i) {
     const StorageId id(i);
     const plan::Storage& s = residence_.storage(id);
     if (!s.persistent && !s.carried) continue;
@@ -52,7 +52,7 @@ void JobRun::end_step() {
                  since(record_.begin_us(), std::move(account_.timeline)));
   state_ = State::done;
   orders_.forget_put_off();
-  for (std::uint32_t i = 0; i < residence_.size(); ++i) residence_.destroy(StorageId(i));
+  for (std::uint32_t i = 0; i < residence_.storages().size(); ++i) residence_.destroy(StorageId(i));
 }
 
 void JobRun::proceed() {
@@ -75,12 +75,28 @@ void JobRun::proceed() {
         }
         break;
       case State::acquiring:
-        if (!working_set_.acquire()) return;
+        if (!working_set_.acquire()) {
+          if (!working_set_.overflows()) return;
+          make_way();
+        }
         begin_computation();
         state_ = State::computing;
         break;
       case State::computing:
+        if (!working_set_.complete()) working_set_.acquire();
         if (!computation_.over(commons_.now_us())) return;
+        end_computation();
+        state_ = State::completing;
+        break;
+      case State::completing:
+        if (!working_set_.complete() && !working_set_.acquire()) return;
+        working_set_.let_pass();
+        if (!working_set_.passed()) return;
+        if (const double us = working_set_.take_in_place_us(); us > 0) {
+          computation_.start(commons_.now_us(), us);
+          state_ = State::computing;
+          break;
+        }
         end_task();
         break;
       case State::done:
@@ -98,6 +114,13 @@ void JobRun::put_out(StorageId victim) {
   residence_.demote(victim, 1);
 }
 
+// An op that overflows does not wait until nothing else helps: as much leaves as it lacks.
+void JobRun::make_way() {
+  while (working_set_.lacks_room() && residence_.longest_unused() != Residence::kNone)
+    put_out(residence_.longest_unused());
+  working_set_.acquire();
+}
+
 void JobRun::begin_op() {
   const OpId op(op_);
   record_.begin_op(commons_.now_us());
@@ -112,21 +135,25 @@ double JobRun::remaking_us(const Task& task) const {
 }
 
 void JobRun::begin_computation() {
-  commons_.claim(account_, 0);
   const Task& task = tasks_.current();
   const double alone_us = times_.us(step_, task.op, task.replay) + remaking_us(task);
-  computation_.start(commons_.now_us(), working_set_.compute_us(alone_us));
+  computation_.start(commons_.now_us(), alone_us + working_set_.take_in_place_us());
+  working_set_.let_pass();
+}
+
+void JobRun::end_computation() {
+  const Task& task = tasks_.current();
+  if (task.replay)
+    record_.add_replay(computation_, commons_.now_us(),
+                       times_.profiled_us(task.op) + remaking_us(task));
+  else
+    record_.add_op(computation_, commons_.now_us());
 }
 
 void JobRun::end_task() {
   const Task& task = tasks_.current();
   if (timed_) working_set_.note_uses();
   working_set_.release();
-  if (task.replay)
-    record_.add_replay(computation_, commons_.now_us(),
-                       times_.profiled_us(task.op) + remaking_us(task));
-  else
-    record_.add_op(computation_, commons_.now_us());
   drop(task);
   if (tasks_.next()) {
     working_set_.begin(tasks_.current());

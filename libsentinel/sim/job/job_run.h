@@ -32,8 +32,11 @@ class JobRun {
 
   bool done() const { return state_ == State::done; }
   bool computes() const { return state_ == State::computing; }
-  bool waits() const { return state_ == State::acquiring; }  // for tensors or room
-  bool transfers() const { return account_.flying > 0; }     // something of its own is under way
+  // For tensors or room: before it computes, beside that, or when it has computed.
+  bool waits() const {
+    return state_ == State::acquiring || (in_task() && !working_set_.complete());
+  }
+  bool transfers() const { return account_.flying > 0; }  // something of its own is under way
 
   double left_us() const { return computation_.left_us(); }  // of compute alone on the machine
   void compute(double us) { computation_.advance(us); }
@@ -48,14 +51,18 @@ class JobRun {
   SimResult take_result() { return record_.take(); }
 
  private:
-  enum class State : std::uint8_t { arriving, between, acquiring, computing, done };
+  // completing: has computed, and waits for what was to come or pass meanwhile.
+  enum class State : std::uint8_t { arriving, between, acquiring, computing, completing, done };
 
   void populate();
   void begin_step();
   void end_step();
   void begin_op();
   double remaking_us(const Task&) const;
+  bool in_task() const { return state_ == State::computing || state_ == State::completing; }
+  void make_way();
   void begin_computation();
+  void end_computation();
   void end_task();
   void drop(const Task&);
   void end_op();

@@ -14,6 +14,7 @@ Residence::Residence(const Profile& profile, std::span<const Placement> placemen
       storages_(plan::storages(profile)),
       footprint_(profile, placements, commons.machine().granule_bytes),
       holding_(footprint_),
+      together_(footprint_),
       bodies_(storages_.size()),
       of_(profile.tensors.size(), kNone),
       lanes_(commons.machine().tiers.size()),
@@ -33,6 +34,24 @@ std::uint64_t Residence::missing(StorageId s) const {
   const TensorId tensor = storage(s).tensor;
   if (body(s).held) return 0;
   return holding_.missing(body(s).ends ? footprint_.whole(tensor) : footprint_.units(tensor));
+}
+
+std::vector<StorageId> Residence::beyond(std::span<const StorageId> some, std::uint64_t beside) {
+  std::vector<StorageId> held, rest;
+  const auto turn = [&](StorageId s) {
+    return body(s).held ? 0 : body(s).place == Whereabouts::nowhere ? 1 : 2;
+  };
+  for (const int now : {0, 1, 2})
+    for (StorageId s : some) {
+      const TensorId tensor = storage(s).tensor;
+      if (turn(s) != now) continue;
+      const auto needed = beside + together_.bytes() + together_.missing(tensor);
+      const bool fits = needed <= commons_.capacity();
+      (fits ? held : rest).push_back(s);
+      if (fits) together_.hold(tensor);
+    }
+  for (StorageId s : held) together_.drop(storage(s).tensor);
+  return rest;
 }
 
 bool Residence::hold(StorageId s) {
@@ -111,6 +130,8 @@ void Residence::forget_copy(StorageId s) {
 void Residence::set_place(StorageId s, Whereabouts place) {
   Body& b = body(s);
   if (b.pins > 0) changes_.stirred.push_back(s);
+  if (b.place == Whereabouts::leaving) account_.leaving -= storage(s).bytes;
+  if (place == Whereabouts::leaving) account_.leaving += storage(s).bytes;
   b.place = place;
   if (place == Whereabouts::fast)
     unused_.use(s.value);
@@ -216,12 +237,9 @@ void Residence::expedite(StorageId s) {
   queue.push_front(s);
 }
 
-void Residence::stream(StorageId s, bool in, bool out) {
+void Residence::stream(StorageId s) {
   Body& b = body(s);
-  const std::uint64_t bytes = storage(s).bytes;
   if (!b.stored) create_in(s, b.tier);
-  if (in) commons_.count(account_, b.tier, 0, bytes);
-  if (out) commons_.count(account_, 0, b.tier, bytes);
   set_place(s, Whereabouts::slow);
   b.copied = true;
   b.wanted = b.demanded = false;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -27,7 +28,6 @@ class Residence {
  public:
   Residence(const Profile&, std::span<const Placement>, Commons&, Account&);
 
-  std::size_t size() const { return bodies_.size(); }
   const plan::Storage& storage(StorageId s) const { return storages_[s.index()]; }
   const std::vector<plan::Storage>& storages() const { return storages_; }
   StorageId of(TensorId) const;  // kNone for foreign and empty tensors
@@ -39,6 +39,9 @@ class Residence {
   std::uint32_t tier(StorageId s) const { return body(s).tier; }
   std::uint64_t missing(StorageId s) const;  // bytes of fast memory that holding it would add
   bool has_room(StorageId s) const { return commons_.room(missing(s)); }
+  // Which of these find no room beside so many bytes, even where nothing else is held. Those in
+  // fast memory, or on their way from or to it, come first.
+  std::vector<StorageId> beyond(std::span<const StorageId>, std::uint64_t beside);
 
   bool create(StorageId);  // in fast memory, without transfer; false if there is no room
   void create_in(StorageId, std::uint32_t tier);  // in a slower one
@@ -47,10 +50,10 @@ class Residence {
   void demote(StorageId, std::uint32_t tier);
   bool recall(StorageId);  // a demotion that has not started is taken back
   void discard(StorageId);
-  void copy(StorageId, std::uint32_t tier);   // stays, and is copied while the way out is idle
-  void fetch(StorageId, double delay_us);     // by demand
-  void expedite(StorageId);                   // a queued promotion that is waited for goes first
-  void stream(StorageId, bool in, bool out);  // passes through an op; ends in the slow tier
+  void copy(StorageId, std::uint32_t tier);  // stays, and is copied while the way out is idle
+  void fetch(StorageId, double delay_us);    // by demand
+  void expedite(StorageId);                  // a queued promotion that is waited for goes first
+  void stream(StorageId);                    // has passed through an op; ends in the slow tier
   void used(StorageId, bool written);
 
   // An operand of the op that is starting or running; never a victim.
@@ -115,6 +118,7 @@ class Residence {
   std::vector<plan::Storage> storages_;
   plan::Footprint footprint_;
   plan::Holding holding_;
+  plan::Holding together_;  // nothing, but within beyond()
   std::vector<Body> bodies_;
   std::vector<StorageId> of_;
   std::vector<Lanes> lanes_;  // per tier

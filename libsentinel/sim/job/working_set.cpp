@@ -3,9 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <set>
 #include <utility>
 
+#include "base/checked.h"
 #include "plan/step/rates.h"
 #include "sentinel/error.h"
 
@@ -21,14 +22,13 @@ WorkingSet::WorkingSet(Controller& controller, Commons& commons, Account& accoun
       uses_(uses),
       orders_(orders),
       record_(record),
-      is_streamed_(residence.size(), false),
-      wakeful_(residence.size()) {}
+      passing_(commons, account, residence),
+      wakeful_(residence.storages().size()) {}
 
 void WorkingSet::begin(const Task& task) {
   task_ = &task;
   begin_us_ = commons_.now_us();
-  for (const Operand& o : streamed_) is_streamed_[o.storage.index()] = false;
-  streamed_.clear();
+  passing_.begin();
   in_place_us_ = 0;
   scratch_held_ = task.scratch_bytes == 0;
   for (const Operand& o : task.operands) residence_.pin(o.storage, true);
@@ -37,16 +37,46 @@ void WorkingSet::begin(const Task& task) {
   is_ready_.assign(task.operands.size(), false);
   unready_ = task.operands.size();
   claim_.reset();
+  overflows_ = false;
+  if (!task.replay && !machine_.tiers[1].byte_addressable) overflow();
 }
 
-void WorkingSet::stream(const Operand& o) {
-  streamed_.push_back(o);
-  is_streamed_[o.storage.index()] = true;
+// An op that cannot hold its operands at once does not wait for them.
+void WorkingSet::overflow() {
+  std::vector<StorageId> operands;
+  std::uint64_t most = task_->scratch_bytes;
+  for (const Operand& o : task_->operands) {
+    operands.push_back(o.storage);
+    most = saturated_sum(most, residence_.storage(o.storage).bytes + 2 * machine_.granule_bytes);
+  }
+  if (most <= commons_.capacity()) return;
+  const auto beyond = residence_.beyond(operands, task_->scratch_bytes);
+  if (beyond.empty()) return;
+  overflows_ = true;
+  const std::set<StorageId> no_room(beyond.begin(), beyond.end());
+  for (const Operand& o : task_->operands) {
+    const Whereabouts place = residence_.place(o.storage);
+    const bool passes = place == Whereabouts::slow || place == Whereabouts::nowhere;
+    if (!passes || !no_room.contains(o.storage)) continue;
+    residence_.demote(o.storage, 1);
+    passing_.add(o);
+  }
+  if (task_->scratch_bytes > commons_.capacity()) stream_scratch();
+  record_.count_streamed();
+}
+
+// It is written out and read back.
+void WorkingSet::stream_scratch() {
+  const double bytes = static_cast<double>(task_->scratch_bytes);
+  in_place_us_ += bytes / plan::lone_rate(machine_, 0, 1) +
+                  bytes / plan::lone_rate(machine_, 1, 0) + plan::moving_us(machine_, 2 * bytes);
+  scratch_streamed_ += task_->scratch_bytes;
+  scratch_held_ = true;
 }
 
 // Whether the task can start as far as this operand goes.
 bool WorkingSet::ready(const Operand& o) const {
-  return residence_.place(o.storage) == Whereabouts::fast || is_streamed_[o.storage.index()];
+  return residence_.place(o.storage) == Whereabouts::fast || passing_.contains(o.storage);
 }
 
 void WorkingSet::make(const Operand& o) {
@@ -69,7 +99,7 @@ bool WorkingSet::use_in_place(const Operand& o) {
   const std::uint32_t tier = residence_.tier(o.storage);
   if (!machine_.tiers[tier].byte_addressable) return false;
   in_place_us_ += uses_.in_place_us(task_->op, o, machine_, tier);
-  stream(o);
+  passing_.add(o);
   return true;
 }
 
@@ -103,7 +133,7 @@ void WorkingSet::look_at(std::uint32_t operand) {
   if (now == is_ready_[operand]) return;
   is_ready_[operand] = now;
   now ? --unready_ : ++unready_;
-  if (!now || is_streamed_[o.storage.index()]) claim_.reset();
+  if (!now || passing_.contains(o.storage)) claim_.reset();
 }
 
 std::uint64_t WorkingSet::claim() {
@@ -128,7 +158,13 @@ bool WorkingSet::acquire() {
   orders_.issue();
   wakeful_.wake(std::exchange(residence_.changes().stirred, {}));
   for (const std::uint32_t i : wakeful_.awake()) look_at(i);
-  return scratch_held_ && unready_ == 0;
+  if (complete()) commons_.claim(account_, 0);
+  return complete();
+}
+
+bool WorkingSet::lacks_room() {
+  const std::uint64_t scratch = scratch_held_ ? 0 : task_->scratch_bytes;
+  return claim() + scratch > commons_.free_bytes() + account_.leaving;
 }
 
 void WorkingSet::stream_rest() {
@@ -137,41 +173,18 @@ void WorkingSet::stream_rest() {
     if (ready(o)) continue;
     residence_.demote(o.storage, 1);
     if (use_in_place(o)) continue;
-    stream(o);
+    passing_.add(o);
     streams = true;
   }
   wakeful_.wake_all();
-  // Scratch that finds no room is written out and read back.
-  if (!scratch_held_) {
-    const double bytes = static_cast<double>(task_->scratch_bytes);
-    in_place_us_ += bytes / plan::lone_rate(machine_, 0, 1) +
-                    bytes / plan::lone_rate(machine_, 1, 0) + plan::moving_us(machine_, 2 * bytes);
-    scratch_streamed_ += task_->scratch_bytes;
-    scratch_held_ = true;
-  }
+  if (!scratch_held_) stream_scratch();
   if (streams) record_.count_streamed();
-}
-
-double WorkingSet::compute_us(double alone_us) const {
-  double in = 0, out = 0, both = 0, moved = 0;
-  for (const Operand& o : streamed_) {
-    const std::uint32_t tier = residence_.tier(o.storage);
-    if (machine_.tiers[tier].byte_addressable) continue;
-    const auto bytes = static_cast<double>(residence_.storage(o.storage).bytes);
-    const double comes = o.read ? bytes : 0, goes = o.written ? bytes : 0;
-    in += comes / plan::lone_rate(machine_, tier, 0);
-    out += goes / plan::lone_rate(machine_, 0, tier);
-    both += plan::turns_us(machine_, tier, comes, goes);
-    moved += comes + goes;
-  }
-  return std::max({alone_us + in_place_us_ + plan::moving_us(machine_, moved), in, out, both});
 }
 
 void WorkingSet::note_uses() const {
   Timeline::Use use{begin_us_, commons_.now_us()};
   for (const Operand& o : task_->operands) {
-    (is_streamed_[o.storage.index()] ? use.slow_bytes : use.fast_bytes) +=
-        uses_.bytes(task_->op, o);
+    (passing_.contains(o.storage) ? use.slow_bytes : use.fast_bytes) += uses_.bytes(task_->op, o);
   }
   account_.timeline.uses.push_back(use);
 }
@@ -181,11 +194,7 @@ void WorkingSet::release() {
     residence_.used(o.storage, o.written);
     residence_.pin(o.storage, false);
   }
-  for (const Operand& o : streamed_) {
-    const bool in_place = machine_.tiers[residence_.tier(o.storage)].byte_addressable;
-    if (residence_.place(o.storage) != Whereabouts::arriving)
-      residence_.stream(o.storage, o.read && !in_place, o.written && !in_place);
-  }
+  passing_.end();
   const std::uint64_t streamed = std::min(scratch_streamed_, task_->scratch_ends);
   scratch_streamed_ -= streamed;
   if (task_->scratch_ends > streamed) commons_.give(account_, task_->scratch_ends - streamed);

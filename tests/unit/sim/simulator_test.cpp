@@ -208,6 +208,39 @@ TEST(Simulator, AnOpLargerThanMemoryIsStreamed) {
   EXPECT_NEAR(r.step_us, 900, 1e-6);
 }
 
+// v, w and x, of 6, 8 and 10 pages that take 10 us each. x fills the memory. Then v comes while w
+// passes, in 140 us together, and the op computes for 100 of them.
+TEST(Simulator, AnOpLargerThanMemoryComputesWhileItsOperandsCome) {
+  ProfileBuilder b;
+  const TensorId v = b.persistent(6 * kPage), w = b.persistent(8 * kPage);
+  const TensorId x = b.persistent(10 * kPage);
+  b.op(0, 50, {x});
+  b.op(1, 100, {v, w});
+  Silent controller;
+  const SimResult r = simulate(b.profile, slow_link(), controller, {.fast_bytes = 10 * kPage});
+  EXPECT_EQ(r.streamed_ops, 1u);
+  EXPECT_LE(r.peak_fast_bytes, 10 * kPage);
+  ASSERT_EQ(r.op_stall_us.size(), 2u);
+  EXPECT_NEAR(r.op_stall_us[1], 40, 1e-6);
+  ASSERT_EQ(r.traffic.size(), 1u);
+  EXPECT_EQ(r.traffic[0].bytes, 24 * kPage);
+}
+
+// An operand that it makes has its room before one that would have to come.
+TEST(Simulator, AnOpLargerThanMemoryHoldsWhatItMakes) {
+  ProfileBuilder b;
+  const TensorId v = b.persistent(8 * kPage), x = b.persistent(10 * kPage);
+  const TensorId y = b.temporary(8 * kPage, 1, 2);
+  b.op(0, 50, {x});
+  b.op(1, 100, {v}, {y});
+  b.op(2, 50, {y});
+  Silent controller;
+  const SimResult r = simulate(b.profile, slow_link(), controller, {.fast_bytes = 10 * kPage});
+  ASSERT_EQ(r.op_stall_us.size(), 3u);
+  EXPECT_NEAR(r.op_stall_us[1], 0, 1e-6);
+  EXPECT_NEAR(r.op_stall_us[2], 0, 1e-6);
+}
+
 TEST(Simulator, RefusesMachinesItCannotReplayOn) {
   Silent controller;
   EXPECT_THROW(simulate(two_weights(), slow_link(), controller, {.fast_bytes = 1}), Error);
