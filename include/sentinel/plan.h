@@ -117,6 +117,9 @@ struct Plan {
       0;  // section IV-E: short-lived peak and the largest long-lived tensor
   std::uint64_t effort = 0;
   double predicted_step_us = 0;
+  // Into fast memory and out of it in a step, with what passes through ops that do not fit: by the
+  // judge of the planner that made it, else 0. A file does not have them.
+  std::uint64_t predicted_in_bytes = 0, predicted_out_bytes = 0;
 };
 
 }  // namespace sentinel

@@ -33,6 +33,7 @@ struct Verdict {
   double step_us = 0;
   std::vector<double> op_stall_us;                 // per op
   std::uint64_t demand_faults = 0, evictions = 0;  // of what the plan should have moved itself
+  std::uint64_t in_bytes = 0, out_bytes = 0;       // moved into fast memory and out of it
 };
 using Judge = std::function<Verdict(const Profile&, const Machine&, const Plan&)>;
 

@@ -113,8 +113,11 @@ Planner::Outcome Planner::decide(const Profile& profile) {
 Plan Planner::planned(PlannedPolicy& policy, const Profile& profile, const Machine& machine,
                       const PlanOptions& options) {
   auto plan = policy.plan(profile, machine, options);
-  if (!plan.moves.empty())  // a policy's own cost model is coarser
-    plan.predicted_step_us = options.judge(profile, machine, plan).step_us;
+  if (plan.moves.empty()) return plan;
+  const auto verdict = options.judge(profile, machine, plan);
+  plan.predicted_step_us = verdict.step_us;  // a policy's own cost model is coarser
+  plan.predicted_in_bytes = verdict.in_bytes;
+  plan.predicted_out_bytes = verdict.out_bytes;
   return plan;
 }
 

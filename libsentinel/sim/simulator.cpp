@@ -144,10 +144,17 @@ SimResult simulate(const Profile& profile, const Machine& machine, const Plan& p
 Judge judge() {
   return [](const Profile& profile, const Machine& machine, const Plan& plan) {
     SimResult r = simulate(profile, machine, plan, {.steps = 2});
+    std::uint64_t in = 0, out = 0;
+    for (const Traffic& t : r.traffic) {
+      in += t.to == machine.tiers[0].name ? t.bytes : 0;
+      out += t.from == machine.tiers[0].name ? t.bytes : 0;
+    }
     return Verdict{.step_us = r.step_us,
                    .op_stall_us = std::move(r.op_stall_us),
                    .demand_faults = r.demand_faults,
-                   .evictions = r.evictions};
+                   .evictions = r.evictions,
+                   .in_bytes = in,
+                   .out_bytes = out};
   };
 }
 

@@ -32,6 +32,7 @@ def record(kind, ms, moved=0, system_s=0.2, stolen_s=0.0):
                 "demoted_bytes": moved, "demand_faults": 0}
         run["summary"] = {"steps": [dict(each) for _ in steps], "predicted_ms": ms - 10,
                           "planned_promoted_bytes": moved, "planned_demoted_bytes": moved // 2,
+                          "predicted_in_bytes": moved, "predicted_out_bytes": moved * 3 // 2,
                           "fast_limit_bytes": 30 * MB}
     return run
 
@@ -52,7 +53,7 @@ def result():
 
 def test_table(result):
     row = next(row for row in result["rows"] if row["label"] == "Sentinel 20 %")
-    assert row["of_plan"] == pytest.approx(4 / 3)
+    assert row["of_plan"] == pytest.approx(4 / 3) and row["of_predicted"] == pytest.approx(4 / 5)
     assert row["system_s_per_gb"] == pytest.approx(0.1)
     assert row["waited_ms"] == 15 and row["slowed"] == pytest.approx(0.1) and row["arithmetic"] == pytest.approx(0.25)
     assert row["stolen"] == pytest.approx(0.16) and row["predicted_ms"] == 125 and row["bound_ms"] == 103.5 and row["same_losses"]

@@ -92,7 +92,9 @@ void Summary::planned(const Profile& profile, const Plan& plan) {
 
 void Summary::exchanged(const Profile& profile, const Plan& plan) {
   policy = plan.policy;
-  foretold = {.us = plan.predicted_step_us};
+  foretold = {.us = plan.predicted_step_us,
+              .in_bytes = plan.predicted_in_bytes,
+              .out_bytes = plan.predicted_out_bytes};
   for (const auto& move : plan.moves)
     if (move.direction != Direction::copy)
       (move.direction == Direction::promote ? foretold.promoted_bytes : foretold.demoted_bytes) +=
@@ -200,6 +202,8 @@ void Summary::write(const std::string& path,
             {"predicted_ms", foretold.us / 1e3},
             {"planned_promoted_bytes", foretold.promoted_bytes},
             {"planned_demoted_bytes", foretold.demoted_bytes},
+            {"predicted_in_bytes", foretold.in_bytes},
+            {"predicted_out_bytes", foretold.out_bytes},
             {"stolen", stolen()},
             {"planning_ms", planning_ms}};
   if (const double days = drive_days(); days > 0)

@@ -50,7 +50,8 @@ struct Drives {                // of the slow tier; blocks are spread evenly
 
 struct Foretold {  // of a step, by the first kind's plan
   double us = 0;
-  std::uint64_t promoted_bytes = 0, demoted_bytes = 0;
+  std::uint64_t promoted_bytes = 0, demoted_bytes = 0;  // of the tensors that the plan names
+  std::uint64_t in_bytes = 0, out_bytes = 0;            // as simulated
 };
 
 struct ReplayRow {  // what one plan makes again before one op, in each step

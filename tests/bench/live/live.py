@@ -161,6 +161,13 @@ def of_plan(record):
     return sum(moved) * 1e9 / planned if planned and moved else None
 
 
+def of_predicted(record):
+    """Bytes that the drive carried in the settled step as a part of those that were predicted; None without any."""
+    predicted = sum(record["summary"][f"predicted_{way}_bytes"] for way in ("in", "out"))
+    carried = [step["promoted_bytes"] + step["demoted_bytes"] for step in steady(record)]
+    return statistics.median(carried) / predicted if predicted and carried else None
+
+
 def processor_s(records, key):
     """Of a settled step, in the mean."""
     return statistics.mean(step[key] for record in records for step in record["steps"][len(record["steps"]) // 2:])
@@ -234,7 +241,7 @@ def row_of(contender, records, reference, step, unlimited):
     if "summary" in good[0]:
         steps = [one for record in good for one in steady(record)]
         row["demand_faults"] = statistics.median(one["demand_faults"] for one in steps) if steps else None
-        row["of_plan"] = of_plan(good[0])
+        row["of_plan"], row["of_predicted"] = of_plan(good[0]), of_predicted(good[0])
         row["checksum_ms"] = statistics.median(one.get("checksum_ms", 0) for one in steps) if steps else None
     if contender.limited and unlimited:
         ms = statistics.median(ms for record in unlimited for ms in settled(record))
@@ -258,11 +265,11 @@ def row_of(contender, records, reference, step, unlimited):
 def table(model, result):
     best = min((row["ms"] for row in result["rows"] if row["ms"] and row["share"] is None), default=None)
     lines = [["contender", "ms a step", "of the best", "bound ms", "of the bound", "predicted", "off by", "waited",
-              "wait predicted", "slowed", "arithmetic", "GB in", "GB out", "of plan", "sums ms",
+              "wait predicted", "slowed", "arithmetic", "GB in", "GB out", "of plan", "of predicted", "sums ms",
               "system-s a GB", "stolen", "peak MB", "losses"]]
     for row in result["rows"]:
         if row["ms"] is None:
-            lines.append([row["label"], row["failure"]] + [""] * 17)
+            lines.append([row["label"], row["failure"]] + [""] * 18)
             continue
         moved = row["moved_gb"] or (0, 0)
         lines.append([row["label"], f"{row['ms']:.0f}", f"{best / row['ms']:.2f}" if best else "",
@@ -275,6 +282,7 @@ def table(model, result):
                       f"{100 * row['slowed']:+.0f} %" if "slowed" in row else "",
                       f"{100 * row['arithmetic']:+.0f} %" if "slowed" in row else "",
                       f"{moved[0]:.2f}", f"{moved[1]:.2f}", f"{row['of_plan']:.2f}" if row.get("of_plan") else "",
+                      f"{row['of_predicted']:.2f}" if row.get("of_predicted") else "",
                       f"{row['checksum_ms']:.1f}" if row.get("checksum_ms") else "",
                       f"{row['system_s_per_gb']:.3f}" if row.get("system_s_per_gb") is not None else "",
                       f"{100 * row['stolen']:.0f} %", f"{row['peak_rss_mb']:.0f}",
