@@ -8,6 +8,7 @@
 #include "plan/bound/bound_program.h"
 #include "plan/solver/linear_program.h"
 #include "plan/solver/processor_share.h"
+#include "plan/step/rates.h"
 #include "sentinel/analysis.h"
 
 namespace sentinel::plan {
@@ -17,17 +18,12 @@ constexpr std::uint32_t kFirst = 100;     // buckets of the first program
 constexpr std::uint32_t kGrowth = 3;      // of the next one
 constexpr std::size_t kColumns = 20'000;  // no program has more but the first
 
-bool in_place(const Machine& machine) {
-  return std::ranges::any_of(machine.tiers.begin() + 1, machine.tiers.end(),
-                             &TierSpec::byte_addressable);
-}
-
 }  // namespace
 
 Bound lower_bound(const Profile& profile, const Machine& machine, const BoundOptions& options) {
   const auto begin = Clock::now();
   Bound best{.step_us = ideal_us(profile)};
-  if (machine.tiers.size() < 2 || profile.ops.empty() || in_place(machine)) return best;
+  if (machine.tiers.size() < 2 || profile.ops.empty() || has_in_place(machine)) return best;
   const StepFacts facts = step_facts(profile, machine, options.fast_bytes, options.recompute);
   const auto ops = static_cast<std::uint32_t>(profile.ops.size());
   std::uint32_t count = std::min(ops, options.buckets > 0 ? options.buckets : kFirst);

@@ -80,4 +80,9 @@ double moving_us(const Machine& machine, double bytes) {
   return machine.cpu_s_per_gb * bytes / 1e3;
 }
 
+bool has_in_place(const Machine& machine) {
+  return std::any_of(machine.tiers.begin() + 1, machine.tiers.end(),
+                     [](const TierSpec& tier) { return tier.byte_addressable; });
+}
+
 }  // namespace sentinel::plan

@@ -35,4 +35,7 @@ double remaking_us(const Machine&, double bytes);
 double moving_us(const Machine&, double bytes);
 constexpr double kLeastSpeed = 0.05;
 
+// Whether ops may use a slower tier where it lies.
+bool has_in_place(const Machine&);
+
 }  // namespace sentinel::plan

@@ -92,11 +92,6 @@ void JobRun::proceed() {
         if (!working_set_.complete() && !working_set_.acquire()) return;
         working_set_.let_pass();
         if (!working_set_.passed()) return;
-        if (const double us = working_set_.take_in_place_us(); us > 0) {
-          computation_.start(commons_.now_us(), us);
-          state_ = State::computing;
-          break;
-        }
         end_task();
         break;
       case State::done:
@@ -137,7 +132,7 @@ double JobRun::remaking_us(const Task& task) const {
 void JobRun::begin_computation() {
   const Task& task = tasks_.current();
   const double alone_us = times_.us(step_, task.op, task.replay) + remaking_us(task);
-  computation_.start(commons_.now_us(), alone_us + working_set_.take_in_place_us());
+  computation_.start(commons_.now_us(), alone_us + working_set_.in_place_us());
   working_set_.let_pass();
 }
 

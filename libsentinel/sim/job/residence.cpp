@@ -36,7 +36,7 @@ std::uint64_t Residence::missing(StorageId s) const {
   return holding_.missing(body(s).ends ? footprint_.whole(tensor) : footprint_.units(tensor));
 }
 
-std::vector<StorageId> Residence::beyond(std::span<const StorageId> some, std::uint64_t beside) {
+std::vector<StorageId> Residence::beyond(std::span<const StorageId> some) {
   std::vector<StorageId> held, rest;
   const auto turn = [&](StorageId s) {
     return body(s).held ? 0 : body(s).place == Whereabouts::nowhere ? 1 : 2;
@@ -45,7 +45,7 @@ std::vector<StorageId> Residence::beyond(std::span<const StorageId> some, std::u
     for (StorageId s : some) {
       const TensorId tensor = storage(s).tensor;
       if (turn(s) != now) continue;
-      const auto needed = beside + together_.bytes() + together_.missing(tensor);
+      const auto needed = together_.bytes() + together_.missing(tensor);
       const bool fits = needed <= commons_.capacity();
       (fits ? held : rest).push_back(s);
       if (fits) together_.hold(tensor);

@@ -39,9 +39,9 @@ class Residence {
   std::uint32_t tier(StorageId s) const { return body(s).tier; }
   std::uint64_t missing(StorageId s) const;  // bytes of fast memory that holding it would add
   bool has_room(StorageId s) const { return commons_.room(missing(s)); }
-  // Which of these find no room beside so many bytes, even where nothing else is held. Those in
-  // fast memory, or on their way from or to it, come first.
-  std::vector<StorageId> beyond(std::span<const StorageId>, std::uint64_t beside);
+  // Which of these find no room together, even where nothing else is held. Those in fast memory, or
+  // on their way from or to it, come first, then those that do not live yet.
+  std::vector<StorageId> beyond(std::span<const StorageId>);
 
   bool create(StorageId);  // in fast memory, without transfer; false if there is no room
   void create_in(StorageId, std::uint32_t tier);  // in a slower one

@@ -26,12 +26,12 @@ void StepRecord::end_step(double now_us, std::uint64_t peak_fast_bytes) {
 
 void StepRecord::begin_op(double now_us) {
   op_begin_us_ = now_us;
-  replayed_us_ = shared_us_ = op_us_ = 0;
+  replayed_us_ = shared_us_ = 0;
 }
 
 void StepRecord::add_op(const Computation& computation, double now_us) {
   shared_us_ += computation.shared_us(now_us);
-  op_us_ += computation.took_us(now_us);
+  computed_us_.push_back(computation.took_us(now_us));
 }
 
 void StepRecord::add_replay(const Computation& computation, double now_us, double profiled_us) {
@@ -43,7 +43,6 @@ void StepRecord::add_replay(const Computation& computation, double now_us, doubl
 double StepRecord::end_op(double now_us, double alone_us) {
   const double late = now_us - op_begin_us_ - alone_us - replayed_us_ - shared_us_;
   result_.shared_us += shared_us_;
-  computed_us_.push_back(op_us_);
   result_.op_stall_us.push_back(late);
   return late;
 }

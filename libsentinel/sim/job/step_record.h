@@ -21,7 +21,7 @@ class StepRecord {
   double end_us() const { return end_us_; }  // of the last step that ended
 
   void begin_op(double now_us);
-  // A task of the op has computed, or a part of it.
+  // A task of the op has computed.
   void add_op(const Computation&, double now_us);
   void add_replay(const Computation&, double now_us, double profiled_us);
   // `alone_us`: what the op takes alone on the machine. Gives how long the op waited.
@@ -39,8 +39,8 @@ class StepRecord {
 
  private:
   double step_begin_us_ = 0, op_begin_us_ = 0, end_us_ = 0;
-  double replayed_us_ = 0, shared_us_ = 0, op_us_ = 0;  // of the current op
-  std::vector<double> computed_us_;                     // per op of the step: compute, as shared
+  double replayed_us_ = 0, shared_us_ = 0;  // of the current op
+  std::vector<double> computed_us_;         // per op of the step: compute, as shared
   SimResult result_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -38,19 +39,20 @@ void WorkingSet::begin(const Task& task) {
   unready_ = task.operands.size();
   claim_.reset();
   overflows_ = false;
-  if (!task.replay && !machine_.tiers[1].byte_addressable) overflow();
+  if (!task.replay && !plan::has_in_place(machine_)) overflow();
 }
 
-// An op that cannot hold its operands at once does not wait for them.
+// An op that cannot hold its operands at once does not wait for them. (Scratch is of replays
+// alone.)
 void WorkingSet::overflow() {
   std::vector<StorageId> operands;
-  std::uint64_t most = task_->scratch_bytes;
+  std::uint64_t most = 0;
   for (const Operand& o : task_->operands) {
     operands.push_back(o.storage);
     most = saturated_sum(most, residence_.storage(o.storage).bytes + 2 * machine_.granule_bytes);
   }
   if (most <= commons_.capacity()) return;
-  const auto beyond = residence_.beyond(operands, task_->scratch_bytes);
+  const auto beyond = residence_.beyond(operands);
   if (beyond.empty()) return;
   overflows_ = true;
   const std::set<StorageId> no_room(beyond.begin(), beyond.end());
@@ -61,17 +63,7 @@ void WorkingSet::overflow() {
     residence_.demote(o.storage, 1);
     passing_.add(o);
   }
-  if (task_->scratch_bytes > commons_.capacity()) stream_scratch();
   record_.count_streamed();
-}
-
-// It is written out and read back.
-void WorkingSet::stream_scratch() {
-  const double bytes = static_cast<double>(task_->scratch_bytes);
-  in_place_us_ += bytes / plan::lone_rate(machine_, 0, 1) +
-                  bytes / plan::lone_rate(machine_, 1, 0) + plan::moving_us(machine_, 2 * bytes);
-  scratch_streamed_ += task_->scratch_bytes;
-  scratch_held_ = true;
 }
 
 // Whether the task can start as far as this operand goes.
@@ -162,10 +154,7 @@ bool WorkingSet::acquire() {
   return complete();
 }
 
-bool WorkingSet::lacks_room() {
-  const std::uint64_t scratch = scratch_held_ ? 0 : task_->scratch_bytes;
-  return claim() + scratch > commons_.free_bytes() + account_.leaving;
-}
+bool WorkingSet::lacks_room() { return claim() > commons_.free_bytes() + account_.leaving; }
 
 void WorkingSet::stream_rest() {
   bool streams = !scratch_held_;
@@ -177,7 +166,14 @@ void WorkingSet::stream_rest() {
     streams = true;
   }
   wakeful_.wake_all();
-  if (!scratch_held_) stream_scratch();
+  // Scratch that finds no room is written out and read back.
+  if (!scratch_held_) {
+    const double bytes = static_cast<double>(task_->scratch_bytes);
+    in_place_us_ += bytes / plan::lone_rate(machine_, 0, 1) +
+                    bytes / plan::lone_rate(machine_, 1, 0) + plan::moving_us(machine_, 2 * bytes);
+    scratch_streamed_ += task_->scratch_bytes;
+    scratch_held_ = true;
+  }
   if (streams) record_.count_streamed();
 }
 

@@ -10,7 +10,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "sentinel/policy.h"
@@ -34,11 +33,11 @@ class WorkingSet {
   void stream_rest();       // what found no room although nothing else is left passes through
   // Whether the task computes without waiting for what acquire() has asked for.
   bool overflows() const { return overflows_; }
-  // Whether it needs more than is free or becomes free.
+  // Whether its operands need more than is free or becomes free.
   bool lacks_room();
   bool complete() const { return scratch_held_ && unready_ == 0; }
-  // What is used in a slow tier makes the task compute so much longer; nothing when asked again.
-  double take_in_place_us() { return std::exchange(in_place_us_, 0); }
+  // What is used in a slow tier makes the task compute so much longer.
+  double in_place_us() const { return in_place_us_; }
   void let_pass() { passing_.start(); }            // what is streamed and has not begun to
   bool passed() const { return passing_.over(); }  // whether all of it has
   void note_uses() const;  // into the timeline: the pages that the task opened, by where they lay
@@ -47,7 +46,6 @@ class WorkingSet {
  private:
   void overflow();
   bool ready(const Operand&) const;
-  void stream_scratch();
   void look_at(std::uint32_t operand);
   std::uint64_t claim();
   void need(const Operand&);

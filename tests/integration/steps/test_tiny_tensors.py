@@ -37,6 +37,7 @@ def test_only_ops_of_the_large_tensor_exceed_the_budget(flags, sentinel, python,
     assert summary["planning_ms"] > 0
     # Tiny tensors stay: what moves in a step is the large one's.
     assert summary["planned_demoted_bytes"] < 30 * 24_000_000
+    assert summary["predicted_in_bytes"] > 0 and summary["predicted_out_bytes"] > 0
 
 
 def test_pytorch_1(sentinel, torch1, tmp_path):

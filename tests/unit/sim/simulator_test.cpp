@@ -321,6 +321,18 @@ INSTANTIATE_TEST_SUITE_P(G10, RealTrace,
                          ::testing::Values("BERT_Base-256", "BERT_Base-256-warm", "ResNet152-1280",
                                            "ResNet152-1280-warm"));
 
+// Weights of 10 pages each, two updates a step, and room for one: each comes and goes once.
+TEST(Simulator, ItsJudgeCountsWhatMoves) {
+  ProfileBuilder b;
+  const TensorId v = b.persistent(10 * kPage), w = b.persistent(10 * kPage);
+  b.op(0, 300, {v}, {v});
+  b.op(0, 300, {w}, {w});
+  const Plan plan = make_plan(b.profile, slow_link(), 14 * kPage);
+  const Verdict verdict = judge()(b.profile, slow_link(), plan);
+  EXPECT_EQ(verdict.in_bytes, 20 * kPage);
+  EXPECT_EQ(verdict.out_bytes, 20 * kPage);
+}
+
 // An op of thousands of operands that are all away asks for each once, and waits for the last.
 TEST(Simulator, AnOpOfVeryManyOperandsFetchesEachOnce) {
   constexpr std::uint32_t kMany = 3000;
